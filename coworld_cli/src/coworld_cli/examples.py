@@ -37,6 +37,12 @@ coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painte
 coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
 coworld evaluation report results/latest
 coworld evaluation report monday tuesday --html report.html
+coworld grade results/latest
+coworld grade results/latest --grader ./grader.py --parallel 4
+coworld report-episode results/latest/3
+coworld report-episode episode.zip --game examples/paintarena --reporter paint-arena-summarizer
+coworld diagnose-episode results/latest --player frontier-painter
+coworld diagnose-episode results/latest/3 --player 0 --diagnoser ./diagnoser.py
 coworld tournament init league -m examples/nim --pairing swiss
 coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
 coworld tournament init league -m examples/paintarena --commissioner two-divisions --rounds 3

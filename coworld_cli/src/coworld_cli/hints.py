@@ -94,6 +94,9 @@ WORDS: Mapping[str, str] = {
     "play_own_files": "Play it with `coworld run-episode`, which takes a file or a directory for each seat.",
     "upload_player_image": "Build it here and upload the image: docker build -t {name} {path!q}, then "
     "coworld upload-policy {name}:latest --name {name}.",
+    # Supporting roles
+    "name_package": "Name its package with --game: a bundle does not say where that is.",
+    "name_role": "Name a file or an image with --{role}, or declare one in the manifest.",
     # Evaluations and tournaments
     "add_entrants": "Add them with `coworld tournament add`.",
     "begin_tournament": "Begin one with `coworld tournament init`.",

@@ -27,6 +27,9 @@ _COMMANDS: CommandTable = {
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
         "evaluation": ("evaluations", "Diagnose a player, and report what was measured."),
+        "grade": ("roles", "Grade episodes."),
+        "report-episode": ("roles", "Write a report about one or more episodes."),
+        "diagnose-episode": ("roles", "Say what a player did well and badly in an episode."),
     },
     "Make": {
         "init": ("scaffolds", "Start a new game, or a new player."),

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from .package.resolver import resolve_package as resolve_package
     from .replay.recorded_page import replay_page as replay_page
     from .replay.replay_session import open_replay as open_replay
+    from .roles.after_episode import diagnose_episode as diagnose_episode
+    from .roles.after_episode import grade_episode as grade_episode
+    from .roles.after_episode import report_episodes as report_episodes
     from .runs.event_bus import Listener as Listener
 else:
     __all__, __getattr__, __dir__ = lazy_names(
@@ -108,6 +111,7 @@ else:
             ".replay.replay_session": ("open_replay",),
             ".kit.rollout.episode_rollout": ("rollout",),
             ".kit.rollout.rollout_batch": ("rollouts",),
+            ".roles.after_episode": ("diagnose_episode", "grade_episode", "report_episodes"),
             ".runs.event_bus": ("Listener",),
             ".episode.backend_choice": (
                 "make_backend",

@@ -69,7 +69,7 @@ def show(out: Output, connection: Connection, coworld: str, doc: str | None) -> 
     return run_async(out, lambda _: _show_package(out, coworld, doc, connection.server))
 
 
-async def _show_package(out: Output, named: str, doc: str | None, server: str) -> int:
+async def _show_package(out: Output, named: str, doc: str | None, server: str | None) -> int:
     """Show a package, or one of its documents."""
     from coworld_runner.package.resolver import resolve_package
 

@@ -180,6 +180,8 @@ def plan_bundle(
         files["metadata"] = _NAMES["metadata"]
         documents.append((_NAMES["metadata"], _json(metadata)))
     manifest = BundleManifest(ereq_id=episode_id, status=status, include=tuple(files), files=files)
+    # Metadata of another bundle come right after the manifest too, so that a bundle of a bundle has the same bytes
+    chosen.sort(key=lambda item: item.part != "metadata")
     return BundlePlan(
         manifest=manifest, documents=((BUNDLE_MANIFEST, _json(manifest)), *documents), items=tuple(chosen)
     )

@@ -1,4 +1,4 @@
-"""Prepares images for the user's own players: an image of the package, or one built from their directory."""
+"""Prepares images for the user's own programs: an image of the package, or one built from their directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..package.own_players.own_player import PLAYER_LABEL, OwnPlayer
 from ..package.own_players.player_requirements import require_own_player
 from ..package.plan import EpisodePlan, Seat
 
-__all__ = ["house_player", "require_players"]
+__all__ = ["house_own", "house_player", "require_players"]
 
 
 def require_players(plan: EpisodePlan, backend: Backend) -> None:
@@ -38,17 +38,36 @@ async def house_player(seat: Seat, backend: Backend, *, platform: str | None, pu
         ImageError: The image is not available.
         BuildError: A step of the Dockerfile failed.
     """
-    player, runnable = seat.own, seat.runnable
-    assert player is not None
-    assert runnable is not None
-    if player.dockerfile and backend.capabilities.images:
-        info = await _built(player, backend, platform, publish)
+    assert seat.own is not None
+    assert seat.runnable is not None
+    return await house_own(seat.own, seat.runnable.image, backend, platform=platform, publish=publish)
+
+
+async def house_own(
+    own: OwnPlayer, image: str, backend: Backend, *, platform: str | None, publish: Publish
+) -> ImageInfo:
+    """Fetch or build the image in which the user's own file or directory runs.
+
+    Args:
+        own: The file or directory.
+        image: The image that runs it, unless it has a Dockerfile.
+        backend: An entered backend.
+        platform: os/architecture of the image; None: the engine's default.
+        publish: Receives events.
+
+    Raises:
+        UsageError: It is for another platform than the image.
+        ImageError: The image is not available.
+        BuildError: A step of the Dockerfile failed.
+    """
+    if own.dockerfile and backend.capabilities.images:
+        info = await _built(own, backend, platform, publish)
     else:
-        info = await backend.ensure_image(runnable.image, platform=platform, publish=publish)
-        require_own_player(player, backend, platform=info.platform or None)
+        info = await backend.ensure_image(image, platform=platform, publish=publish)
+        require_own_player(own, backend, platform=info.platform or None)
         if not backend.capabilities.images:
-            await _with_packages(player, backend, publish)
-    return dataclasses.replace(info, image=player.reference, digest=player.digest)
+            await _with_packages(own, backend, publish)
+    return dataclasses.replace(info, image=own.reference, digest=own.digest)
 
 
 async def _built(player: OwnPlayer, backend: Backend, platform: str | None, publish: Publish) -> ImageInfo:

@@ -29,6 +29,7 @@ from coworld_core.ids import new_run_id
 from coworld_core.text.phrases import listed
 
 from ..backend import (
+    INPUTS_MOUNT,
     Backend,
     Component,
     ImageInfo,
@@ -42,15 +43,19 @@ from ..backend import (
     no_environment,
 )
 from ..errors import OWN_DOING, PLATFORM_ENDS, unwrapped
+from ..package.own_players.own_player import OwnPlayer
 from ..runs._file_fetch import Fetched, SpaceLeft, Wanted, fetch_all, worth_keeping
 from ..runs._unit_files import LOGS, check_name, copy_given
 from ..runs.scratch import open_scratch
 from ..runs.workspace import digest, prepare_workspace, unwritable
+from .player_images import house_own
 
 __all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "open_program", "run_program"]
 
 MEBIBYTE = 1024 * 1024
 _OUTPUTS = "outputs"
+_OWN = "program"
+"""Directory of the user's own files among the inputs."""
 _SPARE_SECONDS = 600.0
 """Seconds that a program may live beyond its deadline, so that its outputs can be fetched."""
 
@@ -69,6 +74,9 @@ class Program:
     image: str
     argv: tuple[str, ...] = ()
     """The program and its arguments; empty: the image's own command."""
+    own: OwnPlayer | None = None
+    """Files of the user that run in the image instead of `argv`; with a Dockerfile, in an image built from them, if the
+    backend builds images."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
     """Returns its whole environment except secrets: `place.input_uri(name)` is the address of an input,
     `place.uri(name)` that of an output, `place.listen` has the ports to listen on."""
@@ -222,16 +230,28 @@ async def open_program(
 
     async with open_scratch(run_id, on_leak=leaked) as scratch:
         stdout, stderr = _logs(logs or scratch.path, program.name)
+        can = backend.capabilities
+        given = program.inputs or program.documents or program.own is not None
+        inputs = scratch.directory("inputs", shared=True) if given else None
+        image, argv = program.image, program.argv
+        if program.own is not None and program.own.dockerfile and can.images:
+            image, argv = program.own.image, ()
+        elif program.own is not None:
+            assert inputs is not None
+            own = inputs / _OWN
+            own.mkdir()
+            await anyio.to_thread.run_sync(program.own.put, own)
+            argv = program.own.argv(f"{INPUTS_MOUNT}/{_OWN}" if can.images else str(own), in_image=can.images)
         spec = UnitSpec(
             run_id=run_id,
             name=program.name,
             component=program.component,
-            image=program.image,
-            argv=program.argv,
+            image=image,
+            argv=argv,
             environment=environment,
             secret_env=program.secret_env,
             directory=scratch.directory("outputs", shared=True),
-            inputs=scratch.directory("inputs", shared=True) if program.inputs or program.documents else None,
+            inputs=inputs,
             ports=program.ports,
             network=program.network,
             limits=program.limits,
@@ -241,12 +261,15 @@ async def open_program(
             lifetime=lifetime,
         )
         backend.refuse_unenforceable([spec])
-        image = await backend.ensure_image(program.image, platform=program.platform, publish=publish)
+        if program.own is not None:
+            found = await house_own(program.own, program.image, backend, platform=program.platform, publish=publish)
+        else:
+            found = await backend.ensure_image(program.image, platform=program.platform, publish=publish)
         if spec.inputs is not None:
             for name, given in program.inputs.items():
                 await _give(name, given, spec.inputs / name)
         async with backend.units([spec], publish=publish, start=start, grace=stop_grace) as (unit,):
-            yield RunningProgram(run_id, unit, image, places)
+            yield RunningProgram(run_id, unit, found, places)
 
 
 async def run_program(
@@ -483,7 +506,7 @@ class _Run:
             directory=self._layout.workspace,
             unit=UnitRecord(
                 image=self._image,
-                run=self._program.argv,
+                run=self._program.argv if self._program.own is None else self._program.own.shown(),
                 exit=self._exit,
                 started_seconds=self._started,
                 ended_seconds=self._ended,

@@ -35,6 +35,7 @@ __all__ = [
     "PlayerRef",
     "SeatPlayer",
     "housing_words",
+    "is_bare",
     "is_player_path",
     "manifest_host",
     "player_host",
@@ -181,7 +182,7 @@ def _read(word: str, package: Package) -> PlayerRef:
         return PlayerRef(word=word, kind="own", own=_random_player(manifest))
     if is_player_path(word):
         return PlayerRef(word=word, kind="own", own=read_own_player(word))
-    if _is_bare(word) and word not in _images(manifest) and word not in package.contexts:
+    if is_bare(word) and word not in _images(manifest) and word not in package.contexts:
         raise _unknown(word, manifest)
     return PlayerRef(word=word, kind="image")
 
@@ -222,7 +223,7 @@ def is_player_path(word: str) -> bool:
         return False
 
 
-def _is_bare(word: str) -> bool:
+def is_bare(word: str) -> bool:
     """Return whether a word is only a name, without registry, path, tag or digest."""
     try:
         reference = ImageRef.parse(word)

@@ -21,6 +21,8 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, read_rows, read_summary
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, read_plan
+from coworld_core.files.zips import open_zip
+from coworld_core.roles.role_record import ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
 from coworld_core.text.terminal import strip_controls
 
 from ._locks import busy, is_free
@@ -48,6 +50,7 @@ _CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-
 """Directories of episodes of a certification."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
 """Names of temporary files, which a killed run leaves."""
+_MOST_UNPACKED = 8 << 30
 _MOST = 64 << 20
 """Bytes of the largest file that is read as a record, so that a stranger's file of gigabytes is not."""
 
@@ -115,6 +118,8 @@ class _Reader:
             path = Path(entry.path)
             if entry.name == _LOGS:
                 self._read_logs(path)
+            elif entry.name == ROLES_DIRECTORY and "episode" in self._kinds:
+                self._read_roles(path)
             elif self._has_episodes(entry.name):
                 self._read_episode(path)
             else:
@@ -201,6 +206,27 @@ class _Reader:
                 self._refuse(Path(entry.path), directory=entry.is_dir(follow_symlinks=False))
         self._found.directories.append(directory)
 
+    def _read_roles(self, roles: Path) -> None:
+        for entry in _entries(roles):
+            path = Path(entry.path)
+            known = _left_by_role(path) if entry.is_dir(follow_symlinks=False) else None
+            if known is None:
+                self._refuse(path, directory=entry.is_dir(follow_symlinks=False))
+            else:
+                self._read_tree(path, {path / name for name in known})
+        self._found.directories.append(roles)
+
+    def _read_tree(self, directory: Path, known: set[Path]) -> None:
+        for entry in _entries(directory):
+            path = Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                self._read_tree(path, known)
+            elif path in known and entry.is_file(follow_symlinks=False):
+                self._found.files.append(path)
+            else:
+                self._refuse(path)
+        self._found.directories.append(directory)
+
     def _has_episodes(self, name: str) -> bool:
         if self._within:
             return False
@@ -254,6 +280,21 @@ def _summed_up(summary: Path) -> _Kind:
 def _recorded(record: Path) -> _Kind:
     read_record(record)
     return "episode"
+
+
+def _left_by_role(directory: Path) -> frozenset[str] | None:
+    """The files that a role's record names, and those of its zip, relative to its directory; None without a record."""
+    try:
+        record = read_role_record(directory)
+        outputs = [output.path for output in record.outputs.values()]
+        unpacked: list[str] = []
+        for path in outputs:
+            if path.endswith(".zip") and (directory / ROLE_FILES).is_dir():
+                with open_zip(directory / path, limit=_MOST_UNPACKED, what="report", error=CoworldError) as archive:
+                    unpacked += [f"{ROLE_FILES}/{name}" for name in archive.entries]
+    except (CoworldError, OSError):
+        return None
+    return frozenset({ROLE_RECORD, *outputs, *record.unit.logs, *unpacked})
 
 
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:

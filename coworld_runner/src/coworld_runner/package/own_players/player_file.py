@@ -6,7 +6,7 @@ import ast
 import os
 import platform
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,23 @@ from coworld_core.text.phrases import closest
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .target_machine import machine_of
 
-__all__ = ["SEAT", "defined_player", "parse_python", "read_file", "with_imports"]
+__all__ = ["SEAT", "defined_player", "only_defines", "parse_python", "read_file", "with_imports"]
 
 SEAT = (PYTHON, "-m", "coworld_client.seat")
 """Command that plays the function or class whose file follows."""
 _ACT = ("observation", "legal", "rng")
 
 
-def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
-    """Read a player from a file.
+def read_file(
+    path: Path, status: os.stat_result, *, host: Callable[[Path, bytes], tuple[str, ...]] | None = None
+) -> OwnPlayer:
+    """Read a program from a file, by default a player.
+
+    Args:
+        path: The file.
+        status: Its status.
+        host: Returns the command to which the path of a file of Python is passed, if that only defines something; empty
+            if the file is a program itself.
 
     Raises:
         UsageError: The file cannot be run, or is too large.
@@ -37,10 +45,10 @@ def read_file(path: Path, status: os.stat_result) -> OwnPlayer:
     words = _shebang(content)
     common: dict[str, Any] = {"name": path.stem, "file": path.name, "path": path, "files": {path.name: content}}
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
-        by_seat = _is_seated(path, content)
-        runs = (*SEAT, f"{{}}/{path.name}") if by_seat else (PYTHON, f"{{}}/{path.name}")
+        hosted_by = (host or _seat_of)(path, content)
         common["files"] = with_imports(path, content)
-        return OwnPlayer(**common, command=runs, needs_client=by_seat)
+        command = (*(hosted_by or (PYTHON,)), f"{{}}/{path.name}")
+        return OwnPlayer(**common, command=command, needs_client=hosted_by == SEAT)
     needs = machine_of(content)
     if not needs and not words:
         raise UsageError(
@@ -137,16 +145,16 @@ def _module_files(directory: Path, name: str) -> list[Path]:
     return [module] if module.is_file() else []
 
 
-def _is_seated(path: Path, content: bytes) -> bool:
-    """Whether `coworld_client.seat` plays a file; otherwise the file is a complete program."""
+def _seat_of(path: Path, content: bytes) -> tuple[str, ...]:
+    """The command of `coworld_client.seat` if that plays a file; empty if the file is a complete program."""
     names, works = _contents(parse_python(path, content))
     if "act" in names:
         _check_arguments(path, names["act"])
-        return True
+        return SEAT
     if works:
-        return False
+        return ()
     if _form(names):
-        return True
+        return SEAT
     near = closest("act", names)
     raise UsageError(
         f"{path} has no function act(observation, legal, rng), and is not a program either: nothing in it would run.",
@@ -156,6 +164,16 @@ def _is_seated(path: Path, content: bytes) -> bool:
         else Hint("begin_player", "A player is a file with that function, or a program."),
         context={"path": str(path)},
     )
+
+
+def only_defines(path: Path, content: bytes) -> frozenset[str] | None:
+    """The names that a module binds, if it does nothing else; None if it does more, as a program does.
+
+    Raises:
+        UsageError: It is not Python.
+    """
+    names, works = _contents(parse_python(path, content))
+    return None if works else frozenset(names)
 
 
 def defined_player(tree: ast.Module) -> str:

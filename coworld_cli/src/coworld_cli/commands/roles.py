@@ -1,0 +1,265 @@
+"""What supporting roles say about episodes that have ended: grades, reports and diagnoses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..event_loop import Running, run_async
+from ..options.common import seconds_option
+from ..options.declarations import SectionOption, option, takes
+from ..options.play_options import WhereOptions
+from ..options.values import PathType
+from ..output import Output, output_options
+from ..render.text import clean
+
+if TYPE_CHECKING:
+    from coworld_core.roles.role_record import Role
+    from coworld_runner.backend import Backend
+    from coworld_runner.package.resolver import Package
+    from coworld_runner.roles.after_episode import RoleAnswer
+    from coworld_runner.roles.role_program import RoleProgram
+    from coworld_runner.roles.role_run import RoleOptions
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+
+class RoleArguments(WhereOptions):
+    """Which package, and how its program is run."""
+
+    game: str | None = option(
+        "--game",
+        "-m",
+        section="What to play",
+        metavar="MANIFEST",
+        help="The game.  [default: the one that the episode's record names]",
+    )
+    run: tuple[str, ...] = option(
+        "--run",
+        section="What to play",
+        multiple=True,
+        metavar="WORD",
+        help="Command for an image, one word each: --run python --run -m --run my_grader.",
+    )
+    network: str = option(
+        "--network",
+        section="Where it runs",
+        type=click.Choice(["none", "open"]),
+        default="none",
+        show_default=True,
+        help="Whether the program reaches the network, as one that calls a service must.",
+    )
+    secret_env: tuple[str, ...] = option(
+        "--secret-env",
+        multiple=True,
+        metavar="NAME",
+        help="Pass this variable of your environment to the program; repeatable.",
+    )
+    again: bool = option("--again", is_flag=True, default=False, help="Run the program even if its answer is there.")
+
+
+_timeout = seconds_option("--timeout-seconds", 600.0, "Time for the program, from its preparation to its end.")
+_directory = click.option(
+    "--output-dir",
+    "-o",
+    cls=SectionOption,
+    section="Evidence",
+    type=PathType(),
+    metavar="DIR",
+    help="Where to keep what it says.  [default: roles/ in the episode's workspace, or beside you for a bundle]",
+)
+
+
+@commands.command("grade")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--grader", metavar="GRADER", help="An id of the manifest, a file (./grader.py), or an image.")
+@click.option(
+    "--parallel", type=click.IntRange(min=1), default=2, show_default=True, metavar="K", help="How many at a time."
+)
+@takes("options", RoleArguments)
+@_timeout
+@output_options
+def grade(
+    out: Output,
+    options: RoleArguments,
+    runs: tuple[str, ...],
+    grader: str | None,
+    parallel: int,
+    timeout_seconds: float,
+) -> int:
+    """Grade episodes.
+
+    RUN is the workspace of an episode, of a run of many or one of its episodes (`results/latest/3`), `latest`, or a
+    bundle. The grader is the manifest's, unless another one is named. Grades stay in `roles/` of each workspace: the
+    same command gives only what is missing.
+
+    Exit status: 1 when an episode has no grade.
+    """
+
+    async def body(running: Running) -> int:
+        from coworld_runner.roles.grading import GradedEpisode, grade_episodes
+
+        from ..render.roles import grade_line, grades_answer, grades_text
+
+        async def work(package: Package, backend: Backend, program: RoleProgram, how: RoleOptions) -> int:
+            def tell(episode: GradedEpisode) -> None:
+                if len(runs) > 1 or out.live:
+                    out.note(grade_line(episode))
+
+            grades = await grade_episodes(
+                runs,
+                grader=program,
+                game=package,
+                backend=backend,
+                options=how,
+                again=options.again,
+                parallel=parallel,
+                tell=tell,
+            )
+            out.answer(grades_answer(program, grades))
+            out.say(grades_text(program, grades))
+            return exitcodes.OK if grades.ok else exitcodes.ANSWER_IS_NO
+
+        return await _with_program(options, running, "grader", grader, runs[:1], timeout_seconds, work)
+
+    return run_async(out, body)
+
+
+@commands.command("report-episode")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--reporter", metavar="REPORTER", help="An id of the manifest, a file (./reporter.py), or an image.")
+@takes("options", RoleArguments)
+@_directory
+@_timeout
+@output_options
+def report_episode(
+    out: Output,
+    options: RoleArguments,
+    runs: tuple[str, ...],
+    reporter: str | None,
+    output_dir: Path | None,
+    timeout_seconds: float,
+) -> int:
+    """Write a report about one or more episodes.
+
+    RUN is as for `grade`; several are reported on together. A report of Markdown is shown here; its files stay in a
+    directory beside the episode.
+
+    Exit status: 1 when there is no valid report.
+    """
+
+    async def body(running: Running) -> int:
+        from coworld_runner.roles.after_episode import report_episodes
+
+        async def work(package: Package, backend: Backend, program: RoleProgram, how: RoleOptions) -> int:
+            answer = await report_episodes(
+                runs,
+                reporter=program,
+                game=package,
+                backend=backend,
+                directory=output_dir,
+                options=how,
+                again=options.again,
+            )
+            return _shown(answer, out)
+
+        return await _with_program(options, running, "reporter", reporter, runs[:1], timeout_seconds, work)
+
+    return run_async(out, body)
+
+
+@commands.command("diagnose-episode")
+@click.argument("episode", metavar="RUN")
+@click.option("--player", required=True, metavar="PLAYER", help="The player's slot, or its name.")
+@click.option("--diagnoser", metavar="DIAGNOSER", help="An id of the manifest, a file (./diagnoser.py), or an image.")
+@takes("options", RoleArguments)
+@_directory
+@_timeout
+@output_options
+def diagnose_episode(
+    out: Output,
+    options: RoleArguments,
+    episode: str,
+    player: str,
+    diagnoser: str | None,
+    output_dir: Path | None,
+    timeout_seconds: float,
+) -> int:
+    """Say what a player did well and badly in an episode.
+
+    RUN is as for `grade`. A diagnosis of Markdown is shown here; its files stay in a directory beside the episode.
+
+    Exit status: 1 when there is no valid diagnosis.
+    """
+
+    async def body(running: Running) -> int:
+        from coworld_runner.roles.after_episode import diagnose_episode
+
+        async def work(package: Package, backend: Backend, program: RoleProgram, how: RoleOptions) -> int:
+            answer = await diagnose_episode(
+                episode,
+                player,
+                diagnoser=program,
+                game=package,
+                backend=backend,
+                directory=output_dir,
+                options=how,
+                again=options.again,
+            )
+            return _shown(answer, out)
+
+        return await _with_program(options, running, "diagnoser", diagnoser, (episode,), timeout_seconds, work)
+
+    return run_async(out, body)
+
+
+_Work = Callable[["Package", "Backend", "RoleProgram", "RoleOptions"], Awaitable[int]]
+
+
+async def _with_program(
+    options: RoleArguments,
+    running: Running,
+    role: Role,
+    named: str | None,
+    runs: Sequence[str],
+    timeout: float,
+    work: _Work,
+) -> int:
+    """Find the package and the program of a role, open a backend, and do the work."""
+    from coworld_runner.package.resolver import resolve_package
+    from coworld_runner.roles.after_episode import package_of
+    from coworld_runner.roles.role_program import find_role
+    from coworld_runner.roles.role_run import RoleOptions
+
+    from ..run_preparation import opened_backend, read_secrets
+
+    package = await resolve_package(options.game) if options.game is not None else await package_of(None, runs)
+    program = find_role(package, role, named, run=options.run)
+    how = RoleOptions(
+        timeout=timeout,
+        network="open" if options.network == "open" else "none",
+        secret_env=read_secrets(options.secret_env, (), running.out).values,
+        platform=options.platform,
+    )
+    async with opened_backend(options, package, running) as backend:
+        return await work(package, backend, program, how)
+
+
+def _shown(answer: RoleAnswer, out: Output) -> int:
+    """Show what a role has said, and where it is."""
+    from ..render.markdown import show_markdown
+    from ..render.roles import answer_text, role_answer
+
+    out.answer(role_answer(answer))
+    if answer.page is not None and answer.page.suffix == ".md":
+        show_markdown(clean(answer.page.read_text(encoding="utf-8")), out)
+        out.say()
+    out.say(answer_text(answer))
+    return exitcodes.OK if answer.ok else exitcodes.ANSWER_IS_NO

@@ -1,0 +1,135 @@
+"""What supporting roles have said, as text and as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coworld_core.evaluation.number_text import number as estimate
+from coworld_core.text.phrases import plural
+
+from .text import clean, hint_line, number, seconds, shown_path, table
+
+if TYPE_CHECKING:
+    from coworld_runner.roles.after_episode import RoleAnswer
+    from coworld_runner.roles.grading import GradedEpisode, Grades
+    from coworld_runner.roles.role_program import RoleProgram
+
+__all__ = ["answer_text", "grade_line", "grades_answer", "grades_text", "role_answer"]
+
+
+_MOST_COLUMNS = 5
+"""How many of the other things that a grade says the table shows."""
+_WIDEST = 40
+"""Characters of a cell."""
+
+
+def role_answer(answer: RoleAnswer) -> dict[str, Any]:
+    """What a role has said, as JSON."""
+    files = sorted(path for path in answer.files.rglob("*") if path.is_file()) if answer.files.is_dir() else []
+    return {
+        "directory": str(answer.directory),
+        "page": str(answer.page) if answer.page is not None else None,
+        "files": [str(path) for path in files],
+        "kept": answer.kept,
+        **answer.record.model_dump(mode="json"),
+    }
+
+
+def answer_text(answer: RoleAnswer) -> str:
+    """Where it is what a role has said, or why it has said nothing valid."""
+    record = answer.record
+    who = clean(f"{record.role} {record.id}", one_line=True)
+    if record.fault is not None:
+        return "\n".join(_failure(answer))
+    where = shown_path(answer.page or answer.directory)
+    how = "it was there already" if answer.kept else seconds(record.seconds)
+    return f"{who[0].upper()}{who[1:]} ({how}): {where}"
+
+
+def grade_line(episode: GradedEpisode) -> str:
+    """An episode and its grade."""
+    score = episode.score
+    said = "no grade" if score is None else number(score)
+    return f"{shown_path(episode.run)}: {said}"
+
+
+def grades_answer(program: RoleProgram, grades: Grades) -> dict[str, Any]:
+    """Grades as JSON."""
+    interval = grades.interval
+    return {
+        "grader": program.id,
+        "mean": grades.mean,
+        "interval": None if interval is None else {"low": interval.low, "high": interval.high},
+        "episodes": [
+            {
+                "run": episode.run,
+                "score": episode.score,
+                "error": None if episode.error is None else episode.error.message,
+                **({} if episode.graded is None else role_answer(episode.graded)),
+            }
+            for episode in grades.episodes
+        ],
+    }
+
+
+def grades_text(program: RoleProgram, grades: Grades) -> str:
+    """Grades as a table; of several, their mean with its interval."""
+    from coworld_core.evaluation.report_base import interval_record
+
+    failed = [episode for episode in grades.episodes if episode.score is None]
+    columns = _columns(grades)
+    rows = [
+        (shown_path(episode.run), _cell(episode.score), *(_cell(_said(episode).get(name)) for name in columns))
+        for episode in grades.episodes
+    ]
+    right = range(1, len(columns) + 2)
+    parts = [table([("Episode", "Grade", *(clean(name, one_line=True) for name in columns)), *rows], right=right)]
+    scale = next(
+        (e.graded.answer.get("scale") for e in grades.episodes if e.graded and e.graded.answer.get("scale")), None
+    )
+    if scale:
+        parts.append(f"Scale: {clean(str(scale), one_line=True)}.")
+    if len(grades.scores) > 1 and grades.mean is not None:
+        mean = estimate(grades.mean, interval_record(grades.interval))
+        parts.append(f"Mean of {plural(len(grades.scores), 'grade')} by {clean(program.id, one_line=True)}: {mean}")
+    for episode in failed[:3]:
+        if episode.error is not None:
+            parts.append(f"{shown_path(episode.run)}: {clean(episode.error.message)}")
+        elif episode.graded is not None:
+            parts.append("\n".join(_failure(episode.graded)))
+    return "\n".join(parts)
+
+
+def _said(episode: GradedEpisode) -> dict[str, Any]:
+    """What a grade says besides its score, as far as it fits a table."""
+    answer = episode.graded.answer if episode.graded is not None else {}
+    known = ("score", "grader_id", "scale")
+    return {
+        name: value
+        for name, value in answer.items()
+        if name not in known and isinstance(value, str | int | float | bool | None)
+    }
+
+
+def _columns(grades: Grades) -> tuple[str, ...]:
+    names = dict.fromkeys(name for episode in grades.episodes for name in _said(episode))
+    return tuple(names)[:_MOST_COLUMNS]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    return clean(str(value), one_line=True)[:_WIDEST]
+
+
+def _failure(answer: RoleAnswer) -> list[str]:
+    fault = answer.record.fault
+    assert fault is not None
+    lines = [clean(fault.message)]
+    if fault.hint:
+        lines.append(hint_line(fault.hint))
+    lines += [f"    {line}" for line in clean(fault.log_tail).splitlines()[-8:]]
+    lines.append(f"  Everything it left: {shown_path(answer.directory)}")
+    return lines

@@ -1,0 +1,240 @@
+"""Calls the function of a role with what the environment names, and writes what it returns."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+import anyio.to_thread
+from pydantic import ValidationError
+
+from coworld_core.documents.json_text import parse_json
+from coworld_core.errors import CoworldError, UsageError, first_mistake
+from coworld_core.files.compression import unpack
+from coworld_core.roles.bundle_file import read_bundle
+from coworld_core.roles.finished_episode import FinishedEpisode
+from coworld_core.roles.grade import Grade
+from coworld_core.roles.player_diagnosis import DiagnosisFindings, write_diagnosis
+from coworld_core.roles.report import write_report
+from coworld_core.roles.report_request import ArtifactRef, ReportEpisode, ReportRequest, read_report_request
+from coworld_core.scopes import load_alone
+from coworld_core.text.phrases import listed
+
+from ...package.locations import fetch, read_location
+from ...package.transfers import Transfers, read_document
+from . import TargetPlayer
+
+__all__ = ["RoleError", "play_role"]
+
+_MOST = 8 << 30
+"""Bytes of a bundle or a file that is fetched."""
+_DOCUMENT = 64 << 20
+_FINDINGS = "findings.json"
+_FILES = str | bytes | Mapping[str, Any]
+
+
+class RoleError(CoworldError):
+    """A role's function has returned what no role may say."""
+
+    kind = "answer"
+    default_code = "role_answer_invalid"
+
+
+async def play_role(name: str) -> None:
+    """Load a file, and let it play the role that the environment asks for.
+
+    Raises:
+        UsageError: The environment asks for no role, or the file has no function for it.
+        CoworldError: An input cannot be read, the function has failed (`role_failed`) or has returned something else
+            than it should, or its answer cannot be written.
+    """
+    module = load_alone(name)
+    called = name.removesuffix(".py").replace("/", ".").rpartition(".")[2]
+    identifier = str(getattr(module, "ID", called.replace("_", "-")))
+
+    def function(called: str) -> Callable[..., Any]:
+        found = getattr(module, called, None)
+        if not callable(found):
+            raise UsageError(f"{name} has no function {called}, which this role needs.", code="role_not_runnable")
+        return cast("Callable[..., Any]", found)
+
+    with tempfile.TemporaryDirectory(prefix="coworld-role-") as directory:
+        scratch = Path(directory)
+        if target := os.environ.get("COGAME_GRADE_URI"):
+            episode = await _episode(scratch)
+            grade = _grade(await _call(function("grade"), episode), identifier)
+            await _put(target, grade, "application/json", "grade")
+        elif target := os.environ.get("COGAME_DIAGNOSIS_URI"):
+            episode = await _episode(scratch)
+            answer = await _call(function("diagnose"), episode, await _player())
+            _diagnosis(answer, identifier, scratch / "answer.zip")
+            await _put(target, scratch / "answer.zip", "application/zip", "diagnosis")
+        elif "COGAME_REPORT_REQUEST" in os.environ or "COGAME_REPORT_REQUEST_URI" in os.environ:
+            request = await _request()
+            metadata = await _metadata(len(request.episodes))
+            episodes = [
+                await _requested(episode, scratch / str(index), known)
+                for index, (episode, known) in enumerate(zip(request.episodes, metadata, strict=True))
+            ]
+            answer = await _call(function("report"), episodes)
+            _report(answer, identifier, scratch / "answer.zip")
+            await _put(request.report_uri, scratch / "answer.zip", "application/zip", "report")
+        else:
+            names = ("COGAME_GRADE_URI", "COGAME_DIAGNOSIS_URI", "COGAME_REPORT_REQUEST")
+            raise UsageError(
+                f"The environment asks for no role: it has none of {listed(names)}.", code="environment_incomplete"
+            )
+
+
+async def _call(function: Callable[..., Any], *arguments: object) -> Any:
+    try:
+        answer = function(*arguments)
+        return await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:
+        raise RoleError(f"{function.__name__} raised {type(error).__name__}: {error}", code="role_failed") from error
+
+
+# --- inputs -------------------------------------------------------------------------------------------------------
+
+
+async def _file(uri: str, target: Path, what: str) -> Path:
+    """A file at an address: where it is, or a copy."""
+    source = read_location(uri, what=what)
+    if source.kind == "path":
+        assert source.path is not None
+        return source.path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        await fetch(uri, file, what=what, limit=_MOST)
+    return target
+
+
+async def _episode(scratch: Path) -> FinishedEpisode:
+    uri = os.environ.get("COGAME_EPISODE_BUNDLE_URI")
+    if not uri:
+        raise UsageError("COGAME_EPISODE_BUNDLE_URI is not set.", code="environment_incomplete")
+    path = await _file(uri, scratch / "episode.zip", "bundle")
+    return FinishedEpisode.of(await anyio.to_thread.run_sync(read_bundle, path))
+
+
+async def _player() -> TargetPlayer:
+    """The player to diagnose, from its slot, and from the document at its address if that is one of ours."""
+    uri, told = os.environ.get("COGAME_TARGET_POLICY_URI", ""), {}
+    slot = os.environ.get("COGAME_TARGET_SLOT")
+    if uri and slot is not None:
+        told = parse_json(await read_document(uri, what="player", limit=_DOCUMENT), source=uri)
+    if not isinstance(told, dict):
+        told = {}
+    told = cast("dict[str, Any]", told)
+    return TargetPlayer(
+        slot=int(slot or told.get("slot") or 0),
+        name=str(told.get("name") or ""),
+        source=str(told.get("source") or ""),
+        uri=uri,
+    )
+
+
+async def _request() -> ReportRequest:
+    text = os.environ.get("COGAME_REPORT_REQUEST")
+    if text is None:
+        uri = os.environ["COGAME_REPORT_REQUEST_URI"]
+        return read_report_request(await read_document(uri, what="report request", limit=_DOCUMENT))
+    return read_report_request(text.encode())
+
+
+async def _metadata(count: int) -> list[bytes]:
+    """The metadata of each episode, empty objects where they are not known."""
+    uri = os.environ.get("COWORLD_EPISODE_METADATA_URI")
+    told: object = json.loads(await read_document(uri, what="metadata", limit=_DOCUMENT)) if uri else None
+    known = cast("list[object]", told) if isinstance(told, list) and len(cast("list[object]", told)) == count else []
+    return [json.dumps(each).encode() for each in known] or [b"{}"] * count
+
+
+async def _requested(episode: ReportEpisode, scratch: Path, metadata: bytes) -> FinishedEpisode:
+    """An episode of a report request, whose files are fetched now and read when they are asked for."""
+    parts: dict[tuple[str, str | None], Callable[[], bytes]] = {("metadata", None): lambda: metadata}
+    for part, key, reference in _references(episode):
+        path = await _file(reference.uri, scratch / f"{part}-{key}", part)
+        packed = reference.encoding == "zlib"
+        parts[part, key] = lambda path=path, packed=packed, part=part: _content(path, packed=packed, part=part)
+    if (error := episode.inline_json.error_info) is not None:
+        parts["error_info", None] = lambda: error.model_dump_json().encode()
+    return FinishedEpisode(id=episode.episode_request_id, status=episode.status, parts=parts)
+
+
+def _references(episode: ReportEpisode) -> Iterator[tuple[str, str | None, ArtifactRef]]:
+    for part, value in episode.artifacts:
+        if isinstance(value, ArtifactRef):
+            yield part, None, value
+        else:
+            for key, reference in cast("Mapping[str, ArtifactRef]", value or {}).items():
+                yield part, key, reference
+
+
+def _content(path: Path, *, packed: bool, part: str) -> bytes:
+    data = path.read_bytes()
+    return unpack(data, limit=_MOST, what=part, source=str(path), error=RoleError) if packed else data
+
+
+# --- answers ------------------------------------------------------------------------------------------------------
+
+
+def _grade(answer: object, identifier: str) -> bytes:
+    told = dict(cast("Mapping[str, Any]", answer)) if isinstance(answer, Mapping) else {"score": answer}
+    try:
+        return Grade.model_validate({"grader_id": identifier, **told}).to_json()
+    except ValidationError as error:
+        raise RoleError(f"grade has returned what is no grade: {_mistake(error)}.") from error
+
+
+def _files(answer: _FILES, default: str) -> dict[str, bytes]:
+    """The files of an answer: a text alone is Markdown, and what is neither text nor bytes is written as JSON."""
+    named = answer if isinstance(answer, Mapping) else {default: answer}
+    files: dict[str, bytes] = {}
+    for name, content in named.items():
+        if isinstance(content, str):
+            content = content.encode()
+        elif not isinstance(content, bytes):
+            content = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+        files[name] = content
+    return files
+
+
+def _first(files: Mapping[str, bytes], *suffixes: str) -> str | None:
+    return next((name for name in files if PurePosixPath(name).suffix in suffixes), None)
+
+
+def _report(answer: _FILES, identifier: str, target: Path) -> None:
+    files = _files(answer, "report.md")
+    write_report(
+        target,
+        files,
+        reporter_id=identifier,
+        render=_first(files, ".md", ".html"),
+        event_log=_first(files, ".parquet"),
+        trace=_first(files, ".jsonl"),
+    )
+
+
+def _diagnosis(answer: _FILES, identifier: str, target: Path) -> None:
+    files = _files(answer, "diagnosis.md")
+    told = json.loads(files.pop(_FINDINGS, b"{}"))
+    try:
+        findings = DiagnosisFindings.model_validate({"diagnoser_id": identifier, **told})
+    except (TypeError, ValidationError) as error:
+        raise RoleError(f"diagnose has returned {_FINDINGS} that is not valid: {_mistake(error)}.") from error
+    write_diagnosis(target, findings, render=_first(files, ".md", ".html"), files=files)
+
+
+def _mistake(error: TypeError | ValidationError) -> str:
+    return ": ".join(filter(None, first_mistake(error))) if isinstance(error, ValidationError) else str(error)
+
+
+async def _put(uri: str, content: Path | bytes, content_type: str, what: str) -> None:
+    async with Transfers() as transfers:
+        await transfers.put(uri, content, content_type=content_type, what=what)

@@ -1,0 +1,459 @@
+"""Grades, reports on and diagnoses episodes that have ended, and keeps what is said beside them.
+
+The same program on the same episode is not run twice: what it said before is found by its key, a digest of the program
+and of all that it was given.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio.to_thread
+
+from coworld_core.episode.events import BaseEvent
+from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
+from coworld_core.errors import CoworldError, UsageError, WorkspaceError
+from coworld_core.files.atomic import write_whole
+from coworld_core.files.zips import open_zip
+from coworld_core.hints import Hint
+from coworld_core.ids import new_run_id
+from coworld_core.roles.bundle import BundleMetadata
+from coworld_core.roles.bundle_file import BUNDLE_LIMIT
+from coworld_core.roles.role_record import (
+    ROLE_FILES,
+    ROLE_RECORD,
+    ROLES_DIRECTORY,
+    DiagnosedPlayer,
+    Role,
+    RoleRecord,
+    read_role_record,
+)
+from coworld_core.text.phrases import closest, listed
+
+from ..backend import Backend, Publish
+from ..episode.run_context import entered_backend
+from ..package.locations import expand, missing
+from ..package.resolver import Package, resolve_package
+from ..runs.episode_places import find_episode
+from ..runs.workspace import digest
+from .episode_bundle import EndedEpisode, bundle_episode, read_episode
+from .role_program import RoleProgram, find_role
+from .role_run import RoleOptions, RoleOutcome, RoleWork, run_role
+from .role_work import diagnosis_work, grade_work, report_work
+
+__all__ = ["RoleAnswer", "Run", "diagnose_episode", "grade_episode", "package_of", "report_episodes"]
+
+Run = str | os.PathLike[str]
+"""An episode: its workspace, `latest`, an episode of a run of many, or a bundle."""
+
+
+async def grade_episode(
+    run: Run,
+    *,
+    grader: str | RoleProgram | None = None,
+    game: Package | str | os.PathLike[str] | None = None,
+    backend: Backend | str = "auto",
+    directory: Path | None = None,
+    options: RoleOptions | None = None,
+    publish: Publish | None = None,
+    again: bool = False,
+) -> RoleAnswer:
+    """Grade an episode.
+
+    ::
+
+        graded = await grade_episode("examples/paintarena/results/latest")
+        print(graded.answer["score"])
+
+    Args:
+        run: The episode.
+        grader: An id of the manifest, a file (`./grader.py`), an image, or a program that `find_role` found. None: the
+            only grader of the manifest.
+        game: The package; None: the one that the episode's record names.
+        backend: An entered backend, or the name of one.
+        directory: Where the answer is kept; None: below `roles` in the episode's workspace, or, for a bundle, in the
+            current directory.
+        options: How the program is run.
+        publish: Receives events.
+        again: Whether to run the program even if it has graded this episode before.
+
+    Returns:
+        The grade as its `answer`, and the record. Failures of the grader are recorded there and never raised.
+
+    Raises:
+        UsageError: There is no such episode, package or grader.
+        CapabilityError: The backend cannot run it; nothing was started.
+        ImageError: Its image is not available.
+        WorkspaceError: The directory cannot be written, or holds something else.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    task = _Task("grader", (run,), grader, game, backend, directory, options, publish, again)
+    async with task.opened() as opened:
+        return await opened.perform(grade_work(opened.bundles[0]), lambda grade: grade.model_dump(mode="json"))
+
+
+async def diagnose_episode(
+    run: Run,
+    player: int | str,
+    *,
+    diagnoser: str | RoleProgram | None = None,
+    game: Package | str | os.PathLike[str] | None = None,
+    backend: Backend | str = "auto",
+    directory: Path | None = None,
+    options: RoleOptions | None = None,
+    publish: Publish | None = None,
+    again: bool = False,
+) -> RoleAnswer:
+    """Diagnose a player of an episode.
+
+    Args:
+        run: The episode.
+        player: Its slot, or its display name or id.
+        diagnoser: As `grader` of `grade_episode`; so are the others.
+        game: The package.
+        backend: The backend.
+        directory: Where the answer is kept.
+        options: How the program is run.
+        publish: Receives events.
+        again: Whether to run the program again.
+
+    Returns:
+        The manifest of the diagnosis as its `answer`, its files and the record.
+
+    Raises:
+        UsageError: There is no such episode, player, package or diagnoser; the others as for `grade_episode`.
+    """
+    task = _Task("diagnoser", (run,), diagnoser, game, backend, directory, options, publish, again, player=player)
+    async with task.opened() as opened:
+        assert opened.player is not None
+        work = diagnosis_work(opened.bundles[0], opened.player)
+        return await opened.perform(work, lambda manifest: manifest.model_dump(mode="json"))
+
+
+async def report_episodes(
+    runs: Sequence[Run],
+    *,
+    reporter: str | RoleProgram | None = None,
+    game: Package | str | os.PathLike[str] | None = None,
+    backend: Backend | str = "auto",
+    directory: Path | None = None,
+    options: RoleOptions | None = None,
+    publish: Publish | None = None,
+    again: bool = False,
+) -> RoleAnswer:
+    """Report on one or more episodes of a game.
+
+    Args:
+        runs: The episodes.
+        reporter: As `grader` of `grade_episode`; so are the others.
+        game: The package.
+        backend: The backend.
+        directory: Where the answer is kept; None for several episodes: in the current directory.
+        options: How the program is run.
+        publish: Receives events.
+        again: Whether to run the program again.
+
+    Returns:
+        The manifest of the report as its `answer`, its files and the record.
+
+    Raises:
+        UsageError: There is no such episode, package or reporter; the others as for `grade_episode`.
+    """
+    if not runs:
+        raise UsageError("There is no episode to report on.", code="no_episodes", hint="Name at least one.")
+    task = _Task("reporter", tuple(runs), reporter, game, backend, directory, options, publish, again)
+    async with task.opened() as opened:
+        work = await report_work(opened.bundles, opened.scratch, request_id=opened.run_id)
+        return await opened.perform(work, lambda manifest: manifest.model_dump(mode="json"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleAnswer:
+    """What a role has said about episodes, and where that is kept."""
+
+    record: RoleRecord
+    directory: Path
+    """Holds `role.json`, the output, its files if it is a zip, and the logs."""
+    kept: bool
+    """Whether it was there already, so that nothing was run."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether what the program left is valid."""
+        return self.record.ok
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """What it said: the grade, or the manifest of its report or diagnosis; empty if it failed."""
+        return self.record.answer or {}
+
+    @property
+    def files(self) -> Path:
+        """Directory of the files of a report or a diagnosis."""
+        return self.directory / ROLE_FILES
+
+    @property
+    def page(self) -> Path | None:
+        """The page of a report or a diagnosis, Markdown or HTML; None if it has none."""
+        render = self.answer.get("render")
+        return self.files / render if render else None
+
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What is asked for."""
+
+    role: Role
+    runs: tuple[Run, ...]
+    named: str | RoleProgram | None
+    game: Package | str | os.PathLike[str] | None
+    backend: Backend | str
+    directory: Path | None
+    options: RoleOptions | None
+    publish: Publish | None
+    again: bool
+    player: int | str | None = None
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[_Opened]:
+        """Find everything that is named, bundle the episodes, and enter the backend."""
+        episodes = [await anyio.to_thread.run_sync(read_episode, run) for run in self.runs]
+        package = await package_of(self.game, self.runs)
+        program = self.named if isinstance(self.named, RoleProgram) else find_role(package, self.role, self.named)
+        player = None if self.player is None else _player(episodes[0], self.player)
+        directory = self.directory or _directory(program, episodes, player)
+        with tempfile.TemporaryDirectory(prefix="coworld-role-") as scratch:
+            bundles = [Path(scratch) / f"bundle-{index}.zip" for index in range(len(episodes))]
+            for run, bundle in zip(self.runs, bundles, strict=True):
+                await bundle_episode(run, bundle)
+            digests = [await anyio.to_thread.run_sync(digest, bundle) for bundle in bundles]
+            async with entered_backend(self.backend, package) as backend:
+                yield _Opened(self, episodes, program, player, directory, Path(scratch), bundles, digests, backend)
+
+
+@dataclass
+class _Opened:
+    task: _Task
+    episodes: list[EndedEpisode]
+    program: RoleProgram
+    player: DiagnosedPlayer | None
+    directory: Path
+    scratch: Path
+    bundles: list[Path]
+    digests: list[str]
+    backend: Backend
+
+    def __post_init__(self) -> None:
+        self.run_id = new_run_id()
+
+    async def perform(self, work: RoleWork[_Value], told: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
+        """Run the program, unless its answer is there already, and keep its answer."""
+        key = await self._key()
+        known = _known(self.directory)
+        if known is not None and known.key == key and known.ok and not self.task.again:
+            return RoleAnswer(record=known, directory=self.directory, kept=True)
+        if known is None and self.directory.exists() and any(self.directory.iterdir()):
+            raise WorkspaceError(
+                f"{self.directory} is not empty, and no role has left what is in it.",
+                code="workspace_not_empty",
+                hint="Name another directory.",
+                context={"path": str(self.directory)},
+            )
+        began = dt.datetime.now(dt.UTC)
+        place = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=_made(self.directory.parent)))
+        try:
+            outcome = await run_role(
+                self.program,
+                work,
+                backend=self.backend,
+                directory=place,
+                options=self.task.options,
+                publish=self.task.publish,
+                run_id=self.run_id,
+            )
+            record = self._record(outcome, key, began, told)
+            packed = outcome.run.path(work.output) if outcome.ok and work.output.endswith(".zip") else None
+            await anyio.to_thread.run_sync(_keep, record, packed, place, self.directory)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+        return RoleAnswer(record=record, directory=self.directory, kept=False)
+
+    async def _key(self) -> str:
+        image = "" if self.program.own is not None else await self._image_digest()
+        told = {
+            **self.program.identity(image),
+            "episodes": self.digests,
+            "player": None if self.player is None else self.player.model_dump(mode="json"),
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    async def _image_digest(self) -> str:
+        platform = self.task.options.platform if self.task.options is not None else None
+        image = self.program.runnable.image
+        publish = self.task.publish or _unheard
+        return (await self.backend.ensure_image(image, platform=platform, publish=publish)).digest
+
+    def _record(
+        self,
+        outcome: RoleOutcome[_Value],
+        key: str,
+        began: dt.datetime,
+        told: Callable[[_Value], dict[str, Any]],
+    ) -> RoleRecord:
+        run = outcome.run
+        return RoleRecord(
+            run_id=run.run_id,
+            role=self.program.role,
+            id=self.program.id,
+            key=key,
+            episodes=tuple(episode.id for episode in self.episodes),
+            player=self.player,
+            backend=self.backend.name,
+            started_at=began,
+            seconds=run.seconds,
+            status="completed" if outcome.ok else "failed",
+            answer=None if outcome.value is None else told(outcome.value),
+            outputs=dict(run.outputs),
+            fault=outcome.fault,
+            unit=run.unit,
+            warnings=run.warnings,
+        )
+
+
+async def package_of(game: Package | str | os.PathLike[str] | None, runs: Sequence[Run]) -> Package:
+    """Return the package that is named, or else the one that the record of an episode names.
+
+    Args:
+        game: The package, or a reference to it.
+        runs: Episodes, or workspaces of runs of many.
+
+    Raises:
+        UsageError: There is none, or nothing names it (`game_unknown`).
+    """
+    if game is None:
+        game = await anyio.to_thread.run_sync(_recorded_package, runs)
+    return await resolve_package(game)
+
+
+def _recorded_package(runs: Sequence[Run]) -> str:
+    places = [find_episode(expand(os.fspath(run))) for run in runs]
+    for place in places:
+        if not place.exists():
+            raise missing(place, what="episode")
+        rows = read_rows(place) if (place / ROWS_NAME).is_file() else ()
+        for workspace in (place, *(place / row.workspace for row in rows)):
+            if (record := _record_of(workspace)) is not None and record.manifest:
+                return record.manifest
+    raise UsageError(
+        f"Nothing tells which game {places[0]} is of.",
+        code="game_unknown",
+        hint=Hint("name_package", "Name its package: a bundle does not say where that is."),
+        context={"path": str(places[0])},
+    )
+
+
+def _record_of(workspace: Path) -> EpisodeRecord | None:
+    if not workspace.is_dir():
+        return None
+    try:
+        return read_record(workspace)
+    except CoworldError:
+        return None
+
+
+def _player(episode: EndedEpisode, named: int | str) -> DiagnosedPlayer:
+    record = _record_of(episode.path)
+    if record is not None:
+        seats = [
+            DiagnosedPlayer(slot=seat.slot, name=seat.name, source=seat.player_id or seat.image.image)
+            for seat in record.slots
+        ]
+    else:
+        seats = [DiagnosedPlayer(slot=seat.slot, name=seat.policy_name or "") for seat in _metadata(episode).players]
+    for seat in seats:
+        if str(named) in (str(seat.slot), seat.name, seat.source):
+            return seat
+    if str(named).isdecimal() and not seats:
+        return DiagnosedPlayer(slot=int(named))
+    names = [seat.name or str(seat.slot) for seat in seats]
+    near = closest(str(named), names)
+    raise UsageError(
+        f"No player of {episode.id} is {str(named)!r}.",
+        code="unknown_player",
+        hint=f"Did you mean {near!r}?" if near else f"Name one by its slot, or by its name: {listed(names)}.",
+        context={"player": str(named)},
+    )
+
+
+def _metadata(episode: EndedEpisode) -> BundleMetadata:
+    if episode.metadata is not None:
+        return episode.metadata
+    for item in episode.items:
+        if item.part == "metadata":
+            return BundleMetadata.model_validate_json(b"".join(item.source()))
+    return BundleMetadata()
+
+
+def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: DiagnosedPlayer | None) -> Path:
+    name = "-".join(filter(None, (program.role, _plain(program.id), f"slot-{player.slot}" if player else "")))
+    first = episodes[0]
+    if len(episodes) == 1 and first.path.is_dir():
+        return first.path / ROLES_DIRECTORY / name
+    return Path.cwd() / f"{_plain(first.id)}-{name}"
+
+
+def _keep(record: RoleRecord, packed: Path | None, place: Path, directory: Path) -> None:
+    """Complete what a role has left, and put it into its directory instead of what it left before."""
+    if packed is not None:
+        _unpack(packed, place / ROLE_FILES)
+    write_whole(place / ROLE_RECORD, (record.model_dump_json(indent=2) + "\n").encode())
+    place.chmod(0o755)
+    if directory.exists():
+        shutil.rmtree(directory)
+    place.rename(directory)
+
+
+def _unpack(path: Path, directory: Path) -> None:
+    """Unpack the files of a report or a diagnosis, which was checked."""
+    with open_zip(path, limit=BUNDLE_LIMIT, what="report", error=CoworldError) as archive:
+        names = {name: name for name, entry in archive.entries.items() if not entry.is_dir()}
+        directory.mkdir()
+        archive.extract(names, directory)
+
+
+def _unheard(_: BaseEvent) -> None:
+    pass
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in text)[:80]
+
+
+def _known(directory: Path) -> RoleRecord | None:
+    try:
+        return read_role_record(directory)
+    except CoworldError:
+        return None
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(
+            f"{directory} cannot be made: {error.strerror}.", code="path_unwritable", context={"path": str(directory)}
+        ) from error
+    return directory

@@ -1,0 +1,151 @@
+"""Grades many episodes: those that are named, and all episodes of a run of many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.episode.record import ROWS_NAME, read_rows
+from coworld_core.errors import CoworldError, UsageError
+from coworld_core.evaluation.estimates import Interval, mean_interval
+
+from ..backend import Backend, Publish
+from ..episode.run_context import entered_backend
+from ..errors import unwrapped
+from ..package.locations import expand
+from ..package.resolver import Package
+from ..runs.episode_places import find_episode
+from .after_episode import RoleAnswer, Run, grade_episode, package_of
+from .role_program import RoleProgram, find_role
+from .role_run import RoleOptions
+
+__all__ = ["GradedEpisode", "Grades", "grade_episodes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradedEpisode:
+    """What became of one episode."""
+
+    run: str
+    """The episode, as it was named or found."""
+    graded: RoleAnswer | None = None
+    """What the grader said; None if the episode could not be read."""
+    error: CoworldError | None = None
+    """Why the episode could not be read."""
+
+    @property
+    def score(self) -> float | None:
+        """The grade; None if there is none."""
+        return float(self.graded.answer["score"]) if self.graded is not None and self.graded.ok else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grades:
+    """The grades of several episodes, in the order in which these were named."""
+
+    episodes: tuple[GradedEpisode, ...]
+
+    @property
+    def scores(self) -> tuple[float, ...]:
+        """The grades that there are."""
+        return tuple(each.score for each in self.episodes if each.score is not None)
+
+    @property
+    def mean(self) -> float | None:
+        """Their mean; None if there are none."""
+        return sum(self.scores) / len(self.scores) if self.scores else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % interval of the mean; None if there are too few to give one."""
+        return mean_interval(self.scores)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every episode has a grade."""
+        return all(each.score is not None for each in self.episodes)
+
+
+async def grade_episodes(
+    runs: Sequence[Run],
+    *,
+    grader: str | RoleProgram | None = None,
+    game: Package | str | os.PathLike[str] | None = None,
+    backend: Backend | str = "auto",
+    options: RoleOptions | None = None,
+    publish: Publish | None = None,
+    again: bool = False,
+    parallel: int = 1,
+    tell: Callable[[GradedEpisode], object] | None = None,
+) -> Grades:
+    """Grade episodes, and keep each grade in its episode's workspace.
+
+    An interruption loses nothing: the same call goes on, since grades that are there are not asked for again.
+
+    Args:
+        runs: Episodes as for `grade_episode`, and workspaces of runs of many.
+        grader: The grader; these and the others as for `grade_episode`.
+        game: The package; None: the one that the first episode's record names.
+        backend: The backend.
+        options: How the program is run.
+        publish: Receives events.
+        again: Whether to run the program again.
+        parallel: Number of episodes at a time.
+        tell: Called after each episode.
+
+    Raises:
+        UsageError: There is no such run, package or grader, or a run has no episodes (`no_episodes`).
+        ImageError: The grader's image is not available.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    found = await anyio.to_thread.run_sync(_expanded, runs)
+    package = await package_of(game, found)
+    program = grader if isinstance(grader, RoleProgram) else find_role(package, "grader", grader)
+    graded: dict[int, GradedEpisode] = {}
+    slots = anyio.CapacityLimiter(parallel)
+    async with entered_backend(backend, package) as entered:
+
+        async def grade(index: int, run: str) -> None:
+            async with slots:
+                try:
+                    answer = await grade_episode(
+                        run,
+                        grader=program,
+                        game=package,
+                        backend=entered,
+                        options=options,
+                        publish=publish,
+                        again=again,
+                    )
+                    graded[index] = GradedEpisode(run=run, graded=answer)
+                except UsageError as error:
+                    graded[index] = GradedEpisode(run=run, error=error)
+            if tell is not None:
+                tell(graded[index])
+
+        with unwrapped():
+            async with anyio.create_task_group() as tasks:
+                for index, run in enumerate(found):
+                    tasks.start_soon(grade, index, run)
+    return Grades(episodes=tuple(graded[index] for index in range(len(found))))
+
+
+def _expanded(runs: Sequence[Run]) -> list[str]:
+    """All episodes, each once; those of a run of many by their number."""
+    found: dict[str, None] = {}
+    for run in runs:
+        place = find_episode(expand(os.fspath(run)))
+        if not (place / ROWS_NAME).is_file():
+            found[str(place)] = None
+            continue
+        rows = sorted(read_rows(place), key=lambda row: row.index)
+        if not rows:
+            raise UsageError(
+                f"The run in {place} has no episodes yet.", code="no_episodes", context={"path": str(place)}
+            )
+        found.update(dict.fromkeys(str(place / row.workspace) for row in rows))
+    return list(found)

@@ -1,0 +1,174 @@
+"""Which program plays a supporting role: one of the manifest, a file or directory of the user, or an image."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
+from coworld_core.manifest.features import ReporterReference, WasmReporter
+from coworld_core.manifest.models import Runnable
+from coworld_core.roles.role_record import Role
+from coworld_core.text.phrases import closest, listed
+
+from ..package.own_players.own_player import PYTHON, OwnPlayer
+from ..package.own_players.player_file import only_defines, read_file
+from ..package.player_names import is_bare, is_player_path, player_host, seat_files
+from ..package.resolver import Package
+
+__all__ = ["FUNCTIONS", "RoleProgram", "find_role"]
+
+FUNCTIONS: Final[dict[Role, str]] = {
+    "reporter": "report",
+    "grader": "grade",
+    "diagnoser": "diagnose",
+    "optimizer": "optimize",
+}
+"""The function by which a file of Python plays each role."""
+
+_HOST = (PYTHON, "-m", "coworld_runner.kit.roles")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleProgram:
+    """The program of a role."""
+
+    role: Role
+    id: str
+    """Its id in the manifest, or the name of its file or image."""
+    runnable: Runnable
+    """Image, command, environment and resources."""
+    own: OwnPlayer | None = None
+    """The user's file, which runs in that image."""
+
+    def identity(self, digest: str) -> dict[str, object]:
+        """What it is, for a key: the same identity, the same program.
+
+        Args:
+            digest: The digest of its image; empty if that is not known.
+        """
+        return {
+            "role": self.role,
+            "program": self.own.digest if self.own is not None else digest or self.runnable.image,
+            "run": list(self.own.shown() if self.own is not None else self.runnable.run),
+            "env": dict(self.runnable.env),
+        }
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.id}"
+
+
+def find_role(package: Package, role: Role, word: str | None = None, *, run: Sequence[str] = ()) -> RoleProgram:
+    """Find the program of a role.
+
+    Args:
+        package: The Coworld.
+        role: The role.
+        word: An id of the manifest, a file (`./grader.py`), or an image. None: the only one of the manifest.
+        run: The command, for an image; empty: its own.
+
+    Raises:
+        UsageError: There is none, or several and none is named (`role_unknown`), or the file is no program of that role
+            (`role_not_runnable`).
+    """
+    declared = package.manifest.section(role)
+    if word is None:
+        if len(declared) != 1:
+            raise _undecided(package, role)
+        word = declared[0].id
+    for entry in declared:
+        if entry.id == word:
+            return RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable())
+    if is_player_path(word):
+        own, host = _read(Path(word).expanduser().absolute(), role), player_host(package)
+        runnable, own = seat_files(own, _plain(host, role), host)
+        return RoleProgram(role=role, id=own.name, runnable=runnable, own=own)
+    if is_bare(word):
+        raise _unknown(package, role, word)
+    # An invalid reference is refused where images are resolved
+    runnable = _plain(package.manifest.game.runnable, role).model_copy(update={"image": word, "run": tuple(run)})
+    return RoleProgram(role=role, id=word, runnable=runnable)
+
+
+def _plain(runnable: Runnable, role: Role) -> Runnable:
+    """A program of a role in the image of another, without what was meant for that one."""
+    return runnable.model_copy(update={"type": role, "run": (), "env": {}, "resources": None})
+
+
+def _read(path: Path, role: Role) -> OwnPlayer:
+    try:
+        if not path.is_file():
+            raise UsageError(
+                f"There is no {role} at {path}." if not path.exists() else f"{path} is a directory.",
+                code="role_not_found",
+                hint=f"A {role} is a file with a function {FUNCTIONS[role]}, or a program; paths are relative to the "
+                "current directory.",
+                context={"path": str(path)},
+            )
+        return read_file(path, path.stat(), host=functools.partial(_host, role))
+    except OSError as error:
+        raise UsageError(
+            f"The {role} {path} cannot be read: {error.strerror}.", code="role_unreadable", context={"path": str(path)}
+        ) from error
+
+
+def _host(role: Role, path: Path, content: bytes) -> tuple[str, ...]:
+    """The command that plays a file which only defines the role's function; empty if it is a program itself."""
+    names = only_defines(path, content)
+    if names is None:
+        return ()
+    function = FUNCTIONS[role]
+    if function in names:
+        return _HOST
+    other: Role | None = next((other for other, name in FUNCTIONS.items() if name in names), None)
+    near = closest(function, names)
+    raise UsageError(
+        f"{path} has no function {function}, and is not a program either: nothing in it would run.",
+        code="role_not_runnable",
+        hint=f"It is a {other}: it has the function {FUNCTIONS[other]}."
+        if other
+        else f"Did you mean {near!r} to be {function}?"
+        if near
+        else f"A {role} is a file with that function, or a program.",
+        context={"path": str(path), "role": role},
+    )
+
+
+def _undecided(package: Package, role: Role) -> UsageError:
+    manifest = package.manifest
+    ids = [entry.id for entry in manifest.section(role)]
+    if ids:
+        return UsageError(
+            f"{manifest.game.name} declares {len(ids)} {role}s: {listed(ids)}.",
+            code="role_unknown",
+            hint="Name one of them, a file, or an image.",
+            context={"role": role, "ids": ids},
+        )
+    elsewhere = [entry for entry in manifest.reporter if isinstance(entry, ReporterReference | WasmReporter)]
+    if role == "reporter" and elsewhere:
+        known = [entry.reporter if isinstance(entry, ReporterReference) else entry.id for entry in elsewhere]
+        message = f"The reporters of {manifest.game.name} run on its platform only: {listed(known)}."
+    else:
+        message = f"{manifest.game.name} declares no {role}."
+    return UsageError(
+        message,
+        code="role_unknown",
+        hint=Hint("name_role", "Name a file or an image, or declare one in the manifest.", role=role),
+        context={"role": role, "ids": []},
+    )
+
+
+def _unknown(package: Package, role: Role, word: str) -> UsageError:
+    ids = [entry.id for entry in package.manifest.section(role)]
+    near = closest(word, ids)
+    known = f"It has {listed(ids)}. " if ids else ""
+    return UsageError(
+        f"There is no {role} {word!r} in {package.manifest.game.name}.",
+        code="role_unknown",
+        hint=f"Did you mean {near!r}?" if near else f"{known}A file is ./NAME, an image has a tag: NAME:latest.",
+        context={"role": role, "ids": ids},
+    )

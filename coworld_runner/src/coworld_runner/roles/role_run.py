@@ -1,0 +1,161 @@
+"""Runs the program of a role on finished episodes, on any backend, and reads what it leaves.
+
+A program gets copies of its inputs, writes into a directory of its own, has no network unless that is asked for, and a
+deadline. What it leaves is checked before it counts; a failure is recorded with its cause, and never raised.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import anyio.to_thread
+
+from coworld_core.episode.outcome import Fault
+from coworld_core.errors import CoworldError
+from coworld_core.ids import new_run_id
+
+from ..backend import Backend, Limits, Network, Placement, Publish, enforceable
+from ..episode.program import Given, Program, ProgramOptions, ProgramOutcome, run_program
+from .role_program import RoleProgram
+
+__all__ = ["RoleOptions", "RoleOutcome", "RoleWork", "run_role"]
+
+GIBIBYTE = 1024**3
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleOptions:
+    """How the program of a role is run. Times are in seconds."""
+
+    timeout: float = 600.0
+    """From the beginning to the program's end."""
+    network: Network = "none"
+    """`none`, or `open` for a program that calls a service. A backend that cannot isolate gives every program its
+    network, and says so in a warning."""
+    limits: Limits = field(default_factory=lambda: Limits(memory_bytes=2 * GIBIBYTE, pids=512, disk_bytes=GIBIBYTE))
+    """Defaults that a backend cannot enforce are dropped."""
+    secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Secret variables, such as the key of a service."""
+    platform: str | None = None
+    """os/architecture of images; None: the engine's default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleWork(Generic[_Value]):
+    """What a program gets, and how its output is read."""
+
+    inputs: Mapping[str, Given]
+    """Files and directories, by plain name."""
+    variables: Callable[[Placement], Mapping[str, str]]
+    """The variables of its contract."""
+    documents: Mapping[str, Callable[[Placement], str]] = field(
+        default_factory=dict[str, Callable[[Placement], str]], repr=False
+    )
+    """Texts that depend on where the other inputs are."""
+    output: str
+    """The name of its output."""
+    read: Callable[[Path], _Value]
+    """Reads and checks the output; raises a `CoworldError` that says what is wrong with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleOutcome(Generic[_Value]):
+    """How the program of a role ended, and what it said."""
+
+    program: RoleProgram
+    run: ProgramOutcome
+    value: _Value | None
+    """What it left; None if that is missing or not valid."""
+    fault: Fault | None
+    """What went wrong; None if nothing did."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with status 0, in time, and what it left is valid."""
+        return self.fault is None
+
+
+async def run_role(
+    program: RoleProgram,
+    work: RoleWork[_Value],
+    *,
+    backend: Backend,
+    directory: Path,
+    options: RoleOptions | None = None,
+    publish: Publish | None = None,
+    run_id: str | None = None,
+) -> RoleOutcome[_Value]:
+    """Run the program of a role to its end, and read what it leaves.
+
+    Args:
+        program: The program.
+        work: What it gets and leaves.
+        backend: An entered backend.
+        directory: The directory for its output (`outputs/`) and logs (`logs/`); must be new or empty.
+        options: How to run it.
+        publish: Receives events.
+        run_id: The run's label; a new one by default.
+
+    Raises:
+        WorkspaceError: The directory is not fresh or not writable; nothing was started.
+        CapabilityError: It requires something that the backend cannot enforce; nothing was started.
+        ImageError: The image is not available; nothing was started.
+        EnvironmentFault: The machine or the engine failed.
+    """
+    options = options or RoleOptions()
+    can = backend.capabilities
+    runnable = program.runnable
+
+    def environment(placement: Placement) -> Mapping[str, str]:
+        return {**runnable.env, **work.variables(placement)}
+
+    run = await run_program(
+        Program(
+            name=program.role,
+            component=program.role,
+            image=runnable.image,
+            argv=tuple(runnable.run),
+            own=program.own,
+            environment=environment,
+            secret_env=options.secret_env,
+            inputs=work.inputs,
+            documents=work.documents,
+            outputs=(work.output,),
+            network=options.network if can.network_isolation else "open",
+            limits=enforceable(options.limits, can),
+            platform=options.platform,
+        ),
+        backend=backend,
+        directory=directory,
+        options=ProgramOptions(timeout=options.timeout),
+        publish=publish,
+        run_id=run_id or new_run_id(),
+    )
+    value, fault = None, run.fault
+    if fault is None:
+        try:
+            value = await anyio.to_thread.run_sync(work.read, run.path(work.output))
+        except CoworldError as error:
+            fault = _refused(program, work.output, error, run)
+    return RoleOutcome(program=program, run=run, value=value, fault=fault)
+
+
+def _refused(program: RoleProgram, output: str, error: CoworldError, run: ProgramOutcome) -> Fault:
+    return Fault(
+        party="program",
+        error_type="output_refused",
+        message=f"What the {program.role} wrote to {output} is not valid: {error.message}",
+        hint=error.hint,
+        phase="collect",
+        time=dt.datetime.now(dt.UTC),
+        seconds=run.seconds,
+        exit=run.unit.exit,
+        log=run.unit.logs[-1] if run.unit.logs else None,
+        log_tail=run.log_tail,
+    )

@@ -1,0 +1,1 @@
+"""Paint Arena's supporting roles: programs that look at an episode after it was played."""

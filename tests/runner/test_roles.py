@@ -1,0 +1,197 @@
+"""Supporting roles on real episodes, as local processes: what they get, what they leave, and how they fail."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.roles.role_record import read_role_record
+from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
+from coworld_runner.roles.after_episode import diagnose_episode, grade_episode, report_episodes
+from coworld_runner.roles.episode_bundle import bundle_episode
+from coworld_runner.roles.grading import grade_episodes
+from coworld_runner.roles.role_run import RoleOptions
+
+ARENA = Path(__file__).parents[2] / "examples" / "paintarena"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace of a quick game of Paint Arena."""
+    workspace = tmp_path_factory.mktemp("played") / "episode"
+
+    async def play() -> None:
+        await run_episode(ARENA, variant="quick", backend="process", workspace=workspace)
+
+    anyio.run(play)
+    return workspace
+
+
+@pytest.fixture
+def episode(played: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(played, tmp_path / "episode"))
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], str]:
+    """Write a program of a role; returns its path."""
+
+    def write(source: str, name: str = "mine.py") -> str:
+        (tmp_path / name).write_text(source)
+        return str(tmp_path / name)
+
+    return write
+
+
+async def test_manifests_grader_grades_an_episode(episode: Path) -> None:
+    graded = await grade_episode(episode)
+    results = json.loads((episode / "results.json").read_text())
+    first, second = sorted(results["painted_tiles"], reverse=True)
+    assert graded.ok, graded.record.fault
+    assert graded.answer["score"] == pytest.approx((first - second) / 96)
+    assert graded.answer["grader_id"] == "paint-arena-grader"
+    assert read_role_record(graded.directory) == graded.record
+    assert graded.directory == episode / "roles" / "grader-paint-arena-grader"
+
+
+async def test_same_grader_on_the_same_episode_is_not_run_again(episode: Path, program: Callable[[str], str]) -> None:
+    named = program("def grade(episode):\n    return len(episode.game_log)\n")
+    first = await grade_episode(episode, grader=named)
+    again = await grade_episode(episode, grader=named)
+    assert (first.kept, again.kept, again.record) == (False, True, first.record)
+    asked = await grade_episode(episode, grader=named, again=True)
+    assert (asked.kept, asked.record.key, asked.record.run_id != first.record.run_id) == (False, first.record.key, True)
+    program("def grade(episode):\n    return 7\n")
+    changed = await grade_episode(episode, grader=named)
+    assert (changed.kept, changed.answer["score"]) == (False, 7)
+
+
+async def test_reporter_gets_every_episode_and_leaves_files(episode: Path, played: Path) -> None:
+    report = await report_episodes([episode])
+    assert report.ok, report.record.fault
+    assert report.page == report.files / "summary.md"
+    assert (report.files / "summary.md").read_text().startswith("# PaintArena — Episode ")
+    stats = json.loads((report.files / "stats.json").read_text())
+    assert stats["grid"] == {"width": 12, "height": 8, "total_tiles": 96}
+    assert [each["policy_name"] for each in stats["slots"]] == ["Sweep Painter", "Frontier Painter"]
+    both = await report_episodes([episode, played], directory=episode.parent / "both")
+    assert len(json.loads((both.files / "stats.json").read_text())["episodes"]) == 2
+    assert len(both.record.episodes) == 2
+
+
+async def test_diagnoser_is_told_the_player(episode: Path) -> None:
+    told = await diagnose_episode(episode, "Frontier Painter")
+    assert told.ok, told.record.fault
+    findings = json.loads((told.files / "findings.json").read_text())
+    assert (findings["diagnoser_id"], findings["ticks"]) == ("paint-arena-diagnoser", 19)
+    assert told.record.player is not None
+    assert (told.record.player.slot, told.record.player.source) == (1, "frontier-painter")
+    with pytest.raises(UsageError, match="No player of") as refused:
+        await diagnose_episode(episode, "Frontier")
+    assert refused.value.hint == "Did you mean 'Frontier Painter'?"
+
+
+async def test_bundle_needs_its_game(episode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    bundle = tmp_path / "ep.zip"
+    await bundle_episode(episode, bundle)
+    with pytest.raises(UsageError, match="Nothing tells which game"):
+        await grade_episode(bundle)
+    there = await grade_episode(episode)
+    graded = await grade_episode(bundle, game=ARENA)
+    assert graded.record.key == there.record.key
+    assert graded.directory.parent == tmp_path
+    with zipfile.ZipFile(bundle) as archive:
+        assert not [name for name in archive.namelist() if name.startswith("roles")]
+
+
+WRONG = {
+    "raises": ("def grade(episode):\n    return {}['score']\n", "program_error", "KeyError: 'score'"),
+    "exits": ("import os\nos._exit(3)\n", "program_error", ""),
+    "ends-without-a-grade": ("print('nothing')\n", "output_missing", "nothing"),
+    "grades-nan": ("def grade(episode):\n    return float('nan')\n", "program_error", "no grade"),
+    "grades-a-word": ("def grade(episode):\n    return 'good'\n", "program_error", "no grade"),
+    "writes-nan": (
+        "import os, urllib.parse as u\n"
+        "open(u.unquote(u.urlsplit(os.environ['COGAME_GRADE_URI']).path), 'w').write('{\"score\": NaN}')\n",
+        "output_refused",
+        "",
+    ),
+    "writes-no-json": (
+        "import os, urllib.parse as u\n"
+        "open(u.unquote(u.urlsplit(os.environ['COGAME_GRADE_URI']).path), 'w').write('good')\n",
+        "output_refused",
+        "",
+    ),
+    "hangs": ("print('thinking', flush=True)\nimport time\ntime.sleep(600)\n", "program_timeout", "thinking"),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+async def test_program_that_fails_is_typed_and_its_log_kept(
+    how: str, episode: Path, program: Callable[[str], str]
+) -> None:
+    source, error, said = WRONG[how]
+    options = RoleOptions(timeout=3 if how == "hangs" else 60)
+    graded = await grade_episode(episode, grader=program(source), options=options)
+    fault = graded.record.fault
+    assert fault is not None
+    assert (fault.party, fault.error_type, graded.ok, graded.answer) == ("program", error, False, {})
+    assert said in fault.log_tail
+    assert said in "".join(path.read_text() for path in (graded.directory / "logs").iterdir())
+    # What has failed is tried again, and replaced
+    mended = await grade_episode(episode, grader=program("def grade(episode):\n    return 1\n"))
+    assert (mended.answer["score"], mended.directory) == (1, graded.directory)
+
+
+async def test_one_failure_leaves_the_other_grades(tmp_path: Path, program: Callable[[str], str]) -> None:
+    package = await resolve_package(ARENA)
+    plan = plan_episode(package, variant="quick")
+    async with open_backend("process", package) as (backend, _):
+        await run_many(
+            [(str(number), plan) for number in range(3)], backend=backend, workspace=tmp_path / "many", parallel=3
+        )
+        odd = (
+            "from pathlib import Path\n"
+            f"seen = Path({str(tmp_path / 'seen')!r})\n"
+            "def grade(episode):\n"
+            "    try:\n"
+            "        seen.mkdir()\n"
+            "    except FileExistsError:\n"
+            "        return episode.results['ticks']\n"
+            "    raise SystemExit(4)\n"
+        )
+        grades = await grade_episodes([tmp_path / "many"], grader=program(odd), game=package, backend=backend)
+        assert sorted(grades.scores) == [20, 20]
+        assert (grades.ok, grades.mean) == (False, 20)
+        again = await grade_episodes([tmp_path / "many"], grader=program(odd), game=package, backend=backend)
+    assert (again.ok, again.scores) == (True, (20, 20, 20))
+    assert [each.graded.kept for each in again.episodes if each.graded is not None].count(False) == 1
+
+
+async def test_directory_of_something_else_is_left_alone(episode: Path) -> None:
+    place = episode / "roles" / "grader-paint-arena-grader"
+    place.mkdir(parents=True)
+    (place / "thesis.txt").write_text("mine")
+    with pytest.raises(WorkspaceError, match="no role has left what is in it"):
+        await grade_episode(episode)
+    assert (place / "thesis.txt").read_text() == "mine"
+
+
+async def test_what_roles_left_goes_with_the_episode(episode: Path) -> None:
+    report = await report_episodes([episode])
+    assert report.files.is_dir()
+    await run_episode(ARENA, variant="quick", backend="process", workspace=episode, overwrite=True)
+    assert not (episode / "roles").exists()
+    report = await report_episodes([episode])
+    (report.files / "mine.txt").write_text("mine")
+    with pytest.raises(WorkspaceError, match=r"files/mine\.txt"):
+        await run_episode(ARENA, variant="quick", backend="process", workspace=episode, overwrite=True)
