@@ -20,6 +20,7 @@ from coworld_runner.roles.grading import grade_episodes
 from coworld_runner.roles.role_run import RoleOptions
 
 ARENA = Path(__file__).parents[2] / "examples" / "paintarena"
+SUMMARIZER = str(ARENA / "src" / "paintarena" / "roles" / "summarizer.py")
 pytestmark = pytest.mark.slow
 
 
@@ -75,14 +76,14 @@ async def test_same_grader_on_the_same_episode_is_not_run_again(episode: Path, p
 
 
 async def test_reporter_gets_every_episode_and_leaves_files(episode: Path, played: Path) -> None:
-    report = await report_episodes([episode])
+    report = await report_episodes([episode], reporter=SUMMARIZER)
     assert report.ok, report.record.fault
     assert report.page == report.files / "summary.md"
     assert (report.files / "summary.md").read_text().startswith("# PaintArena — Episode ")
     stats = json.loads((report.files / "stats.json").read_text())
     assert stats["grid"] == {"width": 12, "height": 8, "total_tiles": 96}
     assert [each["policy_name"] for each in stats["slots"]] == ["Sweep Painter", "Frontier Painter"]
-    both = await report_episodes([episode, played], directory=episode.parent / "both")
+    both = await report_episodes([episode, played], reporter=SUMMARIZER, directory=episode.parent / "both")
     assert len(json.loads((both.files / "stats.json").read_text())["episodes"]) == 2
     assert len(both.record.episodes) == 2
 
@@ -187,11 +188,11 @@ async def test_directory_of_something_else_is_left_alone(episode: Path) -> None:
 
 
 async def test_what_roles_left_goes_with_the_episode(episode: Path) -> None:
-    report = await report_episodes([episode])
+    report = await report_episodes([episode], reporter=SUMMARIZER)
     assert report.files.is_dir()
     await run_episode(ARENA, variant="quick", backend="process", workspace=episode, overwrite=True)
     assert not (episode / "roles").exists()
-    report = await report_episodes([episode])
+    report = await report_episodes([episode], reporter=SUMMARIZER)
     (report.files / "mine.txt").write_text("mine")
     with pytest.raises(WorkspaceError, match=r"files/mine\.txt"):
         await run_episode(ARENA, variant="quick", backend="process", workspace=episode, overwrite=True)

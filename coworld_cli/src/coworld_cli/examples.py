@@ -39,8 +39,8 @@ coworld evaluation report results/latest
 coworld evaluation report monday tuesday --html report.html
 coworld grade results/latest
 coworld grade results/latest --grader ./grader.py --parallel 4
-coworld report-episode results/latest/3
-coworld report-episode episode.zip --game examples/paintarena --reporter paint-arena-summarizer
+coworld report-episode results/latest/3 --reporter ./reporter.py
+coworld report-episode results/latest/1 results/latest/2 --reporter ghcr.io/ada/reporter:1
 coworld diagnose-episode results/latest --player frontier-painter
 coworld diagnose-episode results/latest/3 --player 0 --diagnoser ./diagnoser.py
 coworld tournament init league -m examples/nim --pairing swiss
