@@ -236,6 +236,7 @@ def test_a_package_is_shown_with_all_that_it_has() -> None:
         "quick",
         "frontier-painter",
         "commissioner  two-divisions",
+        "paint-arena-grader",
         "play_paintarena.md",
         "--doc readme",
     )
@@ -243,7 +244,14 @@ def test_a_package_is_shown_with_all_that_it_has() -> None:
     answer = coworld("show", PAINT, "--json").json
     assert answer["slots"] == {"min": 2, "max": 2}
     assert [row["id"] for row in answer["variants"]] == ["default", "quick"]
-    assert [row["role"] for row in answer["programs"]] == ["game", "player", "player", "commissioner"]
+    assert [row["role"] for row in answer["programs"]] == [
+        "game",
+        "player",
+        "player",
+        "commissioner",
+        "grader",
+        "diagnoser",
+    ]
 
 
 def test_a_document_of_a_package_is_shown_by_its_name() -> None:
