@@ -19,6 +19,7 @@ from coworld_runner import Program, ProgramOptions, run_program
 from coworld_runner.backend import Backend, HttpProbe, Limits, Placement, Port
 from coworld_runner.backends import DockerBackend
 from coworld_runner.episode.program import open_program
+from coworld_runner.package.own_players.player_file import read_file
 from coworld_runner.testing.conformance import subject_environment
 
 BACKENDS = (
@@ -96,6 +97,23 @@ async def test_program_reads_inputs_and_writes_outputs(backend: Backend, tmp_pat
     assert outcome.outputs["grade.json"].sha256 == hashlib.sha256(bytes(3_000_000)).hexdigest()
     assert outcome.path("more").read_text() == "2"
     assert outcome.unit.image.image == subject_image()
+
+
+async def test_files_of_ones_own_run_in_the_image(backend: Backend, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("import os\nimport helper\nopen(os.environ['GRADE'], 'w').write(helper.text)\nprint(__file__)\n")
+    (tmp_path / "helper.py").write_text("text = '7'\n")
+
+    def environment(place: Placement) -> Mapping[str, str]:
+        return {"GRADE": f"{place.directory}/grade.json"}
+
+    program = subject(own=read_file(file, file.stat()), argv=(), environment=environment)
+    async with backend as opened:
+        outcome = await run_program(program, backend=opened, directory=tmp_path / "run")
+    assert outcome.ok, (outcome.fault, outcome.log_tail)
+    assert (outcome.path("grade.json").read_text(), outcome.log_tail) == ("7", "/coworld-inputs/program/mine.py\n")
+    assert outcome.unit.run == ("python", "mine.py")
+    assert outcome.unit.image.image.startswith("mine.py@")
 
 
 @pytest.mark.parametrize(
