@@ -29,7 +29,7 @@ def test_run_of_many_gives_a_table_that_is_continued(many: Path, tmp_path: Path)
     grader = tmp_path / "close.py"
     grader.write_text(CLOSE)
     one = coworld("grade", many / "2", "--grader", grader, "--json")
-    assert (one.status, one.json["mean"], one.json["episodes"][0]["kept"]) == (0, 1.0, False)
+    assert (one.status, one.json["mean_score"], one.json["episodes"][0]["kept"]) == (0, 1.0, False)
     table = coworld("grade", many, "--grader", grader)
     assert table.status == 0, table.stderr
     lines = table.stdout.splitlines()

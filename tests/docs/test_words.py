@@ -14,7 +14,7 @@ from coworld_core.documents.records import Record
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(ROOT.glob("coworld_*/src"))
 
-NESTED = {"FaultSeen.fault"}
+NESTED = {"FaultSeen.fault", "RoleRecord.fault"}
 """A fault as an object, not the party at fault."""
 
 REASONS = {("outcome.py", "timeout")}

@@ -118,7 +118,7 @@ async def test_players_of_an_account_are_bounded(tmp_path: Path, database: str |
         assert "ask an operator" in words
         assert "Retry-After" not in refused.headers
         assert len(await platform.get("/players", ann)) == 2
-        await platform.post("/players", bob, {"name": "three"})
+        await platform.post("/players", bob, {"name": "bobs"})
         async with platform.services.database.writing() as session:
             await keep_quotas(session, "ann", ["players=3"])
         await platform.post("/players", ann, {"name": "three"})

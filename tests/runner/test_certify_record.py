@@ -29,6 +29,7 @@ from coworld_runner.backend import Publish, Unit, UnitSpec
 from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
 from coworld_runner.certification import certification_record as record_module
 from coworld_runner.certification.document_schemas import document_schema
+from coworld_runner.certification.transcript import OWN_STEPS
 from coworld_runner.package.resolver import resolve_package
 from coworld_runner.testing.fake_backend import FakeBackend
 
@@ -68,7 +69,7 @@ def names(directory: Path) -> list[str]:
 
 def test_the_transcript_has_the_published_steps_in_order_and_then_ours() -> None:
     assert TRANSCRIPT.name == "coworld-executable"
-    assert [step.id for step in TRANSCRIPT.steps] == [*STEPS, *OURS]
+    assert [[step.id for step in TRANSCRIPT.steps], [step.id for step in OWN_STEPS]] == [STEPS, [*OURS, "rules-audit"]]
     assert {step.kind for step in TRANSCRIPT.steps} == {"auto"}
     assert all(step.checks and step.criterion and step.how for step in TRANSCRIPT.steps)
 
@@ -97,7 +98,7 @@ async def test_the_record_reads_back_and_says_what_was_certified(tmp_path: Path)
         TRANSCRIPT.sha256,
     )
     assert (found.coworld, found.version, found.backend, found.manifest_sha256) == ("counting", "1.2.3", "fake", digest)
-    assert [step.id for step in found.steps] == [*STEPS, *OURS]
+    assert [step.id for step in found.all_steps] == [*STEPS, *OURS]
     assert found.matriculated_at is not None
     assert found.graduated_at is not None
     assert found.started_at <= found.matriculated_at <= found.graduated_at <= found.ended_at
@@ -121,7 +122,7 @@ async def test_events_tell_each_step_and_the_episode_has_its_own(tmp_path: Path)
     assert not last.ok
     assert [event.step for event in events if isinstance(event, StepStarted)] == [*STEPS, *OURS]
     ends = [event for event in events if isinstance(event, StepFinished)]
-    assert [(event.step, event.status) for event in ends] == [(step.id, step.status) for step in found.steps]
+    assert [(event.step, event.status) for event in ends] == [(step.id, step.status) for step in found.all_steps]
     logged = list(read_events(tmp_path / "out"))
     assert logged == events
     assert {event.run_id for event in events} == {found.run_id}
@@ -175,7 +176,7 @@ async def test_an_interrupted_one_is_written_down(tmp_path: Path) -> None:
     assert scope.cancelled_caught
     found = read(tmp_path / "out")
     assert (found.status, found.verdict) == ("interrupted", None)
-    assert [step.id for step in found.steps] == [*STEPS, *OURS]
+    assert [step.id for step in found.all_steps] == [*STEPS, *OURS]
     assert {step.skip_reason for step in found.steps[4:]} == {"interrupted"}
     assert found.steps[0].status == "pass"
     # The episode that was cut short has written its own record, too

@@ -150,15 +150,20 @@ async def test_a_certification_audits_a_game_of_the_kit_and_no_other(tmp_path: P
     assert own_steps(found.manifest, "0.1.26") == ()
     document = found.manifest.model_dump(mode="json", by_alias=True, exclude_none=True)
     document["game"]["runnable"]["run"] = ["python", "game.py", "-m", "coworld_runner.kit.server"]
-    assert own_steps(Manifest.model_validate(document), None) == ()
+    assert [step.id for step in own_steps(Manifest.model_validate(document), None)] == [
+        "clients-handled",
+        "seed-repeats",
+    ]
     options = CertifyOptions(sources=SourceOptions(offline=True))
     async with make_backend("process", found) as backend:
         certification = await certify(found, backend=backend, workspace=tmp_path / "out", options=options)
     assert certification.verdict == "Executable"
-    assert [step.id for step in certification.own_steps] == ["rules-audit"]
+    assert [step.id for step in certification.own_steps] == ["clients-handled", "seed-repeats", "rules-audit"]
     assert len(certification.steps) == 10
     assert certification.step("rules-audit").status == "pass"
-    assert certification.statement.endswith("10 steps of coworld-executable, and passed rules-audit.")
+    assert certification.statement.endswith(
+        "10 steps of coworld-executable, and passed clients-handled, seed-repeats and rules-audit."
+    )
     page = (tmp_path / "out" / "certification.html").read_text()
     assert 'id="rules-audit"' in page
     async with make_backend("process", found) as backend:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.roles.role_record import read_role_record
 from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
+from coworld_runner.certification.declared_roles import run_declared_roles
 from coworld_runner.roles.after_episode import diagnose_episode, grade_episode, report_episodes
 from coworld_runner.roles.episode_bundle import bundle_episode
 from coworld_runner.roles.grading import grade_episodes
@@ -196,3 +198,29 @@ async def test_what_roles_left_goes_with_the_episode(episode: Path) -> None:
     (report.files / "mine.txt").write_text("mine")
     with pytest.raises(WorkspaceError, match=r"files/mine\.txt"):
         await run_episode(ARENA, variant="quick", backend="process", workspace=episode, overwrite=True)
+
+
+async def test_declared_roles_are_run_for_a_certificate(episode: Path) -> None:
+    package = await resolve_package(ARENA)
+    (grader,) = package.manifest.grader
+    broken = grader.model_copy(update={"id": "broken", "run": ("python", "-c", "raise SystemExit(3)")})
+    silent = grader.model_copy(update={"id": "silent", "run": ("python", "-c", "pass")})
+    manifest = package.manifest.model_copy(update={"grader": (broken, grader, silent)})
+    async with open_backend("process", package) as (backend, _):
+        found = await run_declared_roles(
+            dataclasses.replace(package, manifest=manifest),
+            episode,
+            backend=backend,
+            platform=None,
+            publish=lambda _: None,
+            directory="episode",
+        )
+    assert [(item.code, item.broken) for item in found] == [
+        ("program_error", True),
+        ("role_ran", False),
+        ("output_missing", True),
+        ("role_ran", False),
+    ]
+    assert found[0].message == "grader 'broken': The grader exited with status 3."
+    assert str(found[0].artifact).startswith("episode/roles/grader-broken/logs/")
+    assert "paint-arena-grader' gave the grade" in found[1].message

@@ -63,10 +63,10 @@ async def test_player_that_has_ended_is_not_waited_for(monkeypatch: pytest.Monke
     def who(_: str, slot: int) -> str:
         return f"Player {slot} (p)"
 
-    def startup(_: int) -> None:
-        return None
+    def warm_up() -> float:
+        return 0.0
 
-    plan = SimpleNamespace(game_config={}, startup=startup)
+    plan = SimpleNamespace(game_config={}, warm_up=warm_up)
     setup: Any = SimpleNamespace(plan=plan, options=SimpleNamespace(connect_timeout_seconds=60.0))
     ledger: Any = SimpleNamespace(seats={}, who=who, publish=publish)
     started = anyio.Event()

@@ -33,8 +33,8 @@ async def test_operator_page_is_for_team_members_only(tmp_path: Path) -> None:
         boss = await platform.add_user("boss", team=True)
         version = (await upload_policy(platform, ann))["id"]
         sessions: list[str] = []
-        for token in (eve, boss):
-            player = await platform.post("/players", token, {"name": "one"})
+        for name, token in (("one", eve), ("two", boss)):
+            player = await platform.post("/players", token, {"name": name})
             sessions.append((await platform.post(f"/players/{player['id']}/login", token))["token"])
         strangers = [None, *[await cookie_of(platform, token) for token in (eve, ann, *sessions)]]
         operator = await cookie_of(platform, boss)

@@ -58,7 +58,7 @@ def grades_answer(program: RoleProgram, grades: Grades) -> dict[str, Any]:
     interval = grades.interval
     return {
         "grader": program.id,
-        "mean": grades.mean,
+        "mean_score": grades.mean,
         "interval": None if interval is None else {"low": interval.low, "high": interval.high},
         "episodes": [
             {

@@ -50,9 +50,9 @@ StepId = Annotated[
         "replay-loadable",
         "players-run",
         "supporting-roles",
-        "rules-audit",
         "clients-handled",
         "seed-repeats",
+        "rules-audit",
     ],
     OpenEnum,
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from ..replay.viewer_check import check_viewer
 from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
 from .config_check import check_configs, configs_of_refused
+from .declared_roles import ROLES_RUN, run_declared_roles
 from .further_episodes import play_further
 from .player_presence import check_attendance
 from .rules_audit import audit_served_rules
@@ -559,18 +560,42 @@ async def _players_run(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     return check_attendance(candidate.manifest, ledger.episode, ledger.probes.seats, directory=EPISODE)
 
 
-async def _supporting_roles(candidate: Candidate, _: StepLedger) -> StepAnswer:
+async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     sections = {name: candidate.manifest.section(name) for name in ROLE_SECTIONS if name != "player"}
     declared = {name: entries for name, entries in sections.items() if entries}
     if not declared:
         return passed("no supporting roles declared")
-    counts = [f"{len(entries)} {name}{'' if len(entries) == 1 else 's'}" for name, entries in declared.items()]
+    runs = () if candidate.options.published else ROLES_RUN
+    ran = [name for name in declared if name in runs]
+    left = [name for name in declared if name not in runs]
     evidence = [
         note("declared_not_run", f"{name} {entry.id!r} ({entry.image}) is declared; it was not run.")
-        for name, entries in declared.items()
-        for entry in entries
+        for name in left
+        for entry in declared[name]
     ]
-    return skipped("not_run", f"Declared, not run: {listed(counts)}.", evidence)
+    if not ran:
+        return skipped("not_run", f"Declared, not run: {_counted(declared, left)}.", evidence)
+    if (lacking := _episode_was_played(candidate, ledger)) is not None:
+        return lacking
+    if any(step.id == "images-reachable" and step.status == "fail" for step in ledger.steps):
+        return missing("images-reachable", "roles run in their images")
+    found = await run_declared_roles(
+        candidate.package,
+        candidate.episode.workspace,
+        backend=candidate.backend,
+        platform=candidate.platform,
+        publish=candidate.publish,
+        directory=EPISODE,
+    )
+    if broken := [item for item in found if item.broken]:
+        reporter = any(item.message.startswith("reporter ") for item in broken)
+        return failed_on("reporter_failed" if reporter else "supporting_roles_failed", [*found, *evidence])
+    more = f"; declared, not run: {_counted(declared, left)}" if left else ""
+    return passed(f"Run on the smoke episode: {_counted(declared, ran)}{more}.", [*found, *evidence])
+
+
+def _counted(declared: Mapping[str, Sequence[object]], names: Sequence[str]) -> str:
+    return listed(f"{len(declared[name])} {name}{'' if len(declared[name]) == 1 else 's'}" for name in names)
 
 
 async def _rules_audit(candidate: Candidate, _: StepLedger) -> StepAnswer:
@@ -668,9 +693,9 @@ STEPS: Mapping[StepId, Step] = {
     "replay-loadable": Step(_replay_loadable, (_replay_is_there,)),
     "players-run": Step(_players_run),
     "supporting-roles": Step(_supporting_roles),
-    "rules-audit": Step(_rules_audit, (_fixture_is_right, _fixture_has_images)),
     "clients-handled": Step(_clients_handled, (_smoke_was_right,)),
     "seed-repeats": Step(_seed_repeats, (_was_played_again,)),
+    "rules-audit": Step(_rules_audit, (_fixture_is_right, _fixture_has_images)),
 }
 
 

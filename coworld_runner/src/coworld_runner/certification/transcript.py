@@ -123,9 +123,10 @@ TRANSCRIPT = Transcript(
         ),
         _step(
             "supporting-roles",
-            checks="What reporters, commissioners, graders, diagnosers and optimizers are declared.",
-            criterion="Always; they are named, not run.",
-            how="The sections of the manifest are counted.",
+            checks="The reporters, graders and diagnosers that are declared do their work.",
+            criterion="Each is run on the smoke episode, ends with status 0, and what it leaves is valid. "
+            "Commissioners and optimizers are named, not run.",
+            how="They run as on any episode that is over, without a network; for a published version they are named.",
         ),
     ),
 )
