@@ -190,6 +190,7 @@ def test_honest_reports_are_shown(page: Page) -> None:
             frame = page.frame(name)
             assert frame is not None
             frame.get_by_text("Shown").first.wait_for()
+            frame.wait_for_function("[...document.images].every(one => one.complete)")
             pictures = frame.locator("img").evaluate_all("all => all.map(one => [one.alt, one.naturalWidth])")
             assert [alt for alt, width in pictures if not width] == [], name
         frame = page.frame("files")

@@ -5,6 +5,15 @@ import { request } from "node:http";
 
 const MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
+/** The JSON of a message; null for one that is none. */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
 /** One frame; what a client sends is masked. */
 function frame(opcode, data, masked) {
   const long = data.length < 126 ? 0 : 2;
@@ -39,7 +48,7 @@ function opened(socket, first, client) {
       const mask = masked ? data.subarray(start, start + 4) : Buffer.alloc(4);
       const body = data.subarray(end - length, end).map((byte, index) => byte ^ mask[index % 4]);
       data = data.subarray(end);
-      if (opcode === 1) it.onText(JSON.parse(body.toString()));
+      if (opcode === 1) it.onText(parsed(body.toString()));
       if (opcode === 8) socket.end(frame(8, body.subarray(0, 2), client));
       if (opcode === 9) socket.write(frame(10, body, client));
     }

@@ -57,8 +57,9 @@ server.on("upgrade", (asked, socket, first) => {
   } else if (pathname === "/player" && config.tokens[slot] !== undefined && searchParams.get("token") === config.tokens[slot]) {
     const player = accept(asked, socket, first);
     players.set(slot, player);
-    player.onText = ({ number }) => {
-      numbers[slot] = Number(number) || 0;
+    player.onText = (said) => {
+      if (typeof said?.number !== "number") return;
+      numbers[slot] = said.number;
       setTimeout(() => {
         late = true;
         endIfOver();
