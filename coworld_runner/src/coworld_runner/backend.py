@@ -57,10 +57,16 @@ __all__ = [
     "Reaped",
     "Unit",
     "UnitSpec",
+    "to_nobody",
 ]
 
 Publish = Callable[[BaseEvent], None]
 """Takes an event; never blocks, never raises."""
+
+
+def to_nobody(_: BaseEvent) -> None:
+    """A `Publish` for whoever reads no events."""
+
 
 Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer", "proxy"]
 """The role a unit plays."""

@@ -20,18 +20,15 @@ from ..render.text import clean
 
 if TYPE_CHECKING:
     from coworld_core.roles.role_record import Role
-    from coworld_runner.backend import Backend
-    from coworld_runner.package.resolver import Package
-    from coworld_runner.roles.after_episode import RoleAnswer
+    from coworld_runner.roles.after_episode import RoleAnswer, RoleArguments
     from coworld_runner.roles.role_program import RoleProgram
-    from coworld_runner.roles.role_run import RoleOptions
 
 __all__ = ["commands"]
 
 commands = NounGroup()
 
 
-class RoleArguments(WhereOptions):
+class RoleRunOptions(WhereOptions):
     """Which package, and how its program is run."""
 
     game: str | None = option(
@@ -83,12 +80,12 @@ _directory = click.option(
 @click.option(
     "--parallel", type=click.IntRange(min=1), default=2, show_default=True, metavar="K", help="How many at a time."
 )
-@takes("options", RoleArguments)
+@takes("options", RoleRunOptions)
 @_timeout
 @output_options
 def grade(
     out: Output,
-    options: RoleArguments,
+    options: RoleRunOptions,
     runs: tuple[str, ...],
     grader: str | None,
     parallel: int,
@@ -108,21 +105,12 @@ def grade(
 
         from ..render.roles import grade_line, grades_answer, grades_text
 
-        async def work(package: Package, backend: Backend, program: RoleProgram, how: RoleOptions) -> int:
+        async def work(program: RoleProgram, how: RoleArguments) -> int:
             def tell(episode: GradedEpisode) -> None:
                 if len(runs) > 1 or out.live:
                     out.note(grade_line(episode))
 
-            grades = await grade_episodes(
-                runs,
-                grader=program,
-                game=package,
-                backend=backend,
-                options=how,
-                again=options.again,
-                parallel=parallel,
-                tell=tell,
-            )
+            grades = await grade_episodes(runs, grader=program, parallel=parallel, tell=tell, **how)
             out.answer(grades_answer(program, grades))
             out.say(grades_text(program, grades))
             return exitcodes.OK if grades.ok else exitcodes.ANSWER_IS_NO
@@ -135,13 +123,13 @@ def grade(
 @commands.command("report-episode")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--reporter", metavar="REPORTER", help="An id of the manifest, a file (./reporter.py), or an image.")
-@takes("options", RoleArguments)
+@takes("options", RoleRunOptions)
 @_directory
 @_timeout
 @output_options
 def report_episode(
     out: Output,
-    options: RoleArguments,
+    options: RoleRunOptions,
     runs: tuple[str, ...],
     reporter: str | None,
     output_dir: Path | None,
@@ -158,17 +146,8 @@ def report_episode(
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import report_episodes
 
-        async def work(package: Package, backend: Backend, program: RoleProgram, how: RoleOptions) -> int:
-            answer = await report_episodes(
-                runs,
-                reporter=program,
-                game=package,
-                backend=backend,
-                directory=output_dir,
-                options=how,
-                again=options.again,
-            )
-            return _shown(answer, out)
+        async def work(program: RoleProgram, how: RoleArguments) -> int:
+            return _shown(await report_episodes(runs, reporter=program, directory=output_dir, **how), out)
 
         return await _with_program(options, running, "reporter", reporter, runs[:1], timeout_seconds, work)
 
@@ -179,13 +158,13 @@ def report_episode(
 @click.argument("episode", metavar="RUN")
 @click.option("--player", required=True, metavar="PLAYER", help="The player's slot, or its name.")
 @click.option("--diagnoser", metavar="DIAGNOSER", help="An id of the manifest, a file (./diagnoser.py), or an image.")
-@takes("options", RoleArguments)
+@takes("options", RoleRunOptions)
 @_directory
 @_timeout
 @output_options
 def diagnose_episode(
     out: Output,
-    options: RoleArguments,
+    options: RoleRunOptions,
     episode: str,
     player: str,
     diagnoser: str | None,
@@ -202,29 +181,20 @@ def diagnose_episode(
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import diagnose_episode
 
-        async def work(package: Package, backend: Backend, program: RoleProgram, how: RoleOptions) -> int:
-            answer = await diagnose_episode(
-                episode,
-                player,
-                diagnoser=program,
-                game=package,
-                backend=backend,
-                directory=output_dir,
-                options=how,
-                again=options.again,
-            )
-            return _shown(answer, out)
+        async def work(program: RoleProgram, how: RoleArguments) -> int:
+            told = await diagnose_episode(episode, player, diagnoser=program, directory=output_dir, **how)
+            return _shown(told, out)
 
         return await _with_program(options, running, "diagnoser", diagnoser, (episode,), timeout_seconds, work)
 
     return run_async(out, body)
 
 
-_Work = Callable[["Package", "Backend", "RoleProgram", "RoleOptions"], Awaitable[int]]
+_Work = Callable[["RoleProgram", "RoleArguments"], Awaitable[int]]
 
 
 async def _with_program(
-    options: RoleArguments,
+    options: RoleRunOptions,
     running: Running,
     role: Role,
     named: str | None,
@@ -233,14 +203,13 @@ async def _with_program(
     work: _Work,
 ) -> int:
     """Find the package and the program of a role, open a backend, and do the work."""
-    from coworld_runner.package.resolver import resolve_package
     from coworld_runner.roles.after_episode import package_of
     from coworld_runner.roles.role_program import find_role
     from coworld_runner.roles.role_run import RoleOptions
 
     from ..run_preparation import opened_backend, read_secrets
 
-    package = await resolve_package(options.game) if options.game is not None else await package_of(None, runs)
+    package = await package_of(options.game, runs)
     program = find_role(package, role, named, run=options.run)
     how = RoleOptions(
         timeout=timeout,
@@ -249,7 +218,7 @@ async def _with_program(
         platform=options.platform,
     )
     async with opened_backend(options, package, running) as backend:
-        return await work(package, backend, program, how)
+        return await work(program, {"game": package, "backend": backend, "options": how, "again": options.again})
 
 
 def _shown(answer: RoleAnswer, out: Output) -> int:

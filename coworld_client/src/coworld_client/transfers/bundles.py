@@ -83,5 +83,4 @@ def _extract_files(path: Path, directory: Path, limit: int) -> None:
         bundle_file.unpack_directory(directory) as place,
         open_zip(path, limit=limit, what="zip", error=TransferRefused, hint=_HINT) as archive,
     ):
-        names = {name: name for name, entry in archive.entries.items() if not entry.is_dir()}
-        archive.extract(names, place, pause=anyio.from_thread.check_cancelled)
+        archive.extract_all(place, pause=anyio.from_thread.check_cancelled)

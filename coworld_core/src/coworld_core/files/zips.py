@@ -147,6 +147,11 @@ class ZipReader:
             raise self.refuse(why, "too_large")
         return b"".join(self.pieces(name))
 
+    def extract_all(self, directory: Path, *, pause: Callable[[], object] | None = None) -> None:
+        """Unpack all files into a directory under their own names, as `extract` does."""
+        names = {name: name for name, entry in self.entries.items() if not entry.is_dir()}
+        self.extract(names, directory, pause=pause)
+
     def extract(self, names: Mapping[str, str], directory: Path, *, pause: Callable[[], object] | None = None) -> None:
         """Unpack entries into a directory.
 

@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.docker_address import resolve_address
-from coworld_core.episode.events import BaseEvent, Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
+from coworld_core.episode.events import Notice, PhaseFinished, PhaseStarted, RunFinished, RunStarted
 from coworld_core.errors import ImageError, UsageError, WorkspaceError
 from coworld_core.hints import Hint
 from coworld_core.images import HOSTED_PLATFORM, Platform
@@ -26,7 +26,7 @@ from coworld_core.manifest.manifest_file import dump_manifest
 from coworld_core.manifest.models import Manifest
 from coworld_core.text.phrases import listed
 
-from ..backend import Publish
+from ..backend import Publish, to_nobody
 from ..backends.docker._engine import Engine
 from ..errors import BuildError, unwrapped
 from ..runs.workspace import atomic_write
@@ -106,7 +106,7 @@ async def build_coworld(
         EnvironmentFault: There is no disk space left.
     """
     begun = time.monotonic()
-    publish = publish or _ignored
+    publish = publish or to_nobody
     if platform is not None:
         check_platform(platform)
     if parallel is not None and parallel < 1:
@@ -163,10 +163,6 @@ async def build_coworld(
         report=planned.report.extended((*unpinned, *_platform_remarks(images.values()))),
         seconds=time.monotonic() - begun,
     )
-
-
-def _ignored(_: BaseEvent) -> None:
-    pass
 
 
 class _Phase:

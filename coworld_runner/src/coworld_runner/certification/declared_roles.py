@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import anyio
 
@@ -15,7 +13,7 @@ from coworld_core.roles.role_record import ROLES_DIRECTORY, Role
 from ..backend import Backend, Publish
 from ..errors import unwrapped
 from ..package.resolver import Package
-from ..roles.after_episode import RoleAnswer, diagnose_episode, grade_episode, report_episodes
+from ..roles.after_episode import RoleAnswer, RoleArguments, diagnose_episode, grade_episode, report_episodes
 from ..roles.role_program import RoleProgram
 from ..roles.role_run import RoleOptions
 from .certification_record import Evidence
@@ -49,7 +47,7 @@ async def run_declared_roles(
     ]
     found: dict[int, Evidence] = {}
     slots = anyio.CapacityLimiter(_AT_A_TIME)
-    how: dict[str, Any] = {
+    how: RoleArguments = {
         "game": package,
         "backend": backend,
         "options": RoleOptions(platform=platform),
@@ -60,7 +58,7 @@ async def run_declared_roles(
         program = RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable())
         async with slots:
             try:
-                found[index] = _evidence(await _calls(role)(episode, program, how), directory)
+                found[index] = _evidence(await _run(episode, program, how), directory)
             except CoworldError as error:
                 message = f"{role} {entry.id!r} was not run: {error.message}"
                 found[index] = required("role_not_run", ok=False, message=message, hint=error.hint)
@@ -72,14 +70,14 @@ async def run_declared_roles(
     return [found[index] for index in range(len(declared))]
 
 
-def _calls(role: Role) -> Callable[[Path, RoleProgram, dict[str, Any]], Any]:
-    match role:
+async def _run(episode: Path, program: RoleProgram, how: RoleArguments) -> RoleAnswer:
+    match program.role:
         case "reporter":
-            return lambda episode, program, how: report_episodes([episode], reporter=program, **how)
+            return await report_episodes([episode], reporter=program, **how)
         case "grader":
-            return lambda episode, program, how: grade_episode(episode, grader=program, **how)
+            return await grade_episode(episode, grader=program, **how)
         case _:
-            return lambda episode, program, how: diagnose_episode(episode, 0, diagnoser=program, **how)
+            return await diagnose_episode(episode, 0, diagnoser=program, **how)
 
 
 def _evidence(answer: RoleAnswer, directory: str) -> Evidence:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -14,7 +15,10 @@ import anyio.to_thread
 from ..backend import Backend, ImageInfo, Publish
 from ..package.own_players.own_player import PLAYER_LABEL, OwnPlayer
 from ..package.own_players.player_requirements import require_own_player
-from ..package.plan import EpisodePlan, Seat
+
+if TYPE_CHECKING:
+    # A program of one's own needs no plan
+    from ..package.plan import EpisodePlan, Seat
 
 __all__ = ["house_own", "house_player", "require_players"]
 

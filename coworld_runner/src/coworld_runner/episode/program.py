@@ -19,7 +19,7 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode.events import ArtifactCollected, BaseEvent, FaultSeen, LeakFound, Notice
+from coworld_core.episode.events import ArtifactCollected, FaultSeen, LeakFound, Notice
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import ErrorType, Exit, Fault, FaultParty
 from coworld_core.episode.record import ArtifactRecord, ImageRecord, UnitRecord
@@ -41,6 +41,7 @@ from ..backend import (
     Unit,
     UnitSpec,
     no_environment,
+    to_nobody,
 )
 from ..errors import OWN_DOING, PLATFORM_ENDS, unwrapped
 from ..package.own_players.own_player import OwnPlayer
@@ -214,7 +215,7 @@ async def open_program(
         EnvironmentFault: The machine or the engine failed.
     """
     _check_names(program)
-    publish = publish or _to_nobody
+    publish = publish or to_nobody
     run_id = run_id or new_run_id()
     places: list[Placement] = []
 
@@ -313,7 +314,7 @@ async def run_program(
         backend,
         layout,
         options or ProgramOptions(),
-        publish or _to_nobody,
+        publish or to_nobody,
         run_id or new_run_id(),
     )
     return await run.play()
@@ -519,10 +520,6 @@ class _Run:
             warnings=tuple(self._warnings),
             seconds=self._seconds(),
         )
-
-
-def _to_nobody(_: BaseEvent) -> None:
-    pass
 
 
 def _logs(directory: Path, name: str) -> tuple[Path, Path]:

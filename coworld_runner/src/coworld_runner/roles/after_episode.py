@@ -14,21 +14,20 @@ import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
 
-from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
 from coworld_core.errors import CoworldError, UsageError, WorkspaceError
 from coworld_core.files.atomic import write_whole
 from coworld_core.files.zips import open_zip
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
-from coworld_core.roles.bundle import BundleMetadata
-from coworld_core.roles.bundle_file import BUNDLE_LIMIT
+from coworld_core.roles.bundle_file import BUNDLE_LIMIT, read_bundle
+from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.roles.role_record import (
     ROLE_FILES,
     ROLE_RECORD,
@@ -40,7 +39,7 @@ from coworld_core.roles.role_record import (
 )
 from coworld_core.text.phrases import closest, listed
 
-from ..backend import Backend, Publish
+from ..backend import Backend, Publish, to_nobody
 from ..episode.run_context import entered_backend
 from ..package.locations import expand, missing
 from ..package.resolver import Package, resolve_package
@@ -51,22 +50,33 @@ from .role_program import RoleProgram, find_role
 from .role_run import RoleOptions, RoleOutcome, RoleWork, run_role
 from .role_work import diagnosis_work, grade_work, report_work
 
-__all__ = ["RoleAnswer", "Run", "diagnose_episode", "grade_episode", "package_of", "report_episodes"]
+__all__ = ["RoleAnswer", "RoleArguments", "Run", "diagnose_episode", "grade_episode", "package_of", "report_episodes"]
 
 Run = str | os.PathLike[str]
 """An episode: its workspace, `latest`, an episode of a run of many, or a bundle."""
+
+
+class RoleArguments(TypedDict, total=False):
+    """How the program of a role is run."""
+
+    game: Package | str | os.PathLike[str] | None
+    """The package; None: the one that the episode's record names."""
+    backend: Backend | str
+    """An entered backend, or the name of one; `auto` by default."""
+    options: RoleOptions | None
+    """How the program is run."""
+    publish: Publish | None
+    """Receives events."""
+    again: bool
+    """Whether to run the program even if its answer is there."""
 
 
 async def grade_episode(
     run: Run,
     *,
     grader: str | RoleProgram | None = None,
-    game: Package | str | os.PathLike[str] | None = None,
-    backend: Backend | str = "auto",
     directory: Path | None = None,
-    options: RoleOptions | None = None,
-    publish: Publish | None = None,
-    again: bool = False,
+    **how: Unpack[RoleArguments],
 ) -> RoleAnswer:
     """Grade an episode.
 
@@ -79,13 +89,9 @@ async def grade_episode(
         run: The episode.
         grader: An id of the manifest, a file (`./grader.py`), an image, or a program that `find_role` found. None: the
             only grader of the manifest.
-        game: The package; None: the one that the episode's record names.
-        backend: An entered backend, or the name of one.
         directory: Where the answer is kept; None: below `roles` in the episode's workspace, or, for a bundle, in the
             current directory.
-        options: How the program is run.
-        publish: Receives events.
-        again: Whether to run the program even if it has graded this episode before.
+        how: How it is run: `game`, `backend`, `options`, `publish`, `again`, as described in `RoleArguments`.
 
     Returns:
         The grade as its `answer`, and the record. Failures of the grader are recorded there and never raised.
@@ -97,8 +103,7 @@ async def grade_episode(
         WorkspaceError: The directory cannot be written, or holds something else.
         EnvironmentFault: The machine or the engine failed.
     """
-    task = _Task("grader", (run,), grader, game, backend, directory, options, publish, again)
-    async with task.opened() as opened:
+    async with _opened("grader", (run,), grader, how, directory=directory) as opened:
         return await opened.perform(grade_work(opened.bundles[0]), lambda grade: grade.model_dump(mode="json"))
 
 
@@ -107,25 +112,17 @@ async def diagnose_episode(
     player: int | str,
     *,
     diagnoser: str | RoleProgram | None = None,
-    game: Package | str | os.PathLike[str] | None = None,
-    backend: Backend | str = "auto",
     directory: Path | None = None,
-    options: RoleOptions | None = None,
-    publish: Publish | None = None,
-    again: bool = False,
+    **how: Unpack[RoleArguments],
 ) -> RoleAnswer:
     """Diagnose a player of an episode.
 
     Args:
         run: The episode.
         player: Its slot, or its display name or id.
-        diagnoser: As `grader` of `grade_episode`; so are the others.
-        game: The package.
-        backend: The backend.
-        directory: Where the answer is kept.
-        options: How the program is run.
-        publish: Receives events.
-        again: Whether to run the program again.
+        diagnoser: As `grader` of `grade_episode`.
+        directory: Where the answer is kept, as for `grade_episode`.
+        how: How it is run, as for `grade_episode`.
 
     Returns:
         The manifest of the diagnosis as its `answer`, its files and the record.
@@ -133,8 +130,7 @@ async def diagnose_episode(
     Raises:
         UsageError: There is no such episode, player, package or diagnoser; the others as for `grade_episode`.
     """
-    task = _Task("diagnoser", (run,), diagnoser, game, backend, directory, options, publish, again, player=player)
-    async with task.opened() as opened:
+    async with _opened("diagnoser", (run,), diagnoser, how, directory=directory, player=player) as opened:
         assert opened.player is not None
         work = diagnosis_work(opened.bundles[0], opened.player)
         return await opened.perform(work, lambda manifest: manifest.model_dump(mode="json"))
@@ -144,24 +140,16 @@ async def report_episodes(
     runs: Sequence[Run],
     *,
     reporter: str | RoleProgram | None = None,
-    game: Package | str | os.PathLike[str] | None = None,
-    backend: Backend | str = "auto",
     directory: Path | None = None,
-    options: RoleOptions | None = None,
-    publish: Publish | None = None,
-    again: bool = False,
+    **how: Unpack[RoleArguments],
 ) -> RoleAnswer:
     """Report on one or more episodes of a game.
 
     Args:
         runs: The episodes.
-        reporter: As `grader` of `grade_episode`; so are the others.
-        game: The package.
-        backend: The backend.
-        directory: Where the answer is kept; None for several episodes: in the current directory.
-        options: How the program is run.
-        publish: Receives events.
-        again: Whether to run the program again.
+        reporter: As `grader` of `grade_episode`.
+        directory: Where the answer is kept, as for `grade_episode`; of several episodes, in the current directory.
+        how: How it is run, as for `grade_episode`.
 
     Returns:
         The manifest of the report as its `answer`, its files and the record.
@@ -171,8 +159,7 @@ async def report_episodes(
     """
     if not runs:
         raise UsageError("There is no episode to report on.", code="no_episodes", hint="Name at least one.")
-    task = _Task("reporter", tuple(runs), reporter, game, backend, directory, options, publish, again)
-    async with task.opened() as opened:
+    async with _opened("reporter", tuple(runs), reporter, how, directory=directory) as opened:
         work = await report_work(opened.bundles, opened.scratch, request_id=opened.run_id)
         return await opened.perform(work, lambda manifest: manifest.model_dump(mode="json"))
 
@@ -212,58 +199,61 @@ class RoleAnswer:
 _Value = TypeVar("_Value")
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What is asked for."""
+@asynccontextmanager
+async def _opened(
+    role: Role,
+    runs: tuple[Run, ...],
+    named: str | RoleProgram | None,
+    how: RoleArguments,
+    *,
+    directory: Path | None,
+    player: int | str | None = None,
+) -> AsyncGenerator[_Opened]:
+    """Find everything that is named, bundle the episodes, and enter the backend."""
+    episodes = [await anyio.to_thread.run_sync(read_episode, run) for run in runs]
+    package = await package_of(how.get("game"), runs)
+    program = named if isinstance(named, RoleProgram) else find_role(package, role, named)
+    target = None if player is None else _player(episodes[0], player)
+    with tempfile.TemporaryDirectory(prefix="coworld-role-") as scratch:
+        bundles = [Path(scratch) / f"bundle-{index}.zip" for index in range(len(episodes))]
+        for episode, bundle in zip(episodes, bundles, strict=True):
+            await bundle_episode(episode, bundle)
+        async with entered_backend(how.get("backend", "auto"), package) as backend:
+            yield _Opened(
+                program=program,
+                episodes=episodes,
+                bundles=bundles,
+                scratch=Path(scratch),
+                player=target,
+                directory=directory or _directory(program, episodes, target),
+                backend=backend,
+                options=how.get("options") or RoleOptions(),
+                publish=how.get("publish") or to_nobody,
+                again=how.get("again", False),
+            )
 
-    role: Role
-    runs: tuple[Run, ...]
-    named: str | RoleProgram | None
-    game: Package | str | os.PathLike[str] | None
-    backend: Backend | str
-    directory: Path | None
-    options: RoleOptions | None
-    publish: Publish | None
-    again: bool
-    player: int | str | None = None
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncGenerator[_Opened]:
-        """Find everything that is named, bundle the episodes, and enter the backend."""
-        episodes = [await anyio.to_thread.run_sync(read_episode, run) for run in self.runs]
-        package = await package_of(self.game, self.runs)
-        program = self.named if isinstance(self.named, RoleProgram) else find_role(package, self.role, self.named)
-        player = None if self.player is None else _player(episodes[0], self.player)
-        directory = self.directory or _directory(program, episodes, player)
-        with tempfile.TemporaryDirectory(prefix="coworld-role-") as scratch:
-            bundles = [Path(scratch) / f"bundle-{index}.zip" for index in range(len(episodes))]
-            for run, bundle in zip(self.runs, bundles, strict=True):
-                await bundle_episode(run, bundle)
-            digests = [await anyio.to_thread.run_sync(digest, bundle) for bundle in bundles]
-            async with entered_backend(self.backend, package) as backend:
-                yield _Opened(self, episodes, program, player, directory, Path(scratch), bundles, digests, backend)
-
-
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class _Opened:
-    task: _Task
-    episodes: list[EndedEpisode]
+    """A program that was found, with the bundles of its episodes and an entered backend."""
+
     program: RoleProgram
+    episodes: list[EndedEpisode]
+    bundles: list[Path]
+    scratch: Path
     player: DiagnosedPlayer | None
     directory: Path
-    scratch: Path
-    bundles: list[Path]
-    digests: list[str]
     backend: Backend
-
-    def __post_init__(self) -> None:
-        self.run_id = new_run_id()
+    options: RoleOptions
+    publish: Publish
+    again: bool
+    run_id: str = field(default_factory=new_run_id)
 
     async def perform(self, work: RoleWork[_Value], told: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
         """Run the program, unless its answer is there already, and keep its answer."""
         key = await self._key()
         known = _known(self.directory)
-        if known is not None and known.key == key and known.ok and not self.task.again:
+        if known is not None and known.key == key and known.ok and not self.again:
             return RoleAnswer(record=known, directory=self.directory, kept=True)
         if known is None and self.directory.exists() and any(self.directory.iterdir()):
             raise WorkspaceError(
@@ -280,8 +270,8 @@ class _Opened:
                 work,
                 backend=self.backend,
                 directory=place,
-                options=self.task.options,
-                publish=self.task.publish,
+                options=self.options,
+                publish=self.publish,
                 run_id=self.run_id,
             )
             record = self._record(outcome, key, began, told)
@@ -295,16 +285,14 @@ class _Opened:
         image = "" if self.program.own is not None else await self._image_digest()
         told = {
             **self.program.identity(image),
-            "episodes": self.digests,
+            "episodes": [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles],
             "player": None if self.player is None else self.player.model_dump(mode="json"),
         }
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     async def _image_digest(self) -> str:
-        platform = self.task.options.platform if self.task.options is not None else None
-        image = self.program.runnable.image
-        publish = self.task.publish or _unheard
-        return (await self.backend.ensure_image(image, platform=platform, publish=publish)).digest
+        image, platform = self.program.runnable.image, self.options.platform
+        return (await self.backend.ensure_image(image, platform=platform, publish=self.publish)).digest
 
     def _record(
         self,
@@ -375,14 +363,15 @@ def _record_of(workspace: Path) -> EpisodeRecord | None:
 
 
 def _player(episode: EndedEpisode, named: int | str) -> DiagnosedPlayer:
-    record = _record_of(episode.path)
+    record = episode.record
     if record is not None:
         seats = [
             DiagnosedPlayer(slot=seat.slot, name=seat.name, source=seat.player_id or seat.image.image)
             for seat in record.slots
         ]
     else:
-        seats = [DiagnosedPlayer(slot=seat.slot, name=seat.policy_name or "") for seat in _metadata(episode).players]
+        metadata = episode.metadata or FinishedEpisode.of(read_bundle(episode.path)).metadata
+        seats = [DiagnosedPlayer(slot=seat.slot, name=seat.policy_name or "") for seat in metadata.players]
     for seat in seats:
         if str(named) in (str(seat.slot), seat.name, seat.source):
             return seat
@@ -396,15 +385,6 @@ def _player(episode: EndedEpisode, named: int | str) -> DiagnosedPlayer:
         hint=f"Did you mean {near!r}?" if near else f"Name one by its slot, or by its name: {listed(names)}.",
         context={"player": str(named)},
     )
-
-
-def _metadata(episode: EndedEpisode) -> BundleMetadata:
-    if episode.metadata is not None:
-        return episode.metadata
-    for item in episode.items:
-        if item.part == "metadata":
-            return BundleMetadata.model_validate_json(b"".join(item.source()))
-    return BundleMetadata()
 
 
 def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: DiagnosedPlayer | None) -> Path:
@@ -429,13 +409,8 @@ def _keep(record: RoleRecord, packed: Path | None, place: Path, directory: Path)
 def _unpack(path: Path, directory: Path) -> None:
     """Unpack the files of a report or a diagnosis, which was checked."""
     with open_zip(path, limit=BUNDLE_LIMIT, what="report", error=CoworldError) as archive:
-        names = {name: name for name, entry in archive.entries.items() if not entry.is_dir()}
         directory.mkdir()
-        archive.extract(names, directory)
-
-
-def _unheard(_: BaseEvent) -> None:
-    pass
+        archive.extract_all(directory)
 
 
 def _plain(text: str) -> str:

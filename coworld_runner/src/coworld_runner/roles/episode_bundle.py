@@ -7,7 +7,7 @@ import errno
 import functools
 import os
 from collections.abc import Collection, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.record import EpisodeRow, read_record
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, read_record
 from coworld_core.episode.verdict import Verdict, VerdictPolicy, judge, judge_row
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.files.atomic import write_whole
@@ -47,6 +47,8 @@ class EndedEpisode:
     """The files that it has left."""
     metadata: BundleMetadata | None
     """What is known besides; None for one of a bundle, whose metadata are among its files."""
+    record: EpisodeRecord | None = None
+    """Its record; None for one of a bundle, and for one that failed before it had a record."""
 
     def plan(
         self, *, include: Collection[str] | None = None, slots: Collection[int] | None = None
@@ -85,7 +87,8 @@ def read_episode(path: str | os.PathLike[str]) -> EndedEpisode:
     layout = EpisodeLayout(place)
     if layout.record.is_file():
         record = read_record(layout.record)
-        return _ended(layout, record.run_id, judge(record, _POLICY), len(record.slots), episode_metadata(record))
+        ended = _ended(layout, record.run_id, judge(record, _POLICY), len(record.slots), episode_metadata(record))
+        return replace(ended, record=record)
     row = row_at(place)
     if row is not None:
         # It failed before it had a record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import anyio
 import anyio.to_thread
@@ -13,15 +14,12 @@ from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.evaluation.estimates import Interval, mean_interval
 
-from ..backend import Backend, Publish
 from ..episode.run_context import entered_backend
 from ..errors import unwrapped
 from ..package.locations import expand
-from ..package.resolver import Package
 from ..runs.episode_places import find_episode
-from .after_episode import RoleAnswer, Run, grade_episode, package_of
+from .after_episode import RoleAnswer, RoleArguments, Run, grade_episode, package_of
 from .role_program import RoleProgram, find_role
-from .role_run import RoleOptions
 
 __all__ = ["GradedEpisode", "Grades", "grade_episodes"]
 
@@ -74,13 +72,9 @@ async def grade_episodes(
     runs: Sequence[Run],
     *,
     grader: str | RoleProgram | None = None,
-    game: Package | str | os.PathLike[str] | None = None,
-    backend: Backend | str = "auto",
-    options: RoleOptions | None = None,
-    publish: Publish | None = None,
-    again: bool = False,
     parallel: int = 1,
     tell: Callable[[GradedEpisode], object] | None = None,
+    **how: Unpack[RoleArguments],
 ) -> Grades:
     """Grade episodes, and keep each grade in its episode's workspace.
 
@@ -88,14 +82,10 @@ async def grade_episodes(
 
     Args:
         runs: Episodes as for `grade_episode`, and workspaces of runs of many.
-        grader: The grader; these and the others as for `grade_episode`.
-        game: The package; None: the one that the first episode's record names.
-        backend: The backend.
-        options: How the program is run.
-        publish: Receives events.
-        again: Whether to run the program again.
+        grader: The grader, as for `grade_episode`.
         parallel: Number of episodes at a time.
         tell: Called after each episode.
+        how: How it is run, as for `grade_episode`; without `game`, the first episode's record names the package.
 
     Raises:
         UsageError: There is no such run, package or grader, or a run has no episodes (`no_episodes`).
@@ -103,24 +93,17 @@ async def grade_episodes(
         EnvironmentFault: The machine or the engine failed.
     """
     found = await anyio.to_thread.run_sync(_expanded, runs)
-    package = await package_of(game, found)
+    package = await package_of(how.get("game"), found)
     program = grader if isinstance(grader, RoleProgram) else find_role(package, "grader", grader)
     graded: dict[int, GradedEpisode] = {}
     slots = anyio.CapacityLimiter(parallel)
-    async with entered_backend(backend, package) as entered:
+    async with entered_backend(how.get("backend", "auto"), package) as entered:
+        each: RoleArguments = {**how, "game": package, "backend": entered}
 
         async def grade(index: int, run: str) -> None:
             async with slots:
                 try:
-                    answer = await grade_episode(
-                        run,
-                        grader=program,
-                        game=package,
-                        backend=entered,
-                        options=options,
-                        publish=publish,
-                        again=again,
-                    )
+                    answer = await grade_episode(run, grader=program, **each)
                     graded[index] = GradedEpisode(run=run, graded=answer)
                 except UsageError as error:
                     graded[index] = GradedEpisode(run=run, error=error)

@@ -22,6 +22,7 @@ from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, re
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, read_plan
 from coworld_core.files.zips import open_zip
+from coworld_core.roles.bundle_file import BUNDLE_LIMIT
 from coworld_core.roles.role_record import ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
 from coworld_core.text.terminal import strip_controls
 
@@ -50,7 +51,6 @@ _CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-
 """Directories of episodes of a certification."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
 """Names of temporary files, which a killed run leaves."""
-_MOST_UNPACKED = 8 << 30
 _MOST = 64 << 20
 """Bytes of the largest file that is read as a record, so that a stranger's file of gigabytes is not."""
 
@@ -290,7 +290,7 @@ def _left_by_role(directory: Path) -> frozenset[str] | None:
         unpacked: list[str] = []
         for path in outputs:
             if path.endswith(".zip") and (directory / ROLE_FILES).is_dir():
-                with open_zip(directory / path, limit=_MOST_UNPACKED, what="report", error=CoworldError) as archive:
+                with open_zip(directory / path, limit=BUNDLE_LIMIT, what="report", error=CoworldError) as archive:
                     unpacked += [f"{ROLE_FILES}/{name}" for name in archive.entries]
     except (CoworldError, OSError):
         return None

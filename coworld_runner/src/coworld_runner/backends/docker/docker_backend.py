@@ -27,13 +27,12 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from coworld_core.docker_address import resolve_address
-from coworld_core.episode.events import BaseEvent
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
 from coworld_core.text.phrases import listed
 
-from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec
+from ...backend import Capabilities, Found, ImageInfo, Publish, UnitSpec, to_nobody
 from ..base import BaseBackend, refuse_taken_names
 from ..collector.listening_ports import open_ports
 from ..engine import helper_image, run_labels
@@ -186,7 +185,7 @@ class DockerBackend(BaseBackend):
         # Episodes that begin at the same time need the same image: build it once
         async with self._building:
             if not await self.has_image(image):
-                await self._make(engine, image, context, labels, platform, publish or _ignored)
+                await self._make(engine, image, context, labels, platform, publish or to_nobody)
         return await self.ensure_image(image, platform=platform)
 
     async def _make(
@@ -268,10 +267,6 @@ class DockerBackend(BaseBackend):
     async def remove_found(self, found: Found) -> str:
         """Remove a container, a network or a volume; returns why it still exists, if it does."""
         return await reap_labelled(self._entered(), found)
-
-
-def _ignored(_: BaseEvent) -> None:
-    """Discard an event."""
 
 
 async def _issues(engine: Engine) -> tuple[Issue, ...]:
