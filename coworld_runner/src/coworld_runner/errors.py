@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coworld_core.errors import CoworldError, leaves, unwrapped
 
-__all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "leaves", "unwrapped"]
+__all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "TalkError", "leaves", "unwrapped"]
 
 OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
 """Codes of a `StartError` that the unit to start caused itself."""
@@ -20,3 +20,10 @@ class BuildError(CoworldError):
 
     kind = "answer"
     default_code = "build_failed"
+
+
+class TalkError(CoworldError):
+    """A program that serves requests has not done its part; the code is the type of its fault, as in `ErrorType`."""
+
+    kind = "answer"
+    default_code = "program_error"

@@ -19,6 +19,7 @@ from pydantic import Field
 from ..documents.records import OpenEnum, Record, parse_record, read_as, read_lines
 from ..issues import HintCode, Hinted, HintValues
 from .outcome import EpisodeStatus, Exit, Fault
+from .role_summary import Role
 
 if TYPE_CHECKING:
     from ..documents.json_text import JsonDocument
@@ -39,6 +40,9 @@ __all__ = [
     "PhaseFinished",
     "PhaseStarted",
     "ProbeFinished",
+    "RoleFinished",
+    "RoleProgressed",
+    "RoleStarted",
     "RunFinished",
     "RunStarted",
     "StepFinished",
@@ -257,6 +261,39 @@ class EvaluationProgressed(BaseEvent):
     stopped: str = Field(default="", description="Why no more blocks are needed; empty while more are.")
 
 
+class _RoleEvent(BaseEvent):
+    role: Annotated[Role, OpenEnum] = Field(description="The role.")
+    id: str = Field(description="The program: its id in the manifest, or the name of its file or image.")
+    episodes: tuple[str, ...] = Field(default=(), description="Ids of the episodes that it looks at.")
+    slot: int | None = Field(default=None, description="The slot of the player that is diagnosed.")
+
+
+class RoleStarted(_RoleEvent):
+    """A supporting role began to look at episodes that have ended."""
+
+    kind: Literal["role_started"] = "role_started"
+
+
+class RoleProgressed(_RoleEvent):
+    """A role tells how far it is, as reporters do on their socket."""
+
+    kind: Literal["role_progressed"] = "role_progressed"
+    stage: str = Field(description="What it is doing, in its own words.")
+    completed: int = Field(default=0, ge=0, description="How much of it is done.")
+    total: int = Field(default=0, ge=0, description="How much there is; 0: unknown.")
+
+
+class RoleFinished(_RoleEvent):
+    """A role ended, in whatever way."""
+
+    kind: Literal["role_finished"] = "role_finished"
+    ok: bool = Field(description="Whether what it left is valid.")
+    kept: bool = Field(default=False, description="Whether its answer was there already, so that nothing was run.")
+    score: float | None = Field(default=None, description="The grade, on the grader's own scale.")
+    seconds: float = Field(default=0.0, ge=0, description="How long it took.")
+    message: str = Field(default="", description="What went wrong, if anything did.")
+
+
 class LeakFound(BaseEvent):
     """Something could not be removed; a sweep finds it by its label."""
 
@@ -295,6 +332,9 @@ Event = Annotated[
     | StepFinished
     | BatchProgressed
     | EvaluationProgressed
+    | RoleStarted
+    | RoleProgressed
+    | RoleFinished
     | LeakFound
     | RunFinished,
     Field(discriminator="kind"),

@@ -17,6 +17,7 @@ from ..errors import EpisodeError, UsageError
 from ..text.tables import Tabular, html_table, one_line
 from .layout import EpisodeLayout
 from .outcome import EpisodeStatus, Exit, Fault, decisive
+from .role_summary import RoleSummary
 from .seat_behaviour import SeatBehaviour
 
 if TYPE_CHECKING:
@@ -205,6 +206,9 @@ class EpisodeRecord(Record, Tabular):
     )
     leaks: tuple[LeakRecord, ...] = Field(default=(), description="What could not be removed.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")
+    roles: tuple[RoleSummary, ...] = Field(
+        default=(), description="What the roles said that were asked for with it; none of it changes its outcome."
+    )
 
     _workspace: Path | None = PrivateAttr(default=None)
 

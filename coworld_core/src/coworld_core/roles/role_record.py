@@ -10,21 +10,30 @@ from pydantic import Field
 from ..documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
 from ..episode.outcome import Fault
 from ..episode.record import ArtifactRecord, UnitRecord
+from ..episode.role_summary import Role
 
 if TYPE_CHECKING:
     from ..documents.json_text import Source
 
-__all__ = ["ROLES_DIRECTORY", "ROLE_FILES", "ROLE_RECORD", "DiagnosedPlayer", "Role", "RoleRecord", "read_role_record"]
+__all__ = [
+    "ROLES_DIRECTORY",
+    "ROLE_EVENTS",
+    "ROLE_FILES",
+    "ROLE_RECORD",
+    "DiagnosedPlayer",
+    "Role",
+    "RoleRecord",
+    "read_role_record",
+]
 
 ROLE_RECORD = "role.json"
 """File name of a `RoleRecord`."""
+ROLE_EVENTS = "events.ndjson"
+"""File name of the events of a role, beside its record."""
 ROLES_DIRECTORY = "roles"
 """Directory in an episode's workspace that holds a directory for each role that was run."""
 ROLE_FILES = "files"
 """Directory of the files of a report or a diagnosis, beside the zip."""
-
-Role = Literal["reporter", "grader", "diagnoser", "optimizer"]
-"""The roles that run after an episode."""
 
 
 class DiagnosedPlayer(Record):
@@ -67,6 +76,11 @@ class RoleRecord(Record):
     def ok(self) -> bool:
         """Whether what the program left is valid."""
         return self.status == "completed"
+
+    @property
+    def score(self) -> float | None:
+        """The grade; None if it is no grader's, or there is none."""
+        return float(self.answer["score"]) if self.role == "grader" and self.ok and self.answer else None
 
 
 def read_role_record(source: Source) -> RoleRecord:

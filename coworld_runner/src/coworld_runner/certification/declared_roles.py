@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import anyio
-
-from coworld_core.errors import CoworldError
-from coworld_core.manifest.models import RoleRunnable
 from coworld_core.roles.role_record import ROLES_DIRECTORY, Role
 
 from ..backend import Backend, Publish
-from ..errors import unwrapped
 from ..package.resolver import Package
-from ..roles.after_episode import RoleAnswer, RoleArguments, diagnose_episode, grade_episode, report_episodes
+from ..roles.after_episode import RoleAnswer
+from ..roles.role_jobs import RoleJob, RoleResult, run_roles
 from ..roles.role_program import RoleProgram
 from ..roles.role_run import RoleOptions
 from .certification_record import Evidence
@@ -23,7 +19,6 @@ __all__ = ["ROLES_RUN", "run_declared_roles"]
 
 ROLES_RUN: tuple[Role, ...] = ("reporter", "grader", "diagnoser")
 """The roles that are run; the others have nothing to do with one episode."""
-_AT_A_TIME = 2
 
 
 async def run_declared_roles(
@@ -42,42 +37,23 @@ async def run_declared_roles(
     Returns:
         What became of each role, in the order of the manifest.
     """
-    declared: list[tuple[Role, RoleRunnable]] = [
-        (role, entry) for role in ROLES_RUN for entry in package.manifest.section(role)
+    jobs = [
+        RoleJob(program=RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable()), run=episode)
+        for role in ROLES_RUN
+        for entry in package.manifest.section(role)
     ]
-    found: dict[int, Evidence] = {}
-    slots = anyio.CapacityLimiter(_AT_A_TIME)
-    how: RoleArguments = {
-        "game": package,
-        "backend": backend,
-        "options": RoleOptions(platform=platform),
-        "publish": publish,
-    }
-
-    async def run(index: int, role: Role, entry: RoleRunnable) -> None:
-        program = RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable())
-        async with slots:
-            try:
-                found[index] = _evidence(await _run(episode, program, how), directory)
-            except CoworldError as error:
-                message = f"{role} {entry.id!r} was not run: {error.message}"
-                found[index] = required("role_not_run", ok=False, message=message, hint=error.hint)
-
-    with unwrapped():
-        async with anyio.create_task_group() as tasks:
-            for index, (role, entry) in enumerate(declared):
-                tasks.start_soon(run, index, role, entry)
-    return [found[index] for index in range(len(declared))]
+    options = RoleOptions(platform=platform)
+    results = await run_roles(jobs, game=package, backend=backend, options=options, publish=publish)
+    return [_found(result, directory) for result in results]
 
 
-async def _run(episode: Path, program: RoleProgram, how: RoleArguments) -> RoleAnswer:
-    match program.role:
-        case "reporter":
-            return await report_episodes([episode], reporter=program, **how)
-        case "grader":
-            return await grade_episode(episode, grader=program, **how)
-        case _:
-            return await diagnose_episode(episode, 0, diagnoser=program, **how)
+def _found(result: RoleResult, directory: str) -> Evidence:
+    if result.answer is not None:
+        return _evidence(result.answer, directory)
+    assert result.error is not None
+    program, error = result.job.program, result.error
+    message = f"{program.role} {program.id!r} was not run: {error.message}"
+    return required("role_not_run", ok=False, message=message, hint=error.hint)
 
 
 def _evidence(answer: RoleAnswer, directory: str) -> Evidence:

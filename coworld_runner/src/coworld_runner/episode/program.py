@@ -1,7 +1,8 @@
 """Runs one program with read-only inputs, separate outputs, a deadline, and a recorded outcome.
 
 Every program that is neither a game nor a player runs this way: replay viewers, reporters, graders, diagnosers.
-`run_program` runs one to its end; `open_program` keeps one that serves requests running while a context is open.
+`run_program` runs one to its end, or talks to one that serves requests and keeps what it then has left; `open_program`
+keeps one that serves requests running while a context is open.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import datetime as dt
 import functools
 import math
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import anyio
 import anyio.to_thread
@@ -43,7 +44,7 @@ from ..backend import (
     no_environment,
     to_nobody,
 )
-from ..errors import OWN_DOING, PLATFORM_ENDS, unwrapped
+from ..errors import OWN_DOING, PLATFORM_ENDS, TalkError, unwrapped
 from ..package.own_players.own_player import OwnPlayer
 from ..runs._file_fetch import Fetched, SpaceLeft, Wanted, fetch_all, worth_keeping
 from ..runs._unit_files import LOGS, check_name, copy_given
@@ -51,7 +52,7 @@ from ..runs.scratch import open_scratch
 from ..runs.workspace import digest, prepare_workspace, unwritable
 from .player_images import house_own
 
-__all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "open_program", "run_program"]
+__all__ = ["Program", "ProgramOptions", "ProgramOutcome", "RunningProgram", "Talk", "open_program", "run_program"]
 
 MEBIBYTE = 1024 * 1024
 _OUTPUTS = "outputs"
@@ -131,6 +132,11 @@ class RunningProgram:
     def place(self) -> Placement:
         """The latest placement that the program got."""
         return self._places[-1]
+
+
+Talk = Callable[[RunningProgram], Awaitable[object]]
+"""What is done with a program that serves requests, from its start until its part is over. It raises a `TalkError` if
+the program has not done its part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +285,7 @@ async def run_program(
     backend: Backend,
     directory: Path,
     options: ProgramOptions | None = None,
+    talk: Talk | None = None,
     publish: Publish | None = None,
     run_id: str | None = None,
 ) -> ProgramOutcome:
@@ -289,6 +296,7 @@ async def run_program(
         backend: An entered backend.
         directory: The directory for outputs (`outputs/`) and logs (`logs/`); must be new or empty.
         options: How to run it.
+        talk: What is done with a program that serves requests; it is stopped afterwards. None: it ends by itself.
         publish: Receives events, such as an `EventBus`'s `publish`.
         run_id: The run's label; a new one by default.
 
@@ -314,6 +322,7 @@ async def run_program(
         backend,
         layout,
         options or ProgramOptions(),
+        talk,
         publish or to_nobody,
         run_id or new_run_id(),
     )
@@ -329,6 +338,7 @@ class _Run:
         backend: Backend,
         layout: EpisodeLayout,
         options: ProgramOptions,
+        talk: Talk | None,
         publish: Publish,
         run_id: str,
     ) -> None:
@@ -336,6 +346,7 @@ class _Run:
         self._backend = backend
         self._layout = layout
         self._options = options
+        self._talk = talk
         self._publish = publish
         self._run_id = run_id
         self._begun = time.monotonic()
@@ -377,14 +388,16 @@ class _Run:
         return self._outcome()
 
     async def _run(self, running: RunningProgram, deadline: float) -> None:
-        unit, late = running.unit, False
+        unit, late, refused = running.unit, False, None
         self._image = running.image.record()
         with anyio.CancelScope(deadline=deadline) as scope:
             await unit.start()
             self._started = self._seconds()
-            await unit.wait()
+            refused = await self._talked(running)
         if scope.cancelled_caught:
             late = (await unit.stop(self._options.stop_grace)).reason == "stopped"
+        elif self._talk is not None:
+            await unit.stop(self._options.stop_grace)
         self._ended = self._seconds()
         self._log_truncated = unit.log_truncated
         self._log_tail = await unit.log_tail()
@@ -404,9 +417,25 @@ class _Run:
                 self._blame("program_timeout", "program", f"{self._who} had not ended at {self._limit}.", hint=hint)
         elif self._exit.reason in PLATFORM_ENDS:
             self._blame("platform_error", "platform", f"{self._who} {self._exit}.")
-        elif not self._exit.ok:
+        elif not self._exit.ok and not (self._talk is not None and self._exit.reason == "stopped"):
             self._blame("program_error", "program", f"{self._who} {self._exit}.", hint="Read its log.")
+        elif refused is not None:
+            self._blame(cast("ErrorType", refused.code), "program", refused.message, hint=refused.hint)
         await self._collect(unit)
+
+    async def _talked(self, running: RunningProgram) -> TalkError | None:
+        """Talk to the program until its part is over, or wait for its end; returns why its part is not done."""
+        if self._talk is None:
+            await running.unit.wait()
+            return None
+        try:
+            await self._talk(running)
+        except TalkError as error:
+            # A program that fails usually exits, and its exit says more than what was heard of it
+            with anyio.move_on_after(1.0):
+                await running.unit.wait()
+            return error
+        return None
 
     # --- outputs
 

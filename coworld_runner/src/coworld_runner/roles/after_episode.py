@@ -20,6 +20,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
 
+from coworld_core.episode.events import BaseEvent, RoleFinished, RoleStarted
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
 from coworld_core.errors import CoworldError, UsageError, WorkspaceError
 from coworld_core.files.atomic import write_whole
@@ -29,6 +30,7 @@ from coworld_core.ids import new_run_id
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT, read_bundle
 from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.roles.role_record import (
+    ROLE_EVENTS,
     ROLE_FILES,
     ROLE_RECORD,
     ROLES_DIRECTORY,
@@ -44,6 +46,7 @@ from ..episode.run_context import entered_backend
 from ..package.locations import expand, missing
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode
+from ..runs.event_bus import EventBus
 from ..runs.workspace import digest
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
 from .role_program import RoleProgram, find_role
@@ -66,7 +69,8 @@ class RoleArguments(TypedDict, total=False):
     options: RoleOptions | None
     """How the program is run."""
     publish: Publish | None
-    """Receives events."""
+    """Receives events, which `events.ndjson` beside the answer has too: `RoleStarted`, `RoleProgressed` and
+    `RoleFinished`, and those of the program."""
     again: bool
     """Whether to run the program even if its answer is there."""
 
@@ -160,7 +164,7 @@ async def report_episodes(
     if not runs:
         raise UsageError("There is no episode to report on.", code="no_episodes", hint="Name at least one.")
     async with _opened("reporter", tuple(runs), reporter, how, directory=directory) as opened:
-        work = await report_work(opened.bundles, opened.scratch, request_id=opened.run_id)
+        work = await report_work(opened.bundles, opened.scratch, request_id=opened.run_id, socket=opened.options.socket)
         return await opened.perform(work, lambda manifest: manifest.model_dump(mode="json"))
 
 
@@ -197,6 +201,8 @@ class RoleAnswer:
 
 
 _Value = TypeVar("_Value")
+_EVENTS_KEPT = 1000
+"""Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
 
 
 @asynccontextmanager
@@ -251,9 +257,11 @@ class _Opened:
 
     async def perform(self, work: RoleWork[_Value], told: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
         """Run the program, unless its answer is there already, and keep its answer."""
-        key = await self._key()
+        bus = EventBus(self.run_id, self.publish, keep=_EVENTS_KEPT)
+        key = await self._key(bus.publish)
         known = _known(self.directory)
         if known is not None and known.key == key and known.ok and not self.again:
+            bus.publish(self._finished(known, kept=True))
             return RoleAnswer(record=known, directory=self.directory, kept=True)
         if known is None and self.directory.exists() and any(self.directory.iterdir()):
             raise WorkspaceError(
@@ -264,6 +272,7 @@ class _Opened:
             )
         began = dt.datetime.now(dt.UTC)
         place = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=_made(self.directory.parent)))
+        bus.publish(RoleStarted(**self._about))
         try:
             outcome = await run_role(
                 self.program,
@@ -271,28 +280,53 @@ class _Opened:
                 backend=self.backend,
                 directory=place,
                 options=self.options,
-                publish=self.publish,
+                publish=bus.publish,
                 run_id=self.run_id,
             )
             record = self._record(outcome, key, began, told)
             packed = outcome.run.path(work.output) if outcome.ok and work.output.endswith(".zip") else None
-            await anyio.to_thread.run_sync(_keep, record, packed, place, self.directory)
+            bus.publish(self._finished(record))
+            await anyio.to_thread.run_sync(_keep, record, bus.history, packed, place, self.directory)
+        except CoworldError as error:
+            bus.publish(RoleFinished(**self._about, ok=False, message=error.message))
+            raise
         finally:
             shutil.rmtree(place, ignore_errors=True)
         return RoleAnswer(record=record, directory=self.directory, kept=False)
 
-    async def _key(self) -> str:
-        image = "" if self.program.own is not None else await self._image_digest()
-        told = {
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What its events have in common."""
+        return {
+            "role": self.program.role,
+            "id": self.program.id,
+            "episodes": tuple(episode.id for episode in self.episodes),
+            "slot": None if self.player is None else self.player.slot,
+        }
+
+    def _finished(self, record: RoleRecord, *, kept: bool = False) -> RoleFinished:
+        return RoleFinished(
+            **self._about,
+            ok=record.ok,
+            kept=kept,
+            score=record.score,
+            seconds=0.0 if kept else record.seconds,
+            message=record.fault.message if record.fault is not None else "",
+        )
+
+    async def _key(self, publish: Publish) -> str:
+        image = "" if self.program.own is not None else await self._image_digest(publish)
+        told: dict[str, Any] = {
             **self.program.identity(image),
             "episodes": [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles],
             "player": None if self.player is None else self.player.model_dump(mode="json"),
+            **({"socket": True} if self.options.socket else {}),
         }
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
-    async def _image_digest(self) -> str:
+    async def _image_digest(self, publish: Publish) -> str:
         image, platform = self.program.runnable.image, self.options.platform
-        return (await self.backend.ensure_image(image, platform=platform, publish=self.publish)).digest
+        return (await self.backend.ensure_image(image, platform=platform, publish=publish)).digest
 
     def _record(
         self,
@@ -395,10 +429,11 @@ def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: D
     return Path.cwd() / f"{_plain(first.id)}-{name}"
 
 
-def _keep(record: RoleRecord, packed: Path | None, place: Path, directory: Path) -> None:
+def _keep(record: RoleRecord, events: Sequence[BaseEvent], packed: Path | None, place: Path, directory: Path) -> None:
     """Complete what a role has left, and put it into its directory instead of what it left before."""
     if packed is not None:
         _unpack(packed, place / ROLE_FILES)
+    write_whole(place / ROLE_EVENTS, "".join(f"{event.model_dump_json()}\n" for event in events).encode())
     write_whole(place / ROLE_RECORD, (record.model_dump_json(indent=2) + "\n").encode())
     place.chmod(0o755)
     if directory.exists():

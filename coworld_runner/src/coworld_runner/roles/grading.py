@@ -7,18 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-import anyio
 import anyio.to_thread
 
 from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.evaluation.estimates import Interval, mean_interval
 
-from ..episode.run_context import entered_backend
-from ..errors import unwrapped
 from ..package.locations import expand
 from ..runs.episode_places import find_episode
-from .after_episode import RoleAnswer, RoleArguments, Run, grade_episode, package_of
+from .after_episode import RoleAnswer, RoleArguments, Run, package_of
+from .role_jobs import RoleJob, RoleResult, run_roles
 from .role_program import RoleProgram, find_role
 
 __all__ = ["GradedEpisode", "Grades", "grade_episodes"]
@@ -95,26 +93,18 @@ async def grade_episodes(
     found = await anyio.to_thread.run_sync(_expanded, runs)
     package = await package_of(how.get("game"), found)
     program = grader if isinstance(grader, RoleProgram) else find_role(package, "grader", grader)
-    graded: dict[int, GradedEpisode] = {}
-    slots = anyio.CapacityLimiter(parallel)
-    async with entered_backend(how.get("backend", "auto"), package) as entered:
-        each: RoleArguments = {**how, "game": package, "backend": entered}
+    results = await run_roles(
+        [RoleJob(program=program, run=run) for run in found],
+        parallel=parallel,
+        recorded=UsageError,
+        tell=None if tell is None else lambda result: tell(_graded(result)),
+        **{**how, "game": package},
+    )
+    return Grades(episodes=tuple(map(_graded, results)))
 
-        async def grade(index: int, run: str) -> None:
-            async with slots:
-                try:
-                    answer = await grade_episode(run, grader=program, **each)
-                    graded[index] = GradedEpisode(run=run, graded=answer)
-                except UsageError as error:
-                    graded[index] = GradedEpisode(run=run, error=error)
-            if tell is not None:
-                tell(graded[index])
 
-        with unwrapped():
-            async with anyio.create_task_group() as tasks:
-                for index, run in enumerate(found):
-                    tasks.start_soon(grade, index, run)
-    return Grades(episodes=tuple(graded[index] for index in range(len(found))))
+def _graded(result: RoleResult) -> GradedEpisode:
+    return GradedEpisode(run=os.fspath(result.job.run), graded=result.answer, error=result.error)
 
 
 def _expanded(runs: Sequence[Run]) -> list[str]:

@@ -14,12 +14,15 @@ from typing import Generic, TypeVar
 
 import anyio.to_thread
 
+from coworld_core.episode.events import FaultSeen
 from coworld_core.episode.outcome import Fault
 from coworld_core.errors import CoworldError
 from coworld_core.ids import new_run_id
 
-from ..backend import Backend, Limits, Network, Placement, Publish, enforceable
-from ..episode.program import Given, Program, ProgramOptions, ProgramOutcome, run_program
+from ..backend import Backend, Limits, Network, Placement, Port, Publish, enforceable, to_nobody
+from ..episode.program import Given, Program, ProgramOptions, ProgramOutcome, RunningProgram, run_program
+from ..episode.unit_specs import game_place
+from .reporter_socket import ask_reporter
 from .role_program import RoleProgram
 
 __all__ = ["RoleOptions", "RoleOutcome", "RoleWork", "run_role"]
@@ -35,6 +38,8 @@ class RoleOptions:
 
     timeout: float = 600.0
     """From the beginning to the program's end."""
+    socket: bool = False
+    """Whether a reporter serves the socket `/reporter`, as on a platform, and is asked there."""
     network: Network = "none"
     """`none`, or `open` for a program that calls a service. A backend that cannot isolate gives every program its
     network, and says so in a warning."""
@@ -58,6 +63,8 @@ class RoleWork(Generic[_Value]):
         default_factory=dict[str, Callable[[Placement], str]], repr=False
     )
     """Texts that depend on where the other inputs are."""
+    request: Callable[[Placement], str] | None = None
+    """What a reporter is asked on its socket; None: it finds everything in its environment, and ends by itself."""
     output: str
     """The name of its output."""
     read: Callable[[Path], _Value]
@@ -111,9 +118,17 @@ async def run_role(
     options = options or RoleOptions()
     can = backend.capabilities
     runnable = program.runnable
+    publish = publish or to_nobody
+    ask = work.request
+    network = "game-only" if ask is not None and options.network == "none" else options.network
 
     def environment(placement: Placement) -> Mapping[str, str]:
-        return {**runnable.env, **work.variables(placement)}
+        place = game_place(placement) if ask is not None else {}
+        return {**runnable.env, **place, **work.variables(placement)}
+
+    async def talk(running: RunningProgram) -> None:
+        assert ask is not None
+        await ask_reporter(running.unit, ask(running.place), program.id, publish=publish)
 
     run = await run_program(
         Program(
@@ -127,13 +142,15 @@ async def run_role(
             inputs=work.inputs,
             documents=work.documents,
             outputs=(work.output,),
-            network=options.network if can.network_isolation else "open",
+            ports=(Port(name="http"),) if ask is not None else (),
+            network=network if can.network_isolation else "open",
             limits=enforceable(options.limits, can),
             platform=options.platform,
         ),
         backend=backend,
         directory=directory,
         options=ProgramOptions(timeout=options.timeout),
+        talk=talk if ask is not None else None,
         publish=publish,
         run_id=run_id or new_run_id(),
     )
@@ -143,6 +160,7 @@ async def run_role(
             value = await anyio.to_thread.run_sync(work.read, run.path(work.output))
         except CoworldError as error:
             fault = _refused(program, work.output, error, run)
+            publish(FaultSeen(fault=fault))
     return RoleOutcome(program=program, run=run, value=value, fault=fault)
 
 

@@ -80,13 +80,16 @@ def diagnosis_work(bundle: Path, player: DiagnosedPlayer) -> RoleWork[DiagnosisM
     )
 
 
-async def report_work(bundles: Sequence[Path], scratch: Path, *, request_id: str) -> RoleWork[ReportManifest]:
+async def report_work(
+    bundles: Sequence[Path], scratch: Path, *, request_id: str, socket: bool = False
+) -> RoleWork[ReportManifest]:
     """The work of a reporter: the files of episodes, and a request that says where they are, in; a zip out.
 
     Args:
         bundles: The episodes.
         scratch: A directory to extract them to, which must exist while the work is done.
         request_id: An id of the request.
+        socket: Whether the reporter is asked on its socket.
     """
     extracted = [
         await anyio.to_thread.run_sync(extract_bundle, path, scratch / f"episode-{index}")
@@ -99,10 +102,14 @@ async def report_work(bundles: Sequence[Path], scratch: Path, *, request_id: str
         return asked.to_json().decode()
 
     def variables(place: Placement) -> Mapping[str, str]:
+        metadata = {"COWORLD_EPISODE_METADATA_URI": place.input_uri(_METADATA)}
+        if socket:
+            # With a request in its environment, a program that can do both would not serve
+            return metadata
         text = request(place)
         return {
+            **metadata,
             "COGAME_REPORT_REQUEST_URI": place.input_uri(_REQUEST),
-            "COWORLD_EPISODE_METADATA_URI": place.input_uri(_METADATA),
             **({"COGAME_REPORT_REQUEST": text} if len(text.encode()) <= _MOST_IN_VARIABLE else {}),
         }
 
@@ -110,6 +117,7 @@ async def report_work(bundles: Sequence[Path], scratch: Path, *, request_id: str
         inputs={f"episode-{index}": scratch / f"episode-{index}" for index in range(len(extracted))},
         documents={_REQUEST: request, _METADATA: lambda _: json.dumps([_metadata(bundle) for bundle in extracted])},
         variables=variables,
+        request=request if socket else None,
         output="report.zip",
         read=read_report,
     )

@@ -23,7 +23,7 @@ from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, read_plan
 from coworld_core.files.zips import open_zip
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT
-from coworld_core.roles.role_record import ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
+from coworld_core.roles.role_record import ROLE_EVENTS, ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
 from coworld_core.text.terminal import strip_controls
 
 from ._locks import busy, is_free
@@ -294,7 +294,7 @@ def _left_by_role(directory: Path) -> frozenset[str] | None:
                     unpacked += [f"{ROLE_FILES}/{name}" for name in archive.entries]
     except (CoworldError, OSError):
         return None
-    return frozenset({ROLE_RECORD, *outputs, *record.unit.logs, *unpacked})
+    return frozenset({ROLE_RECORD, ROLE_EVENTS, *outputs, *record.unit.logs, *unpacked})
 
 
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
