@@ -10,9 +10,11 @@ from .._group import NounGroup
 from ..options.common import browser_option
 from ..options.declarations import SectionCommand, takes
 from ..options.play_options import PlayOptions
+from ..options.role_options import EpisodeRoleOptions
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from coworld_core.episode.record import BatchSummary, EpisodeRecord
@@ -20,8 +22,11 @@ if TYPE_CHECKING:
     from coworld_runner.episode.play_links import PlayLinks
     from coworld_runner.package.plan import EpisodePlan
     from coworld_runner.package.resolver import Package
+    from coworld_runner.roles.episode_roles import EpisodeRole
+    from coworld_runner.roles.role_jobs import RoleResult
 
     from ..event_loop import Running
+    from ..render.progress import Progress
 
 __all__ = ["MEASURING", "commands", "play_episodes"]
 
@@ -53,8 +58,9 @@ class _Run(SectionCommand):
 
 @commands.command("run", cls=_Run)
 @takes("options", PlayOptions, without=_PEOPLE)
+@takes("roles", EpisodeRoleOptions)
 @output_options
-def run(out: Output, options: PlayOptions) -> int:
+def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
     """Play episodes of a Coworld, and keep scores, replay and logs.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
@@ -65,10 +71,12 @@ def run(out: Output, options: PlayOptions) -> int:
 
     A bot is one file: either with a function act(observation, legal, rng), or a program that connects to the address
     in COWORLD_PLAYER_WS_URL.
+
+    Exit status: 1 when an episode has a fault, or when a role that was asked for has said nothing valid.
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: play_episodes(options, running))
+    return run_async(out, lambda running: play_episodes(options, running, roles))
 
 
 @commands.command("play")
@@ -176,8 +184,8 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Ep
     return package, plan
 
 
-async def play_episodes(options: PlayOptions, running: Running) -> int:
-    """Play one episode or several, and show the result."""
+async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRoleOptions | None = None) -> int:
+    """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.batch import run_batch
     from coworld_runner.episode.single import run_episode
@@ -188,6 +196,8 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
 
     out = running.out
     package, plan = await _playable(options, running)
+    roles = _roles(asked, package) if asked is not None else ()
+    results: Sequence[RoleResult] = ()
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
 
@@ -198,6 +208,10 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
 
     async with opened_backend(options, package, running) as backend:
         _tell_players(options, plan, package, backend, out)
+        if roles:
+            from coworld_runner.roles.episode_roles import require_roles
+
+            await require_roles(roles, plan, backend, platform=options.platform)
         with show_progress(running, plan.manifest.game.name) as progress:
             watch = not out.quiet if options.episodes == 1 else out.live
             run = episode_arguments(options, progress, backend, workspace, run_id, watch=watch)
@@ -223,10 +237,51 @@ async def play_episodes(options: PlayOptions, running: Running) -> int:
                         plan, summary, workspace=workspace, backend=backend, listeners=(progress,)
                     )
                 record = None
+            if roles:
+                rows = summary.episodes if summary is not None else ()
+                places = [workspace / row.workspace for row in rows] or [workspace]
+                results = await _after(places, roles, package, backend, options, progress)
     if summary is not None:
-        return _show_batch(summary, workspace, out)
+        return _show_batch(summary, workspace, out, results)
     assert record is not None
-    return _show_episode(record, workspace, options, out)
+    return _show_episode(record, workspace, options, out, results)
+
+
+def _roles(asked: EpisodeRoleOptions, package: Package) -> tuple[EpisodeRole, ...]:
+    """The roles that are asked for, in the order in which their answers are shown."""
+    from coworld_runner.roles.episode_roles import EpisodeRole, find_roles
+
+    roles: list[EpisodeRole] = []
+    if asked.report or asked.reporter:
+        roles += [EpisodeRole(program=program) for program in find_roles(package, "reporter", asked.reporter)]
+    if asked.diagnose:
+        programs = find_roles(package, "diagnoser", asked.diagnoser)
+        roles += [EpisodeRole(program=program, player=name) for name in asked.diagnose for program in programs]
+    if asked.grade or asked.grader:
+        roles += [EpisodeRole(program=program) for program in find_roles(package, "grader", asked.grader)]
+    return tuple(roles)
+
+
+async def _after(
+    places: Sequence[Path],
+    roles: Sequence[EpisodeRole],
+    package: Package,
+    backend: Backend,
+    options: PlayOptions,
+    progress: Progress,
+) -> tuple[RoleResult, ...]:
+    """Run roles on episodes that have ended."""
+    from coworld_runner.roles.episode_roles import run_episode_roles
+    from coworld_runner.roles.role_run import RoleOptions
+
+    return await run_episode_roles(
+        places,
+        roles,
+        game=package,
+        backend=backend,
+        options=RoleOptions(platform=options.platform),
+        publish=progress,
+    )
 
 
 async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
@@ -292,15 +347,20 @@ async def _show_again(package: Package, workspace: Path, backend: Backend, out: 
         await open_page(write_whole(workspace / "replay.html", page.html.encode()).as_uri(), out)
 
 
-def _show_episode(record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output) -> int:
-    """Write the result of an episode, and return the exit status."""
+def _show_episode(
+    record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output, results: Sequence[RoleResult] = ()
+) -> int:
+    """Write the result of an episode and of its roles, and return the exit status."""
     from coworld_core.episode.layout import EpisodeLayout
+    from coworld_core.episode.record import read_record
 
     from .. import exitcodes
     from ..render.results import episode_result
     from ..render.text import command_line, shown_path
 
     layout = EpisodeLayout(workspace)
+    if results:
+        record = read_record(layout.record)
     files = {"results": layout.results, "replay": layout.replay, "logs": layout.logs, "record": layout.record}
     paths = {name: str(path) if path.exists() else None for name, path in files.items()}
     out.answer({"workspace": str(workspace), "paths": paths, "ok": record.ok, **record.model_dump(mode="json")})
@@ -308,21 +368,43 @@ def _show_episode(record: EpisodeRecord, workspace: Path, options: PlayOptions, 
     if layout.replay.is_file():
         follow_up = command_line("replay", options.manifest, shown_path(layout.replay), *options.backend_words())
     out.say(episode_result(record, layout, follow_up=follow_up))
-    return exitcodes.OK if record.ok else exitcodes.ANSWER_IS_NO
+    _show_roles(results, out)
+    return exitcodes.OK if record.ok and all(result.ok for result in results) else exitcodes.ANSWER_IS_NO
 
 
-def _show_batch(summary: BatchSummary, workspace: Path, out: Output) -> int:
-    """Write the result of several episodes, and return the exit status."""
+def _show_batch(summary: BatchSummary, workspace: Path, out: Output, results: Sequence[RoleResult]) -> int:
+    """Write the result of several episodes and of their roles, and return the exit status."""
     from .. import exitcodes
     from ..render.results import batch_result
+    from ..render.roles import results_answer
 
     out.answer(
         {
             "workspace": str(workspace),
             "paths": {"summary": str(workspace / "summary.json")},
             "ok": summary.ok,
+            **({"roles": results_answer(results)} if results else {}),
             **summary.model_dump(mode="json"),
         }
     )
     out.say(batch_result(summary, workspace))
-    return exitcodes.OK if summary.ok else exitcodes.ANSWER_IS_NO
+    _show_roles(results, out)
+    return exitcodes.OK if summary.ok and all(result.ok for result in results) else exitcodes.ANSWER_IS_NO
+
+
+def _show_roles(results: Sequence[RoleResult], out: Output) -> None:
+    """Write what roles have said: all of it about one episode, and what fits a few lines about several."""
+    if not results:
+        return
+    from ..render.markdown import show_markdown
+    from ..render.roles import results_text
+    from ..render.text import clean
+
+    if len({result.job.run for result in results}) == 1:
+        for result in results:
+            page = result.answer.page if result.answer is not None else None
+            if page is not None and page.suffix == ".md":
+                out.say()
+                show_markdown(clean(page.read_text(encoding="utf-8")), out, paged=False)
+    out.say()
+    out.say(results_text(results))

@@ -101,19 +101,19 @@ def grade(
     """
 
     async def body(running: Running) -> int:
-        from coworld_runner.roles.grading import GradedEpisode, grade_episodes
+        from coworld_runner.roles.grading import grade_episodes
 
-        from ..render.roles import grade_line, grades_answer, grades_text
+        from ..render.roles import grades_answer, grades_text
 
-        async def work(program: RoleProgram, how: RoleArguments) -> int:
-            def tell(episode: GradedEpisode) -> None:
-                if len(runs) > 1 or out.live:
-                    out.note(grade_line(episode))
+        async def work(program: RoleProgram, how: RoleArguments) -> Callable[[], int]:
+            grades = await grade_episodes(runs, grader=program, parallel=parallel, **how)
 
-            grades = await grade_episodes(runs, grader=program, parallel=parallel, tell=tell, **how)
-            out.answer(grades_answer(program, grades))
-            out.say(grades_text(program, grades))
-            return exitcodes.OK if grades.ok else exitcodes.ANSWER_IS_NO
+            def show() -> int:
+                out.answer(grades_answer(program, grades))
+                out.say(grades_text(program, grades))
+                return exitcodes.OK if grades.ok else exitcodes.ANSWER_IS_NO
+
+            return show
 
         return await _with_program(options, running, "grader", grader, runs[:1], timeout_seconds, work)
 
@@ -123,6 +123,11 @@ def grade(
 @commands.command("report-episode")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--reporter", metavar="REPORTER", help="An id of the manifest, a file (./reporter.py), or an image.")
+@click.option(
+    "--socket",
+    is_flag=True,
+    help="Ask it on its socket /reporter, as a platform does; by default, its environment has the request.",
+)
 @takes("options", RoleRunOptions)
 @_directory
 @_timeout
@@ -132,6 +137,7 @@ def report_episode(
     options: RoleRunOptions,
     runs: tuple[str, ...],
     reporter: str | None,
+    socket: bool,
     output_dir: Path | None,
     timeout_seconds: float,
 ) -> int:
@@ -146,10 +152,13 @@ def report_episode(
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import report_episodes
 
-        async def work(program: RoleProgram, how: RoleArguments) -> int:
-            return _shown(await report_episodes(runs, reporter=program, directory=output_dir, **how), out)
+        async def work(program: RoleProgram, how: RoleArguments) -> Callable[[], int]:
+            report = await report_episodes(runs, reporter=program, directory=output_dir, **how)
+            return lambda: _shown(report, out)
 
-        return await _with_program(options, running, "reporter", reporter, runs[:1], timeout_seconds, work)
+        return await _with_program(
+            options, running, "reporter", reporter, runs[:1], timeout_seconds, work, socket=socket
+        )
 
     return run_async(out, body)
 
@@ -181,16 +190,17 @@ def diagnose_episode(
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import diagnose_episode
 
-        async def work(program: RoleProgram, how: RoleArguments) -> int:
+        async def work(program: RoleProgram, how: RoleArguments) -> Callable[[], int]:
             told = await diagnose_episode(episode, player, diagnoser=program, directory=output_dir, **how)
-            return _shown(told, out)
+            return lambda: _shown(told, out)
 
         return await _with_program(options, running, "diagnoser", diagnoser, (episode,), timeout_seconds, work)
 
     return run_async(out, body)
 
 
-_Work = Callable[["RoleProgram", "RoleArguments"], Awaitable[int]]
+_Work = Callable[["RoleProgram", "RoleArguments"], Awaitable[Callable[[], int]]]
+"""Does the work, and returns what shows its result, once there is no display any more, and returns the exit status."""
 
 
 async def _with_program(
@@ -201,24 +211,33 @@ async def _with_program(
     runs: Sequence[str],
     timeout: float,
     work: _Work,
+    *,
+    socket: bool = False,
 ) -> int:
     """Find the package and the program of a role, open a backend, and do the work."""
     from coworld_runner.roles.after_episode import package_of
     from coworld_runner.roles.role_program import find_role
     from coworld_runner.roles.role_run import RoleOptions
 
+    from ..render.progress import show_progress
     from ..run_preparation import opened_backend, read_secrets
 
     package = await package_of(options.game, runs)
     program = find_role(package, role, named, run=options.run)
     how = RoleOptions(
         timeout=timeout,
+        socket=socket,
         network="open" if options.network == "open" else "none",
         secret_env=read_secrets(options.secret_env, (), running.out).values,
         platform=options.platform,
     )
     async with opened_backend(options, package, running) as backend:
-        return await work(program, {"game": package, "backend": backend, "options": how, "again": options.again})
+        with show_progress(running, package.manifest.game.name) as progress:
+            ended = await work(
+                program,
+                {"game": package, "backend": backend, "options": how, "publish": progress, "again": options.again},
+            )
+    return ended()
 
 
 def _shown(answer: RoleAnswer, out: Output) -> int:

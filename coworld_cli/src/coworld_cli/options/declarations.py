@@ -30,6 +30,7 @@ _SECTIONS = (
     "What to play",
     "What counts",
     "Evidence",
+    "After the episode",
     "Where it runs",
     "Options",
 )

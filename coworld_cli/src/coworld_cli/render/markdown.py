@@ -15,8 +15,14 @@ _WIDEST = 100
 """Columns of a page on a terminal: longer lines are hard to read."""
 
 
-def show_markdown(text: str, out: Output) -> None:
-    """Show a page; nothing under `--json`."""
+def show_markdown(text: str, out: Output, *, paged: bool = True) -> None:
+    """Show a page; nothing under `--json`.
+
+    Args:
+        text: The page.
+        out: Where to show it.
+        paged: Whether the user's pager shows it on a terminal: a page that is only a part of what is shown goes by.
+    """
     if out.json:
         return
     if not sys.stdout.isatty():
@@ -34,4 +40,7 @@ def show_markdown(text: str, out: Output) -> None:
     with console.capture() as shown:
         # A link's target is written out: it names the page to read
         console.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
-    click.echo_via_pager(shown.get(), color=colour())
+    if paged:
+        click.echo_via_pager(shown.get(), color=colour())
+    else:
+        click.echo(shown.get().rstrip(), color=colour())

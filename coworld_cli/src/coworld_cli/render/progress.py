@@ -29,6 +29,7 @@ from coworld_core.episode.events import (
     Notice,
     PhaseStarted,
     ProbeFinished,
+    RoleFinished,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -43,6 +44,7 @@ from coworld_core.text.terminal import pasteable
 
 from ..hints import worded
 from .results import step_tag
+from .role_progress import RoleProgress
 from .text import clean, number, seconds
 
 if TYPE_CHECKING:
@@ -73,6 +75,8 @@ _STEP_MARKS = {
 }
 """Mark and style of a certification step, by its status so far."""
 
+_ROLES = ("reporter", "grader", "diagnoser", "optimizer")
+"""Components whose end is told by the end of the role."""
 _LINE_EVERY = 15.0
 """Seconds between two lines about a game's progress, when there is no display."""
 _REDRAWS_A_SECOND = 8
@@ -161,6 +165,7 @@ class Progress:
         self._fetching = _Episode()
         self._told_images: set[tuple[str, str]] = set()
         self._told_progress = (0, 0.0)
+        self._roles = RoleProgress()
 
     def __call__(self, event: BaseEvent) -> None:
         """Handle an event of the run."""
@@ -193,6 +198,7 @@ class Progress:
             for step in self._steps:
                 if step.id == event.step:
                     step.status, step.detail = event.status, clean(event.detail, one_line=True)
+        self._roles.note(event)
         self._take(event, self._episode or self._fetching, "", brief=nested)
 
     def episode_listeners(self, key: str) -> tuple[Listener, ...]:
@@ -276,7 +282,7 @@ class Progress:
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:
         """The line for an event, or an empty string; with `brief`, only events that are always shown have one."""
-        line = self._always(event)
+        line = self._always(event) or self._roles.line(event)
         if line or brief:
             return line
         match event:
@@ -292,6 +298,8 @@ class Progress:
                 return f"{clean(unit, one_line=True)} ready after {seconds(took)}"
             case PhaseStarted(phase="play"):
                 return "playing"
+            case UnitExited(component=component) if component in _ROLES:
+                return ""  # The end of the role says more
             case UnitExited(unit=unit, slot=slot, exit=ended) if unit != "replay" or ended.reason != "stopped":
                 return f"{self._unit(unit, episode.seat(slot))} {clean(str(ended), one_line=True)}"
             case GameProgressed(starts_in=float()):
@@ -341,6 +349,8 @@ class Progress:
     def _tell_above(self, event: BaseEvent, prefix: str) -> None:
         """Print important events above the display; steps stay in it."""
         line = "" if isinstance(event, StepFinished) else self._always(event)
+        if isinstance(event, RoleFinished):
+            line = self._roles.line(event)
         if line:
             self._out.note(prefix + line)
 
@@ -348,7 +358,7 @@ class Progress:
     def _always(event: BaseEvent) -> str:
         """The line for an event that is always shown, else an empty string."""
         match event:
-            case FaultSeen(fault=fault) if fault.error_type != "interrupted":
+            case FaultSeen(fault=fault) if fault.error_type != "interrupted" and fault.party != "program":
                 return click.style("fault: ", fg="red", bold=True) + clean(str(fault), one_line=True)
             case Notice(level=level, message=message, hint=hint):
                 word = click.style("warning: ", fg="yellow", bold=True) if level == "warning" else ""
@@ -389,6 +399,7 @@ class Progress:
             parts += _rendered_episode(self._episode)
         else:
             parts += _rendered_images(self._fetching)
+        parts += self._roles.rendered()
         return Group(*parts)
 
     def _rendered_batch(self) -> list[RenderableType]:

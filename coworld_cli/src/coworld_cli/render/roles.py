@@ -10,11 +10,14 @@ from coworld_core.text.phrases import plural
 from .text import clean, hint_line, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from coworld_runner.roles.after_episode import RoleAnswer
     from coworld_runner.roles.grading import GradedEpisode, Grades
+    from coworld_runner.roles.role_jobs import RoleResult
     from coworld_runner.roles.role_program import RoleProgram
 
-__all__ = ["answer_text", "grade_line", "grades_answer", "grades_text", "role_answer"]
+__all__ = ["answer_text", "grades_answer", "grades_text", "results_answer", "results_text", "role_answer"]
 
 
 _MOST_COLUMNS = 5
@@ -41,16 +44,11 @@ def answer_text(answer: RoleAnswer) -> str:
     who = clean(f"{record.role} {record.id}", one_line=True)
     if record.fault is not None:
         return "\n".join(_failure(answer))
+    if record.score is not None:
+        who = f"{who}: {number(record.score)}"
     where = shown_path(answer.page or answer.directory)
     how = "it was there already" if answer.kept else seconds(record.seconds)
     return f"{who[0].upper()}{who[1:]} ({how}): {where}"
-
-
-def grade_line(episode: GradedEpisode) -> str:
-    """An episode and its grade."""
-    score = episode.score
-    said = "no grade" if score is None else number(score)
-    return f"{shown_path(episode.run)}: {said}"
 
 
 def grades_answer(program: RoleProgram, grades: Grades) -> dict[str, Any]:
@@ -98,6 +96,55 @@ def grades_text(program: RoleProgram, grades: Grades) -> str:
         elif episode.graded is not None:
             parts.append("\n".join(_failure(episode.graded)))
     return "\n".join(parts)
+
+
+def results_answer(results: Sequence[RoleResult]) -> list[dict[str, Any]]:
+    """What roles have said about episodes, as JSON."""
+    return [
+        {
+            "run": str(result.job.run),
+            "role": result.job.program.role,
+            "id": result.job.program.id,
+            "error": None if result.error is None else result.error.message,
+            **({} if result.answer is None else role_answer(result.answer)),
+        }
+        for result in results
+    ]
+
+
+def results_text(results: Sequence[RoleResult]) -> str:
+    """Where it is what roles have said, and why others have said nothing; of several episodes, a table of grades."""
+    if len({result.job.run for result in results}) == 1:
+        return "\n".join(_result(result) for result in results)
+    programs: dict[str, list[RoleResult]] = {}
+    for result in results:
+        player = f" on {result.job.player}" if result.job.program.role == "diagnoser" else ""
+        programs.setdefault(f"{result.job.program}{player}", []).append(result)
+    return "\n\n".join(_of_many(clean(who, one_line=True), its) for who, its in programs.items())
+
+
+def _of_many(who: str, results: Sequence[RoleResult]) -> str:
+    """What one program has said about several episodes."""
+    from coworld_runner.roles.grading import grades_of
+
+    program = results[0].job.program
+    if program.role == "grader":
+        return grades_text(program, grades_of(results))
+    good = [result for result in results if result.ok]
+    lines = [f"{who[0].upper()}{who[1:]}: {len(good)} of {plural(len(results), 'episode')}"]
+    if good and good[0].answer is not None:
+        first = good[0].answer
+        lines.append(f"  The first: {shown_path(first.page or first.directory)}")
+    return "\n".join(lines + [_result(result) for result in results if not result.ok][:4])
+
+
+def _result(result: RoleResult) -> str:
+    if result.answer is not None:
+        return answer_text(result.answer)
+    error = result.error
+    assert error is not None
+    lines = [clean(f"{result.job.program} was not run: {error.message}")]
+    return "\n".join(lines + ([hint_line(error.hint)] if error.hint else []))
 
 
 def _said(episode: GradedEpisode) -> dict[str, Any]:

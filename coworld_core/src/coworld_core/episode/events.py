@@ -266,6 +266,7 @@ class _RoleEvent(BaseEvent):
     id: str = Field(description="The program: its id in the manifest, or the name of its file or image.")
     episodes: tuple[str, ...] = Field(default=(), description="Ids of the episodes that it looks at.")
     slot: int | None = Field(default=None, description="The slot of the player that is diagnosed.")
+    total: int | None = Field(default=None, ge=1, description="How many programs are run together, if several are.")
 
 
 class RoleStarted(_RoleEvent):
@@ -280,7 +281,7 @@ class RoleProgressed(_RoleEvent):
     kind: Literal["role_progressed"] = "role_progressed"
     stage: str = Field(description="What it is doing, in its own words.")
     completed: int = Field(default=0, ge=0, description="How much of it is done.")
-    total: int = Field(default=0, ge=0, description="How much there is; 0: unknown.")
+    of: int = Field(default=0, ge=0, description="How much there is; 0: unknown.")
 
 
 class RoleFinished(_RoleEvent):
@@ -288,6 +289,7 @@ class RoleFinished(_RoleEvent):
 
     kind: Literal["role_finished"] = "role_finished"
     ok: bool = Field(description="Whether what it left is valid.")
+    done: int | None = Field(default=None, ge=1, description="How many of several have ended.")
     kept: bool = Field(default=False, description="Whether its answer was there already, so that nothing was run.")
     score: float | None = Field(default=None, description="The grade, on the grader's own scale.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")

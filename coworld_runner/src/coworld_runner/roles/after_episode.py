@@ -20,7 +20,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
 
-from coworld_core.episode.events import BaseEvent, RoleFinished, RoleStarted
+from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
 from coworld_core.errors import CoworldError, UsageError, WorkspaceError
 from coworld_core.files.atomic import write_whole
@@ -53,7 +53,16 @@ from .role_program import RoleProgram, find_role
 from .role_run import RoleOptions, RoleOutcome, RoleWork, run_role
 from .role_work import diagnosis_work, grade_work, report_work
 
-__all__ = ["RoleAnswer", "RoleArguments", "Run", "diagnose_episode", "grade_episode", "package_of", "report_episodes"]
+__all__ = [
+    "RoleAnswer",
+    "RoleArguments",
+    "Run",
+    "diagnose_episode",
+    "grade_episode",
+    "named_player",
+    "package_of",
+    "report_episodes",
+]
 
 Run = str | os.PathLike[str]
 """An episode: its workspace, `latest`, an episode of a run of many, or a bundle."""
@@ -270,6 +279,11 @@ class _Opened:
                 hint="Name another directory.",
                 context={"path": str(self.directory)},
             )
+
+        def publish(event: BaseEvent) -> None:
+            # The program's socket knows the program alone
+            bus.publish(event.model_copy(update=self._about) if isinstance(event, RoleProgressed) else event)
+
         began = dt.datetime.now(dt.UTC)
         place = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=_made(self.directory.parent)))
         bus.publish(RoleStarted(**self._about))
@@ -280,7 +294,7 @@ class _Opened:
                 backend=self.backend,
                 directory=place,
                 options=self.options,
-                publish=bus.publish,
+                publish=publish,
                 run_id=self.run_id,
             )
             record = self._record(outcome, key, began, told)
@@ -406,15 +420,29 @@ def _player(episode: EndedEpisode, named: int | str) -> DiagnosedPlayer:
     else:
         metadata = episode.metadata or FinishedEpisode.of(read_bundle(episode.path)).metadata
         seats = [DiagnosedPlayer(slot=seat.slot, name=seat.policy_name or "") for seat in metadata.players]
+    if str(named).isdecimal() and not seats:
+        return DiagnosedPlayer(slot=int(named))
+    return named_player(seats, named, of=episode.id)
+
+
+def named_player(seats: Sequence[DiagnosedPlayer], named: int | str, *, of: str) -> DiagnosedPlayer:
+    """Return the player with a slot, a name or an id.
+
+    Args:
+        seats: The players.
+        named: The slot, name or id.
+        of: What they play in, for messages.
+
+    Raises:
+        UsageError: There is none (`unknown_player`).
+    """
     for seat in seats:
         if str(named) in (str(seat.slot), seat.name, seat.source):
             return seat
-    if str(named).isdecimal() and not seats:
-        return DiagnosedPlayer(slot=int(named))
     names = [seat.name or str(seat.slot) for seat in seats]
     near = closest(str(named), names)
     raise UsageError(
-        f"No player of {episode.id} is {str(named)!r}.",
+        f"No player of {of} is {str(named)!r}.",
         code="unknown_player",
         hint=f"Did you mean {near!r}?" if near else f"Name one by its slot, or by its name: {listed(names)}.",
         context={"player": str(named)},

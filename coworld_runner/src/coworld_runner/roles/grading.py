@@ -19,7 +19,7 @@ from .after_episode import RoleAnswer, RoleArguments, Run, package_of
 from .role_jobs import RoleJob, RoleResult, run_roles
 from .role_program import RoleProgram, find_role
 
-__all__ = ["GradedEpisode", "Grades", "grade_episodes"]
+__all__ = ["GradedEpisode", "Grades", "grade_episodes", "grades_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +100,11 @@ async def grade_episodes(
         tell=None if tell is None else lambda result: tell(_graded(result)),
         **{**how, "game": package},
     )
+    return grades_of(results)
+
+
+def grades_of(results: Sequence[RoleResult]) -> Grades:
+    """What one grader has said about episodes, as `run_roles` returns it."""
     return Grades(episodes=tuple(map(_graded, results)))
 
 

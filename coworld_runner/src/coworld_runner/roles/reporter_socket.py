@@ -123,7 +123,7 @@ class _Teller:
             self._next = now + _EVENT_EVERY
             stage = _shown(said.stage)
             progress = RoleProgressed(
-                role="reporter", id=self._id, stage=stage, completed=said.completed, total=said.total
+                role="reporter", id=self._id, stage=stage, completed=said.completed, of=said.total
             )
             self._publish(progress)
 

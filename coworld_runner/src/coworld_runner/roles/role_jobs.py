@@ -8,8 +8,10 @@ from typing import Unpack
 
 import anyio
 
+from coworld_core.episode.events import BaseEvent, RoleFinished, RoleStarted
 from coworld_core.errors import CoworldError
 
+from ..backend import to_nobody
 from ..episode.run_context import entered_backend
 from ..errors import unwrapped
 from .after_episode import RoleAnswer, RoleArguments, Run, diagnose_episode, grade_episode, package_of, report_episodes
@@ -75,8 +77,20 @@ async def run_roles(
     package = await package_of(how.get("game"), [job.run for job in jobs])
     results: dict[int, RoleResult] = {}
     slots = anyio.CapacityLimiter(parallel)
+    publish, total, done = how.get("publish") or to_nobody, len(jobs), 0
+
+    def counted(event: BaseEvent) -> None:
+        """Publish an event, with how many of the programs have ended."""
+        nonlocal done
+        if total > 1 and isinstance(event, RoleFinished):
+            done += 1
+            event = event.model_copy(update={"done": done, "total": total})
+        elif total > 1 and isinstance(event, RoleStarted):
+            event = event.model_copy(update={"total": total})
+        publish(event)
+
     async with entered_backend(how.get("backend", "auto"), package) as entered:
-        each: RoleArguments = {**how, "game": package, "backend": entered}
+        each: RoleArguments = {**how, "game": package, "backend": entered, "publish": counted}
 
         async def one(index: int, job: RoleJob) -> None:
             async with slots:
