@@ -20,7 +20,7 @@ from ..package.resolver import Package
 from ..runs.workspace import atomic_write
 from .after_episode import RoleArguments, named_player
 from .role_jobs import RoleJob, RoleResult, run_roles
-from .role_program import RoleProgram, find_role
+from .role_program import RoleProgram, declared_ids, find_role
 
 __all__ = ["EpisodeRole", "find_roles", "require_roles", "run_episode_roles"]
 
@@ -45,8 +45,8 @@ def find_roles(package: Package, role: Role, words: Sequence[str] = ()) -> tuple
     Raises:
         UsageError: There is none, or two have the same id (`role_repeated`), or as for `find_role`.
     """
-    declared = [entry.id for entry in package.manifest.section(role)]
-    programs = [find_role(package, role, word) for word in words or declared] or [find_role(package, role)]
+    named = words or declared_ids(package, role)
+    programs = [find_role(package, role, word) for word in named] or [find_role(package, role)]
     ids = [program.id for program in programs]
     for identifier in ids:
         if ids.count(identifier) > 1:

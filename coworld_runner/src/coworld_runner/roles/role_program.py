@@ -15,12 +15,13 @@ from coworld_core.manifest.models import Runnable
 from coworld_core.roles.role_record import Role
 from coworld_core.text.phrases import closest, listed
 
+from ..package.own_players.component_file import COMPONENT, read_component
 from ..package.own_players.own_player import PYTHON, OwnPlayer
 from ..package.own_players.player_file import only_defines, read_file
 from ..package.player_names import is_bare, is_player_path, player_host, seat_files
 from ..package.resolver import Package
 
-__all__ = ["FUNCTIONS", "RoleProgram", "find_role"]
+__all__ = ["FUNCTIONS", "RoleProgram", "declared_ids", "find_role"]
 
 FUNCTIONS: Final[dict[Role, str]] = {
     "reporter": "report",
@@ -45,6 +46,11 @@ class RoleProgram:
     own: OwnPlayer | None = None
     """The user's file, which runs in that image."""
 
+    @property
+    def is_component(self) -> bool:
+        """Whether it is a WebAssembly component, which needs wasmtime where it runs."""
+        return self.own is not None and self.own.file.endswith(COMPONENT)
+
     def identity(self, digest: str) -> dict[str, object]:
         """What it is, for a key: the same identity, the same program.
 
@@ -68,30 +74,62 @@ def find_role(package: Package, role: Role, word: str | None = None, *, run: Seq
     Args:
         package: The Coworld.
         role: The role.
-        word: An id of the manifest, a file (`./grader.py`), or an image. None: the only one of the manifest.
+        word: An id of the manifest, a file (`./grader.py`; for a reporter, also a WebAssembly component), or an image.
+            None: the only one of the manifest.
         run: The command, for an image; empty: its own.
 
     Raises:
         UsageError: There is none, or several and none is named (`role_unknown`), or the file is no program of that role
             (`role_not_runnable`).
     """
-    declared = package.manifest.section(role)
     if word is None:
-        if len(declared) != 1:
+        ids = declared_ids(package, role)
+        if len(ids) != 1:
             raise _undecided(package, role)
-        word = declared[0].id
-    for entry in declared:
+        word = ids[0]
+    for entry in package.manifest.section(role):
         if entry.id == word:
             return RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable())
-    if is_player_path(word):
-        own, host = _read(Path(word).expanduser().absolute(), role), player_host(package)
-        runnable, own = seat_files(own, _plain(host, role), host)
-        return RoleProgram(role=role, id=own.name, runnable=runnable, own=own)
+    for component in _components(package, role):
+        if component.id == word:
+            assert package.directory is not None
+            return _of_file(package, role, package.directory / component.wasm, id=component.id)
+    if is_player_path(word) or word.endswith(COMPONENT):
+        return _of_file(package, role, Path(word).expanduser().absolute())
     if is_bare(word):
         raise _unknown(package, role, word)
     # An invalid reference is refused where images are resolved
     runnable = _plain(package.manifest.game.runnable, role).model_copy(update={"image": word, "run": tuple(run)})
     return RoleProgram(role=role, id=word, runnable=runnable)
+
+
+def declared_ids(package: Package, role: Role) -> tuple[str, ...]:
+    """The ids of the programs of a role that the manifest declares and that can run here."""
+    programs = [entry.id for entry in package.manifest.section(role)]
+    return (*programs, *(component.id for component in _components(package, role)))
+
+
+def _components(package: Package, role: Role) -> list[WasmReporter]:
+    """The components among a package's reporters whose file is in the package."""
+    if role != "reporter" or package.directory is None:
+        return []
+    root = package.directory.resolve()
+    found = [entry for entry in package.manifest.reporter if isinstance(entry, WasmReporter)]
+    return [entry for entry in found if _inside(root, entry.wasm)]
+
+
+def _inside(root: Path, name: str) -> bool:
+    try:
+        place = (root / name).resolve()
+        return place.is_relative_to(root) and place.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _of_file(package: Package, role: Role, path: Path, *, id: str = "") -> RoleProgram:
+    own, host = _read(path, role), player_host(package)
+    runnable, own = seat_files(own, _plain(host, role), host)
+    return RoleProgram(role=role, id=id or own.name, runnable=runnable, own=own)
 
 
 def _plain(runnable: Runnable, role: Role) -> Runnable:
@@ -109,11 +147,24 @@ def _read(path: Path, role: Role) -> OwnPlayer:
                 "current directory.",
                 context={"path": str(path)},
             )
+        if path.suffix == COMPONENT:
+            return _component(path, role)
         return read_file(path, path.stat(), host=functools.partial(_host, role))
     except OSError as error:
         raise UsageError(
             f"The {role} {path} cannot be read: {error.strerror}.", code="role_unreadable", context={"path": str(path)}
         ) from error
+
+
+def _component(path: Path, role: Role) -> OwnPlayer:
+    if role != "reporter":
+        raise UsageError(
+            f"{path} is a WebAssembly component, and only reporters are.",
+            code="role_not_runnable",
+            hint=f"A {role} is a file with a function {FUNCTIONS[role]}, or a program.",
+            context={"path": str(path), "role": role},
+        )
+    return read_component(path, host=_HOST)
 
 
 def _host(role: Role, path: Path, content: bytes) -> tuple[str, ...]:
@@ -140,13 +191,13 @@ def _host(role: Role, path: Path, content: bytes) -> tuple[str, ...]:
 
 def _undecided(package: Package, role: Role) -> UsageError:
     manifest = package.manifest
-    ids = [entry.id for entry in manifest.section(role)]
+    ids = declared_ids(package, role)
     if ids:
         return UsageError(
             f"{manifest.game.name} declares {len(ids)} {role}s: {listed(ids)}.",
             code="role_unknown",
             hint="Name one of them, a file, or an image.",
-            context={"role": role, "ids": ids},
+            context={"role": role, "ids": list(ids)},
         )
     elsewhere = [entry for entry in manifest.reporter if isinstance(entry, ReporterReference | WasmReporter)]
     if role == "reporter" and elsewhere:
@@ -163,12 +214,12 @@ def _undecided(package: Package, role: Role) -> UsageError:
 
 
 def _unknown(package: Package, role: Role, word: str) -> UsageError:
-    ids = [entry.id for entry in package.manifest.section(role)]
+    ids = declared_ids(package, role)
     near = closest(word, ids)
     known = f"It has {listed(ids)}. " if ids else ""
     return UsageError(
         f"There is no {role} {word!r} in {package.manifest.game.name}.",
         code="role_unknown",
         hint=f"Did you mean {near!r}?" if near else f"{known}A file is ./NAME, an image has a tag: NAME:latest.",
-        context={"role": role, "ids": ids},
+        context={"role": role, "ids": list(ids)},
     )

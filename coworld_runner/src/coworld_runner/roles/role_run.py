@@ -22,6 +22,7 @@ from coworld_core.ids import new_run_id
 from ..backend import Backend, Limits, Network, Placement, Port, Publish, enforceable, to_nobody
 from ..episode.program import Given, Program, ProgramOptions, ProgramOutcome, RunningProgram, run_program
 from ..episode.unit_specs import game_place
+from ..package.own_players.component_file import require_wasmtime
 from .reporter_socket import ask_reporter
 from .role_program import RoleProgram
 
@@ -111,12 +112,15 @@ async def run_role(
 
     Raises:
         WorkspaceError: The directory is not fresh or not writable; nothing was started.
+        UsageError: It is a WebAssembly component, and wasmtime is not installed (`wasmtime_missing`).
         CapabilityError: It requires something that the backend cannot enforce; nothing was started.
         ImageError: The image is not available; nothing was started.
         EnvironmentFault: The machine or the engine failed.
     """
     options = options or RoleOptions()
     can = backend.capabilities
+    if program.is_component and not can.images:
+        require_wasmtime()
     runnable = program.runnable
     publish = publish or to_nobody
     ask = work.request

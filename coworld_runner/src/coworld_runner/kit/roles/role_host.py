@@ -14,7 +14,7 @@ import anyio.to_thread
 from pydantic import ValidationError
 
 from coworld_core.documents.json_text import parse_json
-from coworld_core.errors import CoworldError, UsageError, first_mistake
+from coworld_core.errors import UsageError, first_mistake
 from coworld_core.files.compression import unpack
 from coworld_core.roles.bundle_file import read_bundle
 from coworld_core.roles.finished_episode import FinishedEpisode
@@ -28,21 +28,15 @@ from coworld_core.text.phrases import listed
 from ...package.locations import fetch, read_location
 from ...package.transfers import Transfers, read_document
 from . import TargetPlayer
+from .role_error import RoleError
 
-__all__ = ["RoleError", "play_role"]
+__all__ = ["play_role"]
 
 _MOST = 8 << 30
 """Bytes of a bundle or a file that is fetched."""
 _DOCUMENT = 64 << 20
 _FINDINGS = "findings.json"
 _FILES = str | bytes | Mapping[str, Any]
-
-
-class RoleError(CoworldError):
-    """A role's function has returned what no role may say."""
-
-    kind = "answer"
-    default_code = "role_answer_invalid"
 
 
 async def play_role(name: str) -> None:
@@ -53,8 +47,13 @@ async def play_role(name: str) -> None:
         CoworldError: An input cannot be read, the function has failed (`role_failed`) or has returned something else
             than it should, or its answer cannot be written.
     """
-    module = load_alone(name)
-    called = name.removesuffix(".py").replace("/", ".").rpartition(".")[2]
+    if name.endswith(".wasm"):
+        from .component_host import ComponentReporter
+
+        module: object = ComponentReporter(name)
+    else:
+        module = load_alone(name)
+    called = name.removesuffix(".py").removesuffix(".wasm").replace("/", ".").rpartition(".")[2]
     identifier = str(getattr(module, "ID", called.replace("_", "-")))
 
     def function(called: str) -> Callable[..., Any]:
@@ -95,6 +94,8 @@ async def _call(function: Callable[..., Any], *arguments: object) -> Any:
     try:
         answer = function(*arguments)
         return await answer if inspect.isawaitable(answer) else answer
+    except RoleError:
+        raise  # Of a component, which has no traceback of use
     except Exception as error:
         raise RoleError(f"{function.__name__} raised {type(error).__name__}: {error}", code="role_failed") from error
 
