@@ -31,6 +31,9 @@ from coworld_core.episode.events import (
     Notice,
     PhaseStarted,
     ProbeFinished,
+    RoleFinished,
+    RoleProgressed,
+    RoleStarted,
     RunFinished,
     RunStarted,
     StepFinished,
@@ -76,6 +79,35 @@ def told(*events: BaseEvent, quiet: bool = False, episode: bool = False) -> list
     for event in events:
         listener(event)
     return [re.sub(r"^\[ *\d+\.\d s\] ", "", re.sub(r"\x1b\[\d*m", "", line)) for line in lines]
+
+
+async def test_roles_in_lines_and_in_the_display() -> None:
+    recap: dict[str, Any] = {"role": "reporter", "id": "recap", "run_id": "a"}
+    close: dict[str, Any] = {"role": "grader", "id": "close", "run_id": "b"}
+    events: list[BaseEvent] = [
+        RoleStarted(**recap, total=2),
+        RoleStarted(**close, total=2),
+        RoleProgressed(**recap, stage="reading\x1b[2J", completed=1, of=4),
+        RoleProgressed(**recap, stage="reading\x1b[2J", completed=2, of=4),
+        UnitExited(unit="grader", component="grader", exit=OVER, run_id="b"),
+        FaultSeen(fault=FAULT.model_copy(update={"party": "program", "slot": None})),
+        RoleFinished(**close, ok=False, message="It hangs.", done=1, total=2),
+    ]
+    assert told(*events, RoleFinished(**recap, ok=True, seconds=1.5, done=2, total=2)) == [
+        "reporter recap: reading 1 of 4",
+        "grader close failed: It hangs. (1 of 2)",
+        "reporter recap: done, after 1.5 s (2 of 2)",
+    ]
+    out = Output(quiet=True)
+    _, progress = reader(out)
+    for event in events:
+        progress(event)
+    shown = io.StringIO()
+    from rich.console import Console
+
+    Console(file=shown, width=80).print(progress.rendered())
+    assert "1 of 2 roles, 1 failed" in shown.getvalue()
+    assert "reporter recap  reading 2 of 4" in shown.getvalue()
 
 
 async def test_an_episode_in_lines() -> None:

@@ -49,6 +49,43 @@ def test_report_is_shown_and_its_place_is_said(many: Path, tmp_path: Path) -> No
     assert shown.stdout.rstrip().endswith("files/report.md")
 
 
+def test_roles_look_at_each_episode_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "close.py").write_text(CLOSE)
+    (tmp_path / "broken.py").write_text("raise SystemExit(3)\n")
+    (tmp_path / "short.py").write_text("def report(episodes):\n    return '# A game of nim\\n'\n")
+    words = ["run", NIM, "--backend", "process", "--seed", "1", "--grader", "./close.py", "-o"]
+    one = coworld(*words, "one", "--reporter", "./short.py", cwd=tmp_path)
+    assert one.status == 0, one.stderr
+    assert "\n# A game of nim\n" in one.stdout
+    assert "\nGrader close: 1 (" in one.stdout
+    assert "(2 of 2)\n" in one.stderr
+    # A role that fails is told by the exit status, and not by the episode's outcome
+    both = coworld(*words, "two", "--grader", "./broken.py", "-n", "2", "--json", cwd=tmp_path)
+    assert (both.status, both.json["ok"]) == (1, True)
+    assert [(row["id"], row["status"]) for row in both.json["roles"]] == [
+        ("close", "completed"),
+        ("broken", "failed"),
+    ] * 2
+    again = coworld(*words, "two", "-n", "2", "--resume", cwd=tmp_path)
+    assert again.status == 0, again.stderr
+    assert again.stderr.count("grader close: 1, there already") == 2
+    assert "Mean of 2 grades by close: 1" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grade"], "nim declares no grader"),
+        (["--diagnoser", "d.py"], "--diagnoser needs --diagnose"),
+        (["--diagnoser", "d.py", "--diagnose", "Nobody"], "No player of nim is 'Nobody'"),
+    ],
+)
+def test_roles_that_could_not_run_are_refused_before_the_episode(words: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "d.py").write_text("def diagnose(episode, player):\n    return ''\n")
+    refused = coworld("run", NIM, "--backend", "process", "-o", "out", *words, cwd=tmp_path)
+    assert (refused.status, said in refused.stderr, (tmp_path / "out").exists()) == (2, True, False), refused.stderr
+
+
 def test_page_that_would_run_a_script_is_refused(many: Path, tmp_path: Path) -> None:
     reporter = tmp_path / "sly.py"
     reporter.write_text("def report(episodes):\n    return {'p.html': '<p>ok</p><script>alert(1)</script>'}\n")

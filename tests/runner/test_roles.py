@@ -12,16 +12,20 @@ from pathlib import Path
 import anyio
 import pytest
 
+from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted, read_events
+from coworld_core.episode.record import read_record
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.roles.role_record import read_role_record
 from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
 from coworld_runner.certification.declared_roles import run_declared_roles
 from coworld_runner.roles.after_episode import diagnose_episode, grade_episode, report_episodes
 from coworld_runner.roles.episode_bundle import bundle_episode
+from coworld_runner.roles.episode_roles import EpisodeRole, find_roles, require_roles, run_episode_roles
 from coworld_runner.roles.grading import grade_episodes
 from coworld_runner.roles.role_run import RoleOptions
 
 ARENA = Path(__file__).parents[2] / "examples" / "paintarena"
+SOCKET = str(Path(__file__).parents[1] / "support" / "socket_reporter.py")
 SUMMARIZER = str(ARENA / "src" / "paintarena" / "roles" / "summarizer.py")
 pytestmark = pytest.mark.slow
 
@@ -153,6 +157,81 @@ async def test_program_that_fails_is_typed_and_its_log_kept(
     # What has failed is tried again, and replaced
     mended = await grade_episode(episode, grader=program("def grade(episode):\n    return 1\n"))
     assert (mended.answer["score"], mended.directory) == (1, graded.directory)
+
+
+async def test_reporter_is_asked_on_its_socket_and_tells_how_far_it_is(episode: Path) -> None:
+    heard: list[BaseEvent] = []
+    options = RoleOptions(socket=True)
+    report = await report_episodes([episode], reporter=SOCKET, options=options, publish=heard.append)
+    assert report.ok, report.record.fault
+    assert json.loads((report.files / "seen.json").read_text())["ticks"] == 20
+    assert report.record.unit.exit is not None
+    assert report.record.unit.exit.reason == "stopped"
+    kept = read_events(report.directory)
+    assert [event.seq for event in kept] == list(range(1, len(kept) + 1))
+    assert list(kept) == heard
+    told = [event for event in kept if isinstance(event, RoleStarted | RoleProgressed | RoleFinished)]
+    assert [event.kind for event in told] == ["role_started", "role_progressed", "role_finished"]
+    assert {(event.id, event.episodes) for event in told} == {("socket_reporter", report.record.episodes)}
+    again = await report_episodes([episode], reporter=SOCKET, options=options, publish=heard.append)
+    assert again.kept
+    assert isinstance(heard[-1], RoleFinished)
+    assert heard[-1].kept
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ("crashes", "program_error", "exited with status 3"),
+        ("hangs", "program_timeout", "at the deadline of 3 s"),
+        ("writes-nothing", "output_missing", "has not written report.zip"),
+    ],
+)
+async def test_reporter_that_fails_on_its_socket_is_typed(
+    how: str, error: str, said: str, episode: Path, program: Callable[[str], str]
+) -> None:
+    named = program(
+        f"import sys\nsys.argv[1:] = [{how!r}]\nimport runpy\nrunpy.run_path({SOCKET!r}, run_name='__main__')\n"
+    )
+    options = RoleOptions(socket=True, timeout=3 if how == "hangs" else 60)
+    fault = (await report_episodes([episode], reporter=named, options=options)).record.fault
+    assert fault is not None
+    assert (fault.party, fault.error_type, said in fault.message) == ("program", error, True), fault
+
+
+async def test_record_of_an_episode_names_its_roles(episode: Path, program: Callable[[str], str]) -> None:
+    package = await resolve_package(ARENA)
+    before = read_record(episode)
+    broken = program("raise SystemExit(3)\n", "broken.py")
+    twice = program(
+        "import os, urllib.parse as u\n"
+        "for text in ('nonsense', '{\"score\": 7}'):\n"
+        "    open(u.unquote(u.urlsplit(os.environ['COGAME_GRADE_URI']).path), 'w').write(text)\n",
+        "twice.py",
+    )
+    roles = [EpisodeRole(program=each) for each in find_roles(package, "grader", [broken, twice])]
+    roles += [EpisodeRole(program=each, player="Frontier Painter") for each in find_roles(package, "diagnoser")]
+    with pytest.raises(UsageError, match="Two graders are called 'twice'"):
+        find_roles(package, "grader", [twice, twice])
+    async with open_backend("process", package) as (backend, _):
+        plan = plan_episode(package, variant="quick", players=["sweep-painter"])
+        with pytest.raises(UsageError, match="No player of paintarena"):
+            await require_roles(roles, plan, backend)
+        results = await run_episode_roles([episode], roles, game=package, backend=backend)
+        again = await run_episode_roles([episode], roles, game=package, backend=backend)
+    assert [result.ok for result in results] == [False, True, True]
+    assert [result.answer.kept for result in again if result.answer is not None] == [False, True, True]
+    record = read_record(episode)
+    assert [(each.role, each.id, each.slot, each.status, each.score, each.error_type) for each in record.roles] == [
+        ("grader", "broken", None, "failed", None, "program_error"),
+        ("grader", "twice", None, "completed", 7.0, None),
+        ("diagnoser", "paint-arena-diagnoser", 1, "completed", None, None),
+    ]
+    assert (episode / str(record.roles[2].page)).is_file()
+    assert str(record.roles[0]) == "grader broken: The grader exited with status 3."
+    # What became of the episode is untouched
+    assert record.ok
+    assert record.model_copy(update={"roles": ()}) == before
 
 
 async def test_one_failure_leaves_the_other_grades(tmp_path: Path, program: Callable[[str], str]) -> None:

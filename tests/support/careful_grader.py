@@ -7,16 +7,18 @@ import os
 import socket
 import sys
 import zipfile
+from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 
-def path_of(uri: str) -> str:
-    return unquote(urlsplit(uri).path)
+def path_of(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))
 
 
-def can(what: object, *arguments: object) -> bool:
+def can(what: Callable[[], object]) -> bool:
     try:
-        what(*arguments)  # type: ignore[operator]
+        what()
     except OSError:
         return False
     return True
@@ -27,13 +29,12 @@ with zipfile.ZipFile(bundle) as archive:
     results = json.loads(archive.read("results.json"))
 told = {
     "score": results["ticks"],
-    "changes_its_input": can(open, bundle, "a"),
-    "adds_an_input": can(open, f"{os.path.dirname(bundle)}/more", "w"),
-    "reads_the_workspace": os.path.exists(os.environ.get("SECRET_PLACE", "/nowhere")),
+    "changes_its_input": can(lambda: bundle.write_text("")),
+    "adds_an_input": can(lambda: (bundle.parent / "more").write_text("")),
+    "reads_the_workspace": Path(os.environ["SECRET_PLACE"]).exists(),
     "reaches_the_network": can(lambda: socket.create_connection(("1.1.1.1", 443), timeout=2)),
-    "apart": os.path.dirname(bundle) != os.path.dirname(grade),
+    "apart": bundle.parent != grade.parent,
 }
 for text in ("a first try", json.dumps(told)):
-    with open(grade, "w") as file:
-        file.write(text)
+    grade.write_text(text)
 print(told, file=sys.stderr)

@@ -13,6 +13,7 @@ import sys
 import time
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,16 +21,16 @@ WRONG = sys.argv[1] if len(sys.argv) > 1 else ""
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-def path_of(uri: str) -> str:
-    return unquote(urlsplit(uri).path)
+def path_of(uri: str) -> Path:
+    return Path(unquote(urlsplit(uri).path))
 
 
-def can_write(path: str) -> bool:
+def can_write(path: Path) -> bool:
     try:
-        with open(path, "a"):
-            return True
+        path.write_text("")
     except OSError:
         return False
+    return True
 
 
 class Reporter(BaseHTTPRequestHandler):
@@ -62,8 +63,7 @@ class Reporter(BaseHTTPRequestHandler):
         if WRONG == "hangs":
             time.sleep(600)
         results = path_of(episodes[0]["artifacts"]["results"]["uri"])
-        with open(results) as file:
-            ticks = json.load(file)["ticks"]
+        ticks = json.loads(results.read_text())["ticks"]
         if WRONG != "writes-nothing":
             with zipfile.ZipFile(path_of(request["report_uri"]), "w") as report:
                 report.writestr("manifest.json", json.dumps({"reporter_id": "socket", "trace": "seen.json"}))
