@@ -74,7 +74,7 @@ def write_diagnosis_files(answer: object, identifier: str, target: Path) -> None
 
 def _files(answer: object, kind: str, *, function: str = "report") -> dict[str, bytes]:
     """The files of an answer: a text alone is Markdown, and what is neither text nor bytes is written as JSON."""
-    if isinstance(answer, str):
+    if isinstance(answer, str) and answer:
         answer = {f"{kind}.md": answer}
     if not isinstance(answer, Mapping) or not answer:
         told = type(cast("object", answer)).__name__ if answer else "nothing"
