@@ -81,7 +81,7 @@ def agrees(before: str, after: str, name: str, count: int) -> bool:
 
 
 def _difference(before: str, after: str, name: str, *, colour: bool = True) -> str:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (fixed)", n=1, lineterm="")
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (changed)", n=1, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     told = [clean(line) for line in lines]
     if not colour:

@@ -160,7 +160,9 @@ def player(out: Output, file: Path, game: str | None, declare: bool | None) -> i
     """
     from coworld_runner.kit.server.scaffolds import new_player
 
-    def first(path: str, package: Package) -> list[list[str]]:
+    def first(path: str, package: Package | None) -> list[list[str]]:
+        if package is None:
+            return []
         seats = package.manifest.certification.players
         others = [entry.player_id for entry in seats[: len(seats) - 1]]
         return [["run", game or _shown(package), *(word for who in (path, *others) for word in ("--player", who))]]
@@ -226,7 +228,7 @@ def _begin(
     file: Path,
     game: str | None,
     declare: bool | None,
-    first: Callable[[str, Any], list[list[str]]],
+    first: Callable[[str, Package | None], list[list[str]]],
 ) -> int:
     """Write a file, declare it, and say what to try next.
 
@@ -254,34 +256,37 @@ def _begin(
         package = None if named is None else await find_package(PackageOptions(manifest=named), running)
         made = write(file, manifest=None if package is None else package.manifest)
         path = str(file) if file.is_absolute() else f"./{file}"
-        declared = _declared(out, template, place, declare) if beside else ""
-        tell_written(out, made, then=first(path, package), declared=declared)
+        own = package is not None and package.directory is not None and package.directory.samefile(template.parent)
+        declared, remark = _declared(out, template, place, declare) if beside and own else (False, "")
+        tell_written(out, made, then=first(path, package), declared=declared, remark=remark)
         return exitcodes.OK
 
     return run_async(out, body)
 
 
-def _declared(out: Output, template: Path, file: Path, declare: bool | None) -> str:
-    """Declare a program in the manifest template of its package, if that is wanted, and say whether it is."""
+def _declared(out: Output, template: Path, file: Path, declare: bool | None) -> tuple[bool, str]:
+    """Declare a program in the manifest template of its package, if that is wanted: whether it is, and a remark."""
     from coworld_runner.kit.server.new_programs import declaration_of
 
     from ..manifest_fixes import agrees, may_ask
 
     found, name = declaration_of(template, file), shown_path(template)
     if found is None:
-        return ""
+        return False, ""
     program = found.program
     if program.refused:
-        return f"It is not declared in {name}: {program.refused}. Named by its file, it runs all the same."
+        return False, f"It is not declared in {name}: {program.refused}. Named by its file, it runs all the same."
     ask = declare is None and not out.json and may_ask()
-    if declare or (ask and agrees(found.before, found.after, name, 1)):
+    wanted = declare or (ask and agrees(found.before, found.after, name, 1))
+    if wanted:
         template.write_bytes(found.after.encode("utf-8"))
         told = f"It is declared in {name} as {program.section} {program.entry['id']}."
     else:
         update = f"python -m coworld_runner.kit.server.manifest {found.rules} {template.name}"
         place = shown_path(template.parent)
         told = f"To declare it in {name}:  {update if place == '.' else f'(cd {shlex.quote(place)} && {update})'}"
-    return f"{told}\n{program.remark[0].upper()}{program.remark[1:]}." if program.remark else told
+    remark = f"\n{program.remark[0].upper()}{program.remark[1:]}." if program.remark else ""
+    return bool(wanted), told + remark
 
 
 def _latest(package: Package | None) -> tuple[str, bool]:
@@ -299,12 +304,15 @@ def _shown(package: Package) -> str:
     return shown_path(package.directory or package.source)
 
 
-def tell_written(out: Output, made: NewFiles, *, then: Sequence[Sequence[str]], declared: str = "") -> None:
-    """Say which files were written, whether they are declared, and which commands to try next."""
-    out.answer({"directory": str(made.directory.absolute()), "files": list(made.paths)})
+def tell_written(
+    out: Output, made: NewFiles, *, then: Sequence[Sequence[str]], declared: bool | None = None, remark: str = ""
+) -> None:
+    """Say which files were written, whether they were declared in a manifest, and which commands to try next."""
+    told: dict[str, Any] = {"directory": str(made.directory.absolute()), "files": list(made.paths)}
+    out.answer(told if declared is None else {**told, "declared": declared})
     for path in made.paths:
         out.say(f"Wrote {shown_path(made.directory / path)}.")
-    if declared:
-        out.say(declared)
+    if remark:
+        out.say(remark)
     for index, words in enumerate(then):
         out.say(f"{'Then' if index else chr(10) + 'Next'}:  {command_line(*words)}")

@@ -139,7 +139,7 @@ def new_role(role: Role, path: Path, *, manifest: Manifest | None = None) -> New
         UsageError: The file exists already, or its name has another suffix.
     """
     if path.suffix != ".py":
-        hint = f"Write {path.with_suffix('.py')}. In another language, a {role} is a program: see the page about it."
+        hint = f"Write {path.with_suffix('.py')}, or a program in another language: the page about the role says how."
         raise UsageError(f"{path} is not a Python file.", code="bad_name", hint=hint)
     made = _new_file("role", f"{role}.py", path)
     if manifest is not None:
