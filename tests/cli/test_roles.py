@@ -28,6 +28,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_run_of_many_gives_a_table_that_is_continued(many: Path, tmp_path: Path) -> None:
     grader = tmp_path / "close.py"
     grader.write_text(CLOSE)
+    assert coworld("grade", many / "2", "--json").json["grader"] == "nim-grader"
     one = coworld("grade", many / "2", "--grader", grader, "--json")
     assert (one.status, one.json["mean_score"], one.json["episodes"][0]["kept"]) == (0, 1.0, False)
     table = coworld("grade", many, "--grader", grader)
@@ -107,7 +108,7 @@ def test_failure_shows_the_authors_lines_alone(many: Path, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["grade"], "nim declares no grader"),
+        (["report-episode"], "nim declares no reporter"),
         (["grade", "--grader", "none.py"], "There is no grader at"),
         (["diagnose-episode", "--player", "7", "--diagnoser", "d.py"], "No player of"),
         (["grade", "--grader", "g.py", "--timeout-seconds", "0"], "--timeout-seconds"),

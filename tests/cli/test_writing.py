@@ -48,3 +48,25 @@ def test_new_player_for_a_game_is_ready_to_play(tmp_path: Path) -> None:
     assert command == "run game --player ./bot.py --player random-player"
     played = coworld(*command.split(), "--backend", "process", "--json", cwd=tmp_path)
     assert (played.status, played.json["ok"]) == (0, True), played.stderr
+
+
+def test_new_role_of_a_package_is_declared_and_shown(tmp_path: Path) -> None:
+    new_game("small-game", directory=tmp_path / "game")
+    made = coworld("init", "grader", "game", "--declare", cwd=tmp_path)
+    assert (made.status, (tmp_path / "game" / "roles" / "grader.py").is_file()) == (0, True), made.stderr
+    assert "declared in game/coworld_manifest_template.json as grader grader." in made.stdout
+    assert re.findall(r"^(?:Next|Then):  coworld (.+)$", made.stdout, re.M) == [
+        "run game",
+        "grade game/results/latest --grader ./game/roles/grader.py",
+    ]
+    shown = coworld("show", "game", cwd=tmp_path)
+    assert "coworld grade game/results/latest --grader grader" in shown.stdout
+    # No published version takes a reporter in an image beside tags; where nobody can be asked, nothing is declared
+    left = coworld("init", "reporter", "game", cwd=tmp_path)
+    assert "It is not declared in game/coworld_manifest_template.json: published versions" in left.stdout
+    asked = coworld("init", "diagnoser", "game/roles/why.py", cwd=tmp_path)
+    assert "(cd game && python -m coworld_runner.kit.server.manifest small_game:SmallGame" in asked.stdout
+    beside = coworld("init", "optimizer", cwd=tmp_path)
+    assert (beside.status, (tmp_path / "optimizer.py").is_file()) == (0, True), beside.stderr
+    again = coworld("init", "optimizer", cwd=tmp_path)
+    assert (again.status, "already exists" in again.stderr) == (2, True)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
+import zipfile
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.hostile_reports import HONEST
 from support.published_client import install
 
+from coworld_core.roles import FinishedEpisode
 from coworld_core.roles.bundle import BundleManifest
 from coworld_core.roles.report import write_report
 from coworld_core.roles.report_request import (
@@ -21,6 +27,7 @@ from coworld_core.roles.report_request import (
     ReportRequest,
     read_report_request,
 )
+from paintarena.roles.parquet_stats import report
 
 pytestmark = pytest.mark.slow
 
@@ -40,13 +47,19 @@ print(json.dumps({"reports": told, "request": request.model_dump(mode="json")}))
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python that has the published package."""
+    return install(tmp_path_factory.mktemp("published") / "venv")
+
+
+@pytest.fixture(scope="module")
+def told(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the published package says of reports and a request that are written here."""
-    place = tmp_path_factory.mktemp("published")
+    place = tmp_path_factory.mktemp("read")
     for name, files in HONEST.items():
         write_report(place / f"{name}.zip", files, reporter_id=name, render=next(iter(files)))
     (place / "request.json").write_bytes(REQUEST.to_json())
-    words = [install(place / "venv"), "-c", _READ, place]
+    words = [python, "-c", _READ, place]
     done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -84,3 +97,48 @@ def test_reports_are_taken_by_both(told: dict[str, Any]) -> None:
 
 def test_a_request_says_the_same_to_both(told: dict[str, Any]) -> None:
     assert read_report_request(told["request"]) == REQUEST
+
+
+def test_parquet_of_paint_arena_is_that_of_the_published_sample(python: Path, tmp_path: Path) -> None:
+    size = {"width": 4, "height": 4}
+    frames = [
+        {
+            **size,
+            "tick": tick,
+            "scores": [tick, 1],
+            "positions": [[tick, 0], [3, 3]],
+            "tile_owners": [0, tick, 1, -1] * 4,
+        }
+        for tick in (1, 2)
+    ]
+    results = {"scores": [2.0, 1.0], "painted_tiles": [2, 1], "ticks": 2}
+    replay = {"config": size, "player_names": ["A", "B"], "frames": frames, "results": results}
+    files = {"results": json.dumps(results).encode(), "replay": json.dumps(replay).encode()}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    refs = {name: ArtifactRef(uri=(tmp_path / name).as_uri(), media_type="application/json") for name in files}
+    manifest = BundleManifest(ereq_id="e", status="success", include=tuple(files), files={name: name for name in files})
+    asked = ReportRequest(
+        request_id="r",
+        report_uri=(tmp_path / "report.zip").as_uri(),
+        episodes=(
+            ReportEpisode(
+                episode_request_id="e", status="success", manifest=manifest, artifacts=ReportArtifacts(**refs)
+            ),
+        ),
+    )
+    done = subprocess.run(
+        [python, "-m", "coworld.examples.paintarena.reporter.stats_reporter"],
+        env={**os.environ, "COGAME_REPORT_REQUEST": asked.to_json().decode()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "report.zip") as archive:
+        theirs = archive.read("stats.parquet")
+    parts = {(name, None): (lambda content=content: content) for name, content in files.items()}
+    (ours,) = report([FinishedEpisode(id="e", parts=parts)]).values()
+    read = import_module("pyarrow.parquet").read_table
+    assert read(io.BytesIO(ours)).equals(read(io.BytesIO(theirs)), check_metadata=True)

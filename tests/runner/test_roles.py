@@ -7,7 +7,9 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted, read_events
 from coworld_core.episode.record import read_record
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.roles.report_check import check_report
 from coworld_core.roles.role_record import read_role_record
 from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
 from coworld_runner.certification.declared_roles import run_declared_roles
@@ -26,7 +29,9 @@ from coworld_runner.roles.role_run import RoleOptions
 
 ARENA = Path(__file__).parents[2] / "examples" / "paintarena"
 SOCKET = str(Path(__file__).parents[1] / "support" / "socket_reporter.py")
-SUMMARIZER = str(ARENA / "src" / "paintarena" / "roles" / "summarizer.py")
+SUMMARIZER, PARQUET = (
+    str(ARENA / "src" / "paintarena" / "roles" / f"{name}.py") for name in ("summarizer", "parquet_stats")
+)
 pytestmark = pytest.mark.slow
 
 
@@ -48,7 +53,7 @@ def episode(played: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Callable[[str], str]:
+def program(tmp_path: Path) -> Callable[..., str]:
     """Write a program of a role; returns its path."""
 
     def write(source: str, name: str = "mine.py") -> str:
@@ -92,6 +97,21 @@ async def test_reporter_gets_every_episode_and_leaves_files(episode: Path, playe
     both = await report_episodes([episode, played], reporter=SUMMARIZER, directory=episode.parent / "both")
     assert len(json.loads((both.files / "stats.json").read_text())["episodes"]) == 2
     assert len(both.record.episodes) == 2
+
+
+async def test_parquet_reporter_writes_every_tick_as_a_table(episode: Path) -> None:
+    told = await report_episodes([episode], reporter=PARQUET)
+    assert told.ok, told.record.fault
+    assert told.answer["event_log"] == "stats.parquet"
+    assert check_report(told.directory / "outputs" / "report.zip").issues == ()
+    table: Any = import_module("pyarrow.parquet").ParquetFile(told.files / "stats.parquet")
+    assert table.num_row_groups == 1
+    rows = [(row["ts"], row["player"], row["key"], json.loads(row["value"])) for row in table.read().to_pylist()]
+    frames = json.loads((episode / "replay").read_text())["frames"]
+    results = json.loads((episode / "results.json").read_text())
+    assert [row[3] for row in rows if row[2] == "tile_owners"] == [frame["tile_owners"] for frame in frames]
+    assert [row[3] for row in rows if row[1:3] == (1, "position")] == [frame["positions"][1] for frame in frames]
+    assert rows[-5:-3] == [(20, -1, "final_results", results), (20, 0, "final_score", results["scores"][0])]
 
 
 async def test_diagnoser_is_told_the_player(episode: Path) -> None:
@@ -199,7 +219,7 @@ async def test_reporter_that_fails_on_its_socket_is_typed(
     assert (fault.party, fault.error_type, said in fault.message) == ("program", error, True), fault
 
 
-async def test_record_of_an_episode_names_its_roles(episode: Path, program: Callable[[str], str]) -> None:
+async def test_record_of_an_episode_names_its_roles(episode: Path, program: Callable[..., str]) -> None:
     package = await resolve_package(ARENA)
     before = read_record(episode)
     broken = program("raise SystemExit(3)\n", "broken.py")

@@ -15,7 +15,7 @@ from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED
 from coworld_core.rules import Rules, audit_rules, load_rules
 from coworld_runner.kit.server.manifest import brought_up_to_date, main
-from coworld_runner.kit.server.scaffolds import new_game, new_player
+from coworld_runner.kit.server.scaffolds import new_game, new_player, new_role
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,6 +126,17 @@ def test_a_manifest_is_brought_up_to_date_and_keeps_what_its_author_added(
     assert (after["player"][1]["description"], after["player"][1]["run"][-1]) == ("Adds one.", "players/my_bot.py")
     assert main() == 0
     assert "nothing to change" in capsys.readouterr().out
+    for role in ("grader", "reporter"):
+        new_role(role, made.directory / "roles" / f"my_{role}.py")
+    assert main() == 0
+    after, said = json.loads(file.read_text()), capsys.readouterr()
+    assert [(entry["id"], entry["run"][-1]) for entry in after["grader"]] == [("my-grader", "roles/my_grader.py")]
+    assert ("reporter" in after, "reporter my-reporter is not declared" in said.out, said.err) == (False, True, "")
+    (made.directory / ".dockerignore").write_text("*\n!players\n")
+    new_role("diagnoser", made.directory / "roles" / "why.py")
+    assert main() == 0
+    assert ".dockerignore leaves roles/why.py out of the image: add the line !roles" in capsys.readouterr().err
+    after = json.loads(file.read_text())
     after["variants"][0]["game_config"]["goal"] = 7
     file.write_text(json.dumps(after))
     assert main() == 1

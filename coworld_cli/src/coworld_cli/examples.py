@@ -65,6 +65,14 @@ coworld init game count-up games/count-up
 coworld init player bot.py
 coworld init player bot.py --for examples/nim
 coworld init player bot.mjs
+coworld init grader
+coworld init grader close.py --for examples/nim
+coworld init reporter
+coworld init reporter page.py --for examples/paintarena
+coworld init diagnoser
+coworld init diagnoser count-up --declare
+coworld init optimizer
+coworld init optimizer better.py --for examples/nim
 coworld dev count-up
 coworld dev --player human --player ./bot.py
 coworld game serve nim.py --config '{"sticks": 9}'

@@ -96,7 +96,8 @@ WORDS: Mapping[str, str] = {
     "coworld upload-policy {name}:latest --name {name}.",
     # Supporting roles
     "name_package": "Name its package with --game: a bundle does not say where that is.",
-    "name_role": "Name a file or an image with --{role}, or declare one in the manifest.",
+    "name_role": "Name a file or an image with --{role}, or declare one in the manifest; `coworld init {role}` begins "
+    "one.",
     # Evaluations and tournaments
     "add_entrants": "Add them with `coworld tournament add`.",
     "begin_tournament": "Begin one with `coworld tournament init`.",

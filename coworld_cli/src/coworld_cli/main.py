@@ -32,7 +32,7 @@ _COMMANDS: CommandTable = {
         "diagnose-episode": ("roles", "Say what a player did well and badly in an episode."),
     },
     "Make": {
-        "init": ("scaffolds", "Start a new game, or a new player."),
+        "init": ("scaffolds", "Start a new game, a new player, or a supporting role."),
         "dev": ("development", "Work on the game in DIR while it plays in the browser."),
         "validate": ("packages", "Check a manifest and list everything that is wrong with it."),
         "build": ("packages", "Build a Coworld's images and write its manifest."),

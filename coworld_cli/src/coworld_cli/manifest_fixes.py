@@ -16,7 +16,7 @@ from . import exitcodes
 from .output import Output
 from .render.text import clean, command_line, shown_path
 
-__all__ = ["fix_manifest", "yes_option"]
+__all__ = ["agrees", "fix_manifest", "may_ask", "yes_option"]
 
 
 def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
     fixed = fixed_manifest(where)
     name = shown_path(fixed.path)
     changed = fixed.after != fixed.before
-    write = changed and (yes or (out.json is False and _agrees(fixed.before, fixed.after, name, len(fixed.done))))
+    write = changed and (yes or (out.json is False and agrees(fixed.before, fixed.after, name, len(fixed.done))))
     if yes and changed:
         out.say(_difference(fixed.before, fixed.after, name))
     if write:
@@ -69,16 +69,19 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
     return exitcodes.OK if fixed.left.ok and (write or not changed) else exitcodes.ANSWER_IS_NO
 
 
-def _agrees(before: str, after: str, name: str, count: int) -> bool:
+def may_ask() -> bool:
+    """Whether somebody is there to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def agrees(before: str, after: str, name: str, count: int) -> bool:
     """Show the difference and ask, if the terminal is interactive."""
     click.echo(_difference(before, after, name))
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    return click.confirm(f"Write {plural(count, 'change')} to {name}?", err=True)
+    return may_ask() and click.confirm(f"Write {plural(count, 'change')} to {name}?", err=True)
 
 
 def _difference(before: str, after: str, name: str, *, colour: bool = True) -> str:
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (fixed)", n=1, lineterm="")
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (changed)", n=1, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     told = [clean(line) for line in lines]
     if not colour:

@@ -196,5 +196,5 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
     made = wrap_game(source, directory=directory, measure=measure)
     if made.card is not None:
         out.say(made.card.markdown())
-    tell_written(out, made, then=["run", str(made.directory)])
+    tell_written(out, made, then=[["run", str(made.directory)]])
     return exitcodes.OK

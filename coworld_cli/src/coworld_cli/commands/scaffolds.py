@@ -1,20 +1,26 @@
-"""Getting started: the sample world, a new game, a new player."""
+"""Getting started: the sample world, a new game, a new player, new roles."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.values import DIRECTORY, FILE
+from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options, published_option
 from ..render.text import command_line, shown_path, table
 
 if TYPE_CHECKING:
+    from coworld_core.roles.role_record import Role
+    from coworld_runner import Package
     from coworld_runner.kit.server.scaffolds import NewFiles
 
     from ..event_loop import Running
@@ -54,6 +60,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
 
     from coworld_core.episode.layout import EpisodeLayout
     from coworld_core.ids import new_run_id
+    from coworld_core.manifest.manifest_file import TEMPLATE_NAME
     from coworld_runner.episode.single import run_episode
     from coworld_runner.kit.server.scaffolds import new_sample
     from coworld_runner.replay.recorded_page import replay_page
@@ -67,7 +74,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
 
     out = running.out
     directory = output_dir or _DEMO
-    if output_dir is not None or not (directory / "coworld_manifest_template.json").is_file():
+    if output_dir is not None or not (directory / TEMPLATE_NAME).is_file():
         new_sample(files("coworld_cli") / "sample", directory, known_as="examples/paintarena")
         out.note(f"Wrote the sample world to {shown_path(directory)}.")
     options = PlayOptions(manifest=str(directory))
@@ -110,7 +117,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
 
 @commands.group("init", cls=NounGroup)
 def init() -> None:
-    """Start a new game, or a new player."""
+    """Start a new game, a new player, or a supporting role."""
 
 
 @init.command("game")
@@ -126,52 +133,186 @@ def game(out: Output, name: str, directory: Path | None) -> int:
 
     made = new_game(name, directory=directory)
     bot = shown_path(made.directory / "players" / "my_bot.py")
-    tell_written(out, made, then=["dev", str(made.directory)])
+    tell_written(out, made, then=[["dev", str(made.directory)]])
     out.say(f"A bot of yours for it:  {command_line('init', 'player', bot, '--for', str(made.directory))}")
     return exitcodes.OK
 
 
+_for = click.option("--for", "game", metavar="GAME", help="The game that it is for; the file then describes it.")
+_declare = click.option(
+    "--declare/--no-declare",
+    default=None,
+    help="Declare it in the manifest template, if it is in `players/` or `roles/` of a package.  [default: ask]",
+)
+
+
 @init.command("player")
-@click.argument("file", type=FILE, metavar="FILE | DIR")
-@click.option("--for", "game", metavar="GAME", help="The game that it is for; the file then describes its messages.")
+@click.argument("file", type=PathType(), metavar="FILE | DIR")
+@_for
+@_declare
 @published_option("--example", says="there is one starter, which plays any game of the kit.")
 @output_options
-def player(out: Output, file: Path, game: str | None) -> int:
+def player(out: Output, file: Path, game: str | None, declare: bool | None) -> int:
     """Start a player: FILE gets one function, which plays any game of the kit.
 
     FILE ends in .py for Python or .mjs for JavaScript; in a directory, it is bot.py. For a game with a protocol of its
     own, it has the place where you answer the game's messages.
     """
-    from ..event_loop import run_async
-
-    path = file if file.suffix else file / "bot.py"
-    return run_async(out, lambda running: _player(path, game, running))
-
-
-async def _player(file: Path, game: str | None, running: Running) -> int:
     from coworld_runner.kit.server.scaffolds import new_player
 
-    from ..options.play_options import PackageOptions
-    from ..run_preparation import find_package
+    def first(path: str, package: Package | None) -> list[list[str]]:
+        if package is None:
+            return []
+        seats = package.manifest.certification.players
+        others = [entry.player_id for entry in seats[: len(seats) - 1]]
+        return [["run", game or _shown(package), *(word for who in (path, *others) for word in ("--player", who))]]
 
-    if game is None:
-        tell_written(running.out, new_player(file), then=None)
+    return _begin(out, new_player, _place(file, "bot.py", "players"), game, declare, first)
+
+
+_ROLES: dict[Role, str] = {
+    "reporter": "Start a reporter: a function that writes a page about episodes",
+    "grader": "Start a grader: a function that gives an episode a number",
+    "diagnoser": "Start a diagnoser: a function that says what a player should do better",
+    "optimizer": "Start an optimizer: a function that changes a player for the better",
+}
+
+
+def _role_command(role: Role, about: str) -> None:
+    def command(out: Output, file: Path | None, game: str | None, declare: bool | None) -> int:
+        from coworld_runner.kit.server.scaffolds import new_role
+
+        from ..render.roles import role_command
+
+        def first(path: str, package: Package | None) -> list[list[str]]:
+            run, played = _latest(package)
+            tried = role_command(role, named=path, run=run, game=game or (_shown(package) if package else "GAME"))
+            return [tried] if played or package is None else [["run", game or _shown(package)], tried]
+
+        place = _place(file or Path(), f"{role}.py", "roles")
+        return _begin(out, functools.partial(new_role, role), place, game, declare, first)
+
+    for decorate in (output_options, _declare, _for, click.argument("file", required=False, type=PathType())):
+        command = decorate(command)
+    text = f"""{about}, in Python.
+
+    FILE may be a directory, by default the current one: the file is then {role}.py, in a package roles/{role}.py.
+    It works as it is, on any game. `coworld docs write-{_article(role)}-{role}` is about writing one.
+    """
+    init.command(role, help=inspect.cleandoc(text))(command)
+
+
+def _article(role: str) -> str:
+    return "an" if role[0] in "aeiou" else "a"
+
+
+for _role, _about in _ROLES.items():
+    _role_command(_role, _about)
+
+
+# --- what all of them do -------------------------------------------------------------------------------------------
+
+
+def _place(path: Path, name: str, folder: str) -> Path:
+    """The file that is meant by a path: itself, or the one of this name in a directory or a package."""
+    from coworld_core.manifest.manifest_file import TEMPLATE_NAME
+
+    if path.suffix and not path.is_dir():
+        return path
+    return path / folder / name if (path / TEMPLATE_NAME).is_file() else path / name
+
+
+def _begin(
+    out: Output,
+    write: Callable[..., NewFiles],
+    file: Path,
+    game: str | None,
+    declare: bool | None,
+    first: Callable[[str, Package | None], list[list[str]]],
+) -> int:
+    """Write a file, declare it, and say what to try next.
+
+    Args:
+        out: Where to write.
+        write: Writes it, for a manifest if there is one.
+        file: The file.
+        game: The game that it is for; None: the one of the package that it stands in.
+        declare: Whether to declare it there; None: ask.
+        first: The commands to try, for the file and the package.
+    """
+    from coworld_core.manifest.manifest_file import TEMPLATE_NAME
+
+    from ..event_loop import run_async
+
+    place = file.absolute()
+    template = place.parent.parent / TEMPLATE_NAME
+    beside = place.parent.name in ("players", "roles") and template.is_file()
+
+    async def body(running: Running) -> int:
+        from ..options.play_options import PackageOptions
+        from ..run_preparation import find_package
+
+        named = game or (str(template.parent) if beside else None)
+        package = None if named is None else await find_package(PackageOptions(manifest=named), running)
+        made = write(file, manifest=None if package is None else package.manifest)
+        path = str(file) if file.is_absolute() else f"./{file}"
+        own = package is not None and package.directory is not None and package.directory.samefile(template.parent)
+        declared, remark = _declared(out, template, place, declare) if beside and own else (False, "")
+        tell_written(out, made, then=first(path, package), declared=declared, remark=remark)
         return exitcodes.OK
-    package = await find_package(PackageOptions(manifest=game), running)
-    made = new_player(file, manifest=package.manifest)
-    seats = len(package.manifest.certification.players)
-    others = [entry.player_id for entry in package.manifest.certification.players[: seats - 1]]
-    path = str(file) if file.is_absolute() else f"./{file}"
-    tell_written(
-        running.out, made, then=["run", game, *(word for who in (path, *others) for word in ("--player", who))]
-    )
-    return exitcodes.OK
+
+    return run_async(out, body)
 
 
-def tell_written(out: Output, made: NewFiles, *, then: list[str] | None) -> None:
-    """Say which files were written, and which command to try next."""
-    out.answer({"directory": str(made.directory.absolute()), "files": list(made.paths)})
+def _declared(out: Output, template: Path, file: Path, declare: bool | None) -> tuple[bool, str]:
+    """Declare a program in the manifest template of its package, if that is wanted: whether it is, and a remark."""
+    from coworld_runner.kit.server.new_programs import declaration_of
+
+    from ..manifest_fixes import agrees, may_ask
+
+    found, name = declaration_of(template, file), shown_path(template)
+    if found is None:
+        return False, ""
+    program = found.program
+    if program.refused:
+        return False, f"It is not declared in {name}: {program.refused}. Named by its file, it runs all the same."
+    ask = declare is None and not out.json and may_ask()
+    wanted = declare or (ask and agrees(found.before, found.after, name, 1))
+    if wanted:
+        template.write_bytes(found.after.encode("utf-8"))
+        told = f"It is declared in {name} as {program.section} {program.entry['id']}."
+    else:
+        update = f"python -m coworld_runner.kit.server.manifest {found.rules} {template.name}"
+        place = shown_path(template.parent)
+        told = f"To declare it in {name}:  {update if place == '.' else f'(cd {shlex.quote(place)} && {update})'}"
+    remark = f"\n{program.remark[0].upper()}{program.remark[1:]}." if program.remark else ""
+    return bool(wanted), told + remark
+
+
+def _latest(package: Package | None) -> tuple[str, bool]:
+    """The last episode of a package, as an argument, and whether there is one."""
+    from coworld_core.episode.record import ROWS_NAME
+
+    if package is None:
+        return "latest", False
+    latest = package.default_results_dir() / "latest"
+    several = (latest / ROWS_NAME).is_file()
+    return shown_path(latest / "1" if several else latest), latest.exists()
+
+
+def _shown(package: Package) -> str:
+    return shown_path(package.directory or package.source)
+
+
+def tell_written(
+    out: Output, made: NewFiles, *, then: Sequence[Sequence[str]], declared: bool | None = None, remark: str = ""
+) -> None:
+    """Say which files were written, whether they were declared in a manifest, and which commands to try next."""
+    told: dict[str, Any] = {"directory": str(made.directory.absolute()), "files": list(made.paths)}
+    out.answer(told if declared is None else {**told, "declared": declared})
     for path in made.paths:
         out.say(f"Wrote {shown_path(made.directory / path)}.")
-    if then is not None:
-        out.say(f"\nNext:  {command_line(*then)}")
+    if remark:
+        out.say(remark)
+    for index, words in enumerate(then):
+        out.say(f"{'Then' if index else chr(10) + 'Next'}:  {command_line(*words)}")

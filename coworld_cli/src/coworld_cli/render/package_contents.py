@@ -11,7 +11,8 @@ from coworld_core.manifest.game_config import token_bounds
 from coworld_core.manifest.models import TextDoc
 from coworld_core.text.phrases import closest, listed
 
-from .text import clean, command_line, table
+from .roles import role_command
+from .text import clean, command_line, shown_path, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +29,10 @@ def package_answer(package: Package) -> dict[str, Any]:
     game, (least, most) = manifest.game, token_bounds(manifest)
     rows = package.to_records()
     programs = [{key: value for key, value in row.items() if key not in ("coworld", "version")} for row in rows]
+    commands = _commands(package, package.source)
+    for program in programs:
+        if command := commands.get((str(program["role"]), str(program["id"]))):
+            program["command"] = command
     return {
         "name": game.name,
         "version": game.version,
@@ -89,6 +94,7 @@ def package_text(package: Package, *, named: str) -> str:
         _section("Variants", ((item.id, item.description) for item in manifest.variants)),
         _section("Players", ((item.id, item.description) for item in manifest.player)),
         _section("Roles", others),
+        _section("Running a role", [(command,) for command in _commands(package, named).values()]),
         _section("Documents", ((name, title) for name, (title, _) in documents.items())),
         f"{command_line('show', named, '--doc', next(iter(documents)))} shows a document.",
     ]
@@ -113,6 +119,21 @@ def find_document(manifest: Manifest, name: str) -> tuple[str, str, Doc]:
 def document_answer(name: str, title: str, doc: Doc) -> dict[str, Any]:
     """A document as JSON."""
     return {"id": name, "title": title, "type": doc.type, "value": doc.value}
+
+
+def _commands(package: Package, named: str) -> dict[tuple[str, str], str]:
+    """The command that runs each supporting role of a package, on its last episode where it needs one."""
+    latest = shown_path(package.default_results_dir() / "latest")
+    commands: dict[tuple[str, str], str] = {}
+    for entry in package.manifest.roles():
+        if entry.type == "commissioner":
+            words = ["tournament", "init", "league", "-m", named, "--commissioner", entry.id]
+        elif entry.type == "player":
+            continue
+        else:
+            words = role_command(entry.type, named=entry.id, run=latest, game=named)
+        commands[entry.type, entry.id] = command_line(*words)
+    return commands
 
 
 def _documents(manifest: Manifest) -> Mapping[str, tuple[str, Doc]]:

@@ -12,18 +12,47 @@ from .text import clean, hint_line, number, seconds, shown_path, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from coworld_core.roles.role_record import Role
     from coworld_runner.roles.after_episode import RoleAnswer
     from coworld_runner.roles.grading import GradedEpisode, Grades
     from coworld_runner.roles.role_jobs import RoleResult
     from coworld_runner.roles.role_program import RoleProgram
 
-__all__ = ["answer_text", "grades_answer", "grades_text", "results_answer", "results_text", "role_answer"]
+__all__ = [
+    "answer_text",
+    "grades_answer",
+    "grades_text",
+    "results_answer",
+    "results_text",
+    "role_answer",
+    "role_command",
+]
 
 
 _MOST_COLUMNS = 5
 """How many of the other things that a grade says the table shows."""
 _WIDEST = 40
 """Characters of a cell."""
+
+
+def role_command(role: Role, *, named: str, run: str, game: str) -> list[str]:
+    """The command that runs the program of a role.
+
+    Args:
+        role: The role.
+        named: Its id, or its file.
+        run: An episode.
+        game: The game, for programs that play it.
+    """
+    match role:
+        case "grader":
+            return ["grade", run, "--grader", named]
+        case "reporter":
+            return ["report-episode", run, "--reporter", named]
+        case "diagnoser":
+            return ["diagnose-episode", run, "--player", "0", "--diagnoser", named]
+        case "optimizer":
+            return ["improve", game, "PLAYER", "--with", named]
 
 
 def role_answer(answer: RoleAnswer) -> dict[str, Any]:

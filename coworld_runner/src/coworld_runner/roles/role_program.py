@@ -6,12 +6,12 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReporterReference, WasmReporter
 from coworld_core.manifest.models import Runnable
+from coworld_core.roles.role_functions import ROLE_FUNCTIONS
 from coworld_core.roles.role_record import Role
 from coworld_core.text.phrases import closest, listed
 
@@ -21,15 +21,7 @@ from ..package.own_players.player_file import only_defines, read_file
 from ..package.player_names import is_bare, is_player_path, player_host, seat_files
 from ..package.resolver import Package
 
-__all__ = ["FUNCTIONS", "RoleProgram", "declared_ids", "find_role"]
-
-FUNCTIONS: Final[dict[Role, str]] = {
-    "reporter": "report",
-    "grader": "grade",
-    "diagnoser": "diagnose",
-    "optimizer": "optimize",
-}
-"""The function by which a file of Python plays each role."""
+__all__ = ["RoleProgram", "declared_ids", "find_role"]
 
 _HOST = (PYTHON, "-m", "coworld_runner.kit.roles")
 
@@ -143,8 +135,8 @@ def _read(path: Path, role: Role) -> OwnPlayer:
             raise UsageError(
                 f"There is no {role} at {path}." if not path.exists() else f"{path} is a directory.",
                 code="role_not_found",
-                hint=f"A {role} is a file with a function {FUNCTIONS[role]}, or a program; paths are relative to the "
-                "current directory.",
+                hint=f"A {role} is a file with a function {ROLE_FUNCTIONS[role]}, or a program; paths are relative to "
+                "the current directory.",
                 context={"path": str(path)},
             )
         if path.suffix == COMPONENT:
@@ -161,7 +153,7 @@ def _component(path: Path, role: Role) -> OwnPlayer:
         raise UsageError(
             f"{path} is a WebAssembly component, and only reporters are.",
             code="role_not_runnable",
-            hint=f"A {role} is a file with a function {FUNCTIONS[role]}, or a program.",
+            hint=f"A {role} is a file with a function {ROLE_FUNCTIONS[role]}, or a program.",
             context={"path": str(path), "role": role},
         )
     return read_component(path, host=_HOST)
@@ -172,15 +164,15 @@ def _host(role: Role, path: Path, content: bytes) -> tuple[str, ...]:
     names = only_defines(path, content)
     if names is None:
         return ()
-    function = FUNCTIONS[role]
+    function = ROLE_FUNCTIONS[role]
     if function in names:
         return _HOST
-    other: Role | None = next((other for other, name in FUNCTIONS.items() if name in names), None)
+    other: Role | None = next((other for other, name in ROLE_FUNCTIONS.items() if name in names), None)
     near = closest(function, names)
     raise UsageError(
         f"{path} has no function {function}, and is not a program either: nothing in it would run.",
         code="role_not_runnable",
-        hint=f"It is a {other}: it has the function {FUNCTIONS[other]}."
+        hint=f"It is a {other}: it has the function {ROLE_FUNCTIONS[other]}."
         if other
         else f"Did you mean {near!r} to be {function}?"
         if near

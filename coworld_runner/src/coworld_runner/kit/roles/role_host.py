@@ -6,21 +6,18 @@ import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import anyio.to_thread
-from pydantic import ValidationError
 
 from coworld_core.documents.json_text import parse_json
-from coworld_core.errors import UsageError, first_mistake
+from coworld_core.errors import UsageError
 from coworld_core.files.compression import unpack
 from coworld_core.roles.bundle_file import read_bundle
 from coworld_core.roles.finished_episode import FinishedEpisode
-from coworld_core.roles.grade import Grade
-from coworld_core.roles.player_diagnosis import DiagnosisFindings, write_diagnosis
-from coworld_core.roles.report import write_report
 from coworld_core.roles.report_request import ArtifactRef, ReportEpisode, ReportRequest, read_report_request
 from coworld_core.scopes import load_alone
 from coworld_core.text.phrases import listed
@@ -28,6 +25,7 @@ from coworld_core.text.phrases import listed
 from ...package.locations import fetch, read_location
 from ...package.transfers import Transfers, read_document
 from . import TargetPlayer
+from .role_answers import grade_bytes, write_diagnosis_files, write_report_files
 from .role_error import RoleError
 
 __all__ = ["play_role"]
@@ -35,8 +33,6 @@ __all__ = ["play_role"]
 _MOST = 8 << 30
 """Bytes of a bundle or a file that is fetched."""
 _DOCUMENT = 64 << 20
-_FINDINGS = "findings.json"
-_FILES = str | bytes | Mapping[str, Any]
 
 
 async def play_role(name: str) -> None:
@@ -66,12 +62,15 @@ async def play_role(name: str) -> None:
         scratch = Path(directory)
         if target := os.environ.get("COGAME_GRADE_URI"):
             episode = await _episode(scratch)
-            grade = _grade(await _call(function("grade"), episode), identifier)
+            answer = await _call(function("grade"), episode)
+            with _answer_of(function("grade")):
+                grade = grade_bytes(answer, identifier)
             await _put(target, grade, "application/json", "grade")
         elif target := os.environ.get("COGAME_DIAGNOSIS_URI"):
             episode = await _episode(scratch)
             answer = await _call(function("diagnose"), episode, await _player())
-            _diagnosis(answer, identifier, scratch / "answer.zip")
+            with _answer_of(function("diagnose")):
+                write_diagnosis_files(answer, identifier, scratch / "answer.zip")
             await _put(target, scratch / "answer.zip", "application/zip", "diagnosis")
         elif "COGAME_REPORT_REQUEST" in os.environ or "COGAME_REPORT_REQUEST_URI" in os.environ:
             request = await _request()
@@ -81,7 +80,8 @@ async def play_role(name: str) -> None:
                 for index, (episode, known) in enumerate(zip(request.episodes, metadata, strict=True))
             ]
             answer = await _call(function("report"), episodes)
-            _report(answer, identifier, scratch / "answer.zip")
+            with _answer_of(function("report")):
+                write_report_files(answer, identifier, scratch / "answer.zip")
             await _put(request.report_uri, scratch / "answer.zip", "application/zip", "report")
         else:
             names = ("COGAME_GRADE_URI", "COGAME_DIAGNOSIS_URI", "COGAME_REPORT_REQUEST")
@@ -98,6 +98,17 @@ async def _call(function: Callable[..., Any], *arguments: object) -> Any:
         raise  # Of a component, which has no traceback of use
     except Exception as error:
         raise RoleError(f"{function.__name__} raised {type(error).__name__}: {error}", code="role_failed") from error
+
+
+@contextmanager
+def _answer_of(function: Callable[..., Any]) -> Generator[None]:
+    """Name the file and the line of a function in what is wrong with its answer."""
+    try:
+        yield
+    except RoleError as error:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: " if code is not None else ""
+        raise RoleError(f"{where}{error.message}") from error
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------
@@ -183,57 +194,6 @@ def _content(path: Path, *, packed: bool, part: str) -> bytes:
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
-
-
-def _grade(answer: object, identifier: str) -> bytes:
-    told = dict(cast("Mapping[str, Any]", answer)) if isinstance(answer, Mapping) else {"score": answer}
-    try:
-        return Grade.model_validate({"grader_id": identifier, **told}).to_json()
-    except ValidationError as error:
-        raise RoleError(f"grade has returned what is no grade: {_mistake(error)}.") from error
-
-
-def _files(answer: _FILES, default: str) -> dict[str, bytes]:
-    """The files of an answer: a text alone is Markdown, and what is neither text nor bytes is written as JSON."""
-    named = answer if isinstance(answer, Mapping) else {default: answer}
-    files: dict[str, bytes] = {}
-    for name, content in named.items():
-        if isinstance(content, str):
-            content = content.encode()
-        elif not isinstance(content, bytes):
-            content = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
-        files[name] = content
-    return files
-
-
-def _first(files: Mapping[str, bytes], *suffixes: str) -> str | None:
-    return next((name for name in files if PurePosixPath(name).suffix in suffixes), None)
-
-
-def _report(answer: _FILES, identifier: str, target: Path) -> None:
-    files = _files(answer, "report.md")
-    write_report(
-        target,
-        files,
-        reporter_id=identifier,
-        render=_first(files, ".md", ".html"),
-        event_log=_first(files, ".parquet"),
-        trace=_first(files, ".jsonl"),
-    )
-
-
-def _diagnosis(answer: _FILES, identifier: str, target: Path) -> None:
-    files = _files(answer, "diagnosis.md")
-    told = json.loads(files.pop(_FINDINGS, b"{}"))
-    try:
-        findings = DiagnosisFindings.model_validate({"diagnoser_id": identifier, **told})
-    except (TypeError, ValidationError) as error:
-        raise RoleError(f"diagnose has returned {_FINDINGS} that is not valid: {_mistake(error)}.") from error
-    write_diagnosis(target, findings, render=_first(files, ".md", ".html"), files=files)
-
-
-def _mistake(error: TypeError | ValidationError) -> str:
-    return ": ".join(filter(None, first_mistake(error))) if isinstance(error, ValidationError) else str(error)
 
 
 async def _put(uri: str, content: Path | bytes, content_type: str, what: str) -> None:

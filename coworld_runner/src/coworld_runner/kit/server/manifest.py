@@ -1,12 +1,11 @@
 """The manifest of served rules: `python -m coworld_runner.kit.server.manifest MODULE:CLASS FILE` updates one.
 
-The parts that come from the rules' types and docstrings are replaced, and players in `players/` that no entry runs are
-added; variants, owner and everything else that an author has written stay.
+The parts that come from the rules' types and docstrings are replaced, and players in `players/` and supporting roles in
+`roles/` that no entry runs are added; variants, owner and everything else that an author has written stay.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import sys
 from collections.abc import Mapping
@@ -18,9 +17,9 @@ from coworld_core.errors import CoworldError, UsageError
 from coworld_core.manifest.manifest_file import check_manifest
 from coworld_core.rules import Rules, game_section, load_rules
 
-from ...package.own_players.player_file import read_file
+from .new_programs import declarations, new_programs
 
-__all__ = ["brought_up_to_date", "main", "new_players"]
+__all__ = ["brought_up_to_date", "main"]
 
 
 def brought_up_to_date(manifest: Mapping[str, Any], rules: type[Rules]) -> dict[str, Any]:
@@ -41,41 +40,6 @@ def brought_up_to_date(manifest: Mapping[str, Any], rules: type[Rules]) -> dict[
     return {**manifest, "game": {**game, **section, "docs": docs}}
 
 
-def new_players(manifest: Mapping[str, Any], directory: Path) -> list[dict[str, Any]]:
-    """Return entries for the Python players in `players/` that no entry of a manifest runs.
-
-    Args:
-        manifest: A manifest or manifest template, as JSON, of a game whose image also has its players.
-        directory: Its directory.
-    """
-    entries = manifest.get("player", [])
-    run = {word for entry in entries for word in entry.get("run", ())}
-    ids = {entry.get("id") for entry in entries}
-    made: list[dict[str, Any]] = []
-    for path in sorted(directory.glob("players/*.py")):
-        word, player_id = f"players/{path.name}", path.stem.replace("_", "-")
-        if word in run or player_id in ids:
-            continue
-        try:
-            player = read_file(path, path.stat())
-        except UsageError:
-            continue  # A module that players import, or one that is not finished
-        name = path.stem.replace("_", " ").title()
-        about = (ast.get_docstring(ast.parse(path.read_bytes())) or f"Plays as {name}.").splitlines()[0]
-        seat = ["-m", "coworld_client.seat"] if player.needs_client else []
-        made.append(
-            {
-                "id": player_id,
-                "name": name,
-                "type": "player",
-                "description": about,
-                "image": manifest["game"]["runnable"]["image"],
-                "run": ["python", *seat, word],
-            }
-        )
-    return made
-
-
 def main() -> int:
     """Update a file and return the exit code.
 
@@ -93,10 +57,8 @@ def main() -> int:
         manifest = json.loads(before)
         game = brought_up_to_date(manifest, rules)["game"]
         changes = [Edit("set", ("game", name), game[name]) for name in game if game[name] != manifest["game"].get(name)]
-        added = new_players(manifest, path.parent)
-        if added:
-            changes.append(Edit("set", ("player",), [*manifest.get("player", []), *added]))
-        after = edited(before, changes)
+        added = new_programs(manifest, path.parent)
+        after = edited(before, [*changes, *declarations(manifest, added)])
     except CoworldError as error:
         print(error.message, file=sys.stderr)
         return 2
@@ -105,8 +67,14 @@ def main() -> int:
         return 2
     path.write_bytes(after.encode("utf-8"))
     print(f"{path}: {'brought up to date' if after != before else 'nothing to change'}")
-    for entry in added:
-        print(f"{path}: player {entry['id']} is new: {' '.join(entry['run'])}")
+    for program in added:
+        entry = program.entry
+        if program.refused:
+            print(f"{path}: {program.section} {entry['id']} is not declared: {program.refused}")
+            continue
+        print(f"{path}: {program.section} {entry['id']} is new: {' '.join(entry['run'])}")
+        if program.remark:
+            print(f"{path}: {program.remark}", file=sys.stderr)
     wrong = check_manifest(path, template=True).errors
     for issue in wrong:
         print(f"{path}:{issue}", file=sys.stderr)

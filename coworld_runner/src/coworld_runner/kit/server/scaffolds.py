@@ -1,4 +1,4 @@
-"""Creates new games and players from the files in `templates`, which are a working game and player."""
+"""Creates new games, players and supporting roles from the files in `templates`, which work as they are."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from coworld_core.errors import UsageError
 from coworld_core.manifest.models import GAME_HOSTED
+from coworld_core.roles.role_record import Role
 from coworld_core.rules.seat_wire import PROTOCOL
 
 if TYPE_CHECKING:
@@ -20,11 +21,21 @@ if TYPE_CHECKING:
 
     from coworld_core.manifest.models import Manifest
 
-__all__ = ["NewFiles", "new_game", "new_player", "new_sample", "rules_names", "write_files"]
+__all__ = ["NewFiles", "new_game", "new_player", "new_role", "new_sample", "rules_names", "write_files"]
 
 _TEMPLATES: Final = files("coworld_runner.kit.server") / "templates"
 _LEFT = frozenset({"coworld_manifest.json", "results", "wheels"})
 """Names of files and directories that builds and runs leave in a package."""
+
+
+_KIT_REPLAY = (
+    "episode.replay, tick by tick:",
+    "  from coworld_core.rules import read_replay",
+    "  replay = read_replay(episode.replay)",
+    "  replay.header.config, replay.header.seed, replay.header.names",
+    "  for tick in replay.ticks:",
+    "      tick.tick, tick.actions  (of each seat that was to act: what it did, or None if it missed its turn)",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,19 +118,62 @@ def new_player(path: Path, *, manifest: Manifest | None = None) -> NewFiles:
     if path.suffix not in (".py", ".mjs"):
         hint = f"Write {path.with_suffix('.py')} for Python, or {path.with_suffix('.mjs')} for JavaScript."
         raise UsageError(f"{path} is not a Python or JavaScript file.", code="bad_name", hint=hint)
-    if path.exists():
-        raise UsageError(f"{path} already exists.", code="path_taken", hint="Name a new file.")
     form = "bot" if manifest is None else _form(manifest, path)
-    file = f"{form}{path.suffix}"
-    made = write_files(_TEMPLATES / "player", path.parent, {file: path.name}, only=file)
+    made = _new_file("player", f"{form}{path.suffix}", path)
     if path.suffix == ".mjs":
         path.chmod(path.stat().st_mode | 0o111)
     if manifest is not None:
-        mark = "#" if path.suffix == ".py" else "//"
-        about = f"{manifest.game.name}: {manifest.game.description}\n\n{manifest.game.protocols.player.value}"
-        lines = [f"{mark} {line}".rstrip() for line in about.splitlines()]
-        path.write_text("\n".join([path.read_text("utf-8"), "", *lines, ""]), encoding="utf-8")
+        _append_comment(path, f"{_about(manifest)}\n\n{manifest.game.protocols.player.value}")
     return made
+
+
+def new_role(role: Role, path: Path, *, manifest: Manifest | None = None) -> NewFiles:
+    """Create the file of a new supporting role, which works with the episodes of any game.
+
+    Args:
+        role: The role.
+        path: The file, `.py`.
+        manifest: The game that it is for; the file then describes its results and its replay.
+
+    Raises:
+        UsageError: The file exists already, or its name has another suffix.
+    """
+    if path.suffix != ".py":
+        hint = f"Write {path.with_suffix('.py')}, or a program in another language: the page about the role says how."
+        raise UsageError(f"{path} is not a Python file.", code="bad_name", hint=hint)
+    made = _new_file("role", f"{role}.py", path)
+    if manifest is not None:
+        _append_comment(path, f"{_about(manifest)}\n\n{_evidence(manifest)}")
+    return made
+
+
+def _new_file(kind: str, template: str, path: Path) -> NewFiles:
+    """Write one of the templates of a kind to a file that does not exist."""
+    if path.exists():
+        raise UsageError(f"{path} already exists.", code="path_taken", hint="Name a new file.")
+    return write_files(_TEMPLATES / kind, path.parent, {template: path.name}, only=template)
+
+
+def _append_comment(path: Path, text: str) -> None:
+    mark = "#" if path.suffix == ".py" else "//"
+    lines = [f"{mark} {line}".rstrip() for line in text.splitlines()]
+    path.write_text("\n".join([path.read_text("utf-8"), "", *lines, ""]), encoding="utf-8")
+
+
+def _about(manifest: Manifest) -> str:
+    return f"{manifest.game.name}: {manifest.game.description}"
+
+
+def _evidence(manifest: Manifest) -> str:
+    """What an episode of a game leaves: the fields of its results, and how its replay is read."""
+    fields = cast("Mapping[str, Mapping[str, Any] | bool]", manifest.game.results_schema.get("properties") or {})
+    lines = ["episode.results:"]
+    for name, schema in fields.items():
+        told = [] if isinstance(schema, bool) else [schema.get(key) for key in ("type", "description")]
+        lines.append("  " + "  ".join(str(word) for word in (name, *told) if word))
+    if PROTOCOL in manifest.game.protocols.player.value:
+        return "\n".join([*lines, "", *_KIT_REPLAY])
+    return "\n".join([*lines, "", "episode.replay: bytes in the game's own form; episode.replay_json() reads JSON."])
 
 
 def _form(manifest: Manifest, path: Path) -> str:
