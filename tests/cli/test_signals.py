@@ -104,6 +104,26 @@ def test_the_second_signal_kills_what_will_not_end(world: World, start: Start, t
     assert runs() == set()
 
 
+def test_a_signal_after_the_game_costs_no_scores(world: World, start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run = start("run-episode", world("well", "exits-9-after", "hangs-after"), "-o", out)
+    log = out / "events.ndjson"
+    run.until_said("player 0 (Left) exited with status 9")
+    run.until(lambda: '"phase":"finish"' in log.read_text(), "the game is over")
+    run.send(signal.SIGINT)
+    done = run.end()
+    assert done.status == 130
+    record = json.loads((out / "episode.json").read_text())
+    assert record["status"] == "completed"
+    assert record["scores"] == json.loads((out / "results.json").read_text())["scores"]
+    # Who failed after the game is told; who had to be stopped for this is not blamed
+    assert [(fault["party"], fault["slot"], fault["error_type"]) for fault in record["faults"]] == [
+        ("player", 0, "player_error")
+    ]
+    assert "interrupted when the game was over" in done.stderr
+    assert runs() == set()
+
+
 def test_a_signal_before_anything_was_started(start: Start, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         # Somebody takes the connection and never answers

@@ -45,7 +45,7 @@ JUNK = st.recursive(
 def test_any_actions(rules: type[Rules]) -> None:
     schema = action_schema(rules)
 
-    @settings(max_examples=CASES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=CASES, database=None, suppress_health_check=list(HealthCheck))
     @given(seed=st.integers(0, 2**32), junk=st.lists(JUNK, min_size=1, max_size=20), share=st.floats(0, 1))
     def games(seed: int, junk: list[Any], share: float) -> None:
         rng, left = random.Random(seed), TICKS // CASES

@@ -224,7 +224,7 @@ def _keys(model: type[Wire]) -> st.SearchStrategy[str]:
     return st.sampled_from(sorted({"id", *model.model_fields})) | st.text(max_size=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.sampled_from(RESOURCES).flatmap(
         lambda model: st.tuples(st.just(model), st.dictionaries(_keys(model), JSON, max_size=6))

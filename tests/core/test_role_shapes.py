@@ -34,7 +34,7 @@ from coworld_core.roles.report_request import (
     read_reporter_message,
 )
 
-quick = settings(deadline=None, max_examples=40)
+quick = settings(max_examples=40)
 
 words = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=12)
 numbers = st.floats(allow_nan=False, allow_infinity=False)

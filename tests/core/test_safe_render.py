@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.hostile_reports import HONEST, HOSTILE, PIXEL, page
 
@@ -191,7 +191,6 @@ MARKDOWN = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None)
 @given(MARKDOWN)
 def test_markdown_is_a_safe_page_whatever_it_says(text: str) -> None:
     html = render_markdown(text, names=["img.png"]).encode("utf-8", "surrogatepass")

@@ -66,8 +66,6 @@ INTERRUPTED = fault("operator", "interrupted", seconds=OVER + 1)
         (record(PLATFORM), GOES_ON),
         # A player that failed when the game was over has not cut anything short
         (record(LATER), ENDS),
-        # Nor has who interrupted it then
-        (record(INTERRUPTED, status="interrupted"), ENDS),
     ],
 )
 def test_complete_episode_counts(played: EpisodeRecord, policy: VerdictPolicy) -> None:
@@ -91,7 +89,7 @@ def test_complete_episode_counts(played: EpisodeRecord, policy: VerdictPolicy) -
         (record(fault("game", "episode_timeout"), results=False), "game", "episode_timeout", None),
         (record(PLAYER, results=False), "player", "player_error", 1),
         (record(fault("operator", "config_error"), results=False), "operator", "config_error", None),
-        (record(INTERRUPTED, results=False, status="interrupted"), "operator", "interrupted", None),
+        (record(INTERRUPTED, status="interrupted"), "operator", "interrupted", None),
         (record(results=False), "game", "results_missing", None),
         (record(replay=False), "game", "replay_missing", None),
         (record(LATER, replay=False), "game", "replay_missing", None),

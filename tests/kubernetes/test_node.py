@@ -10,11 +10,13 @@ import anyio.to_thread
 import pytest
 from support.arena import Arena
 from support.docker_subject import subject_spec
-from support.kube import backend_for, cluster_process, orphaning, pod_directory, until_empty
+from support.kube import backend_for, cluster_process, on_cluster, orphaning, pod_directory, until_empty
 from support.waiting import wait_until
 
 from coworld_core.episode.events import BaseEvent, ProbeFinished, UnitStarted
+from coworld_core.errors import StartError
 from coworld_core.ids import new_run_id
+from coworld_runner.backends.kubernetes._cluster import Cluster
 from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.runs.scratch import remove_run, scratch_root
 from coworld_runner.testing._conformance_arena import locked
@@ -93,6 +95,30 @@ async def test_game_is_not_blamed_for_checks_that_did_not_reach_it(arena: Arena,
         checks = [event for event in found.events if isinstance(event, ProbeFinished)]
         assert checks
         assert all(event.ok for event in checks), checks
+    await anyio.to_thread.run_sync(until_empty, namespace)
+
+
+async def test_a_cordoned_node_is_named_with_what_to_do(arena: Arena, namespace: str) -> None:
+    async def cordon(cluster: Cluster, cordoned: bool) -> str:
+        (node,) = (await cluster.call("GET", "/api/v1/nodes"))["items"]
+        name = str(node["metadata"]["name"])
+        await cluster.call(
+            "PATCH",
+            f"/api/v1/nodes/{name}",
+            body={"spec": {"unschedulable": cordoned or None}},
+            content_type="application/merge-patch+json",
+        )
+        return name
+
+    name = await anyio.to_thread.run_sync(lambda: on_cluster(lambda cluster: cordon(cluster, True)))
+    try:
+        with pytest.raises(StartError) as caught:
+            await arena.play(arena.plan(), EpisodeOptions(timeout_seconds=DEADLINE))
+    finally:
+        await anyio.to_thread.run_sync(lambda: on_cluster(lambda cluster: cordon(cluster, False)))
+    assert caught.value.code == "unschedulable"
+    assert f"{name} is cordoned" in caught.value.message
+    assert caught.value.hint == f"kubectl uncordon {name}"
     await anyio.to_thread.run_sync(until_empty, namespace)
 
 

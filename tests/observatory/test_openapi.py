@@ -133,7 +133,6 @@ def _with_examples(operation: Any, callers: dict[str, str | None], call: Any) ->
     @seed(1)
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -100,7 +100,7 @@ EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
         Circumstances(),
     ),
     ("the engine fails", Observation(what="failed", words="No.", error=BackendError("No.")), Circumstances()),
-    ("you interrupt it", Observation(what="interrupted"), Circumstances()),
+    ("you interrupt it before its game is over", Observation(what="interrupted"), Circumstances()),
     ("the runner itself fails", Observation(what="crashed"), Circumstances()),
 ]
 

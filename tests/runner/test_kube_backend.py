@@ -393,6 +393,41 @@ async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
     assert "Waiting for room" in told.notices()
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "code", "words"),
+    [
+        ("resourcequotas", {"hard": {"requests.cpu": "2m"}}, "quota_exceeded", "exceeded quota: few"),
+        # One pod besides that of the run's owner, which nobody gives back
+        ("resourcequotas", {"hard": {"pods": "2"}}, "quota_exceeded", "exceeded quota: few"),
+        ("limitranges", {"limits": [{"type": "Pod", "max": {"memory": "8Mi"}}]}, "limit_range", "maximum memory usage"),
+    ],
+)
+async def test_what_nobody_gives_back_is_told_rather_than_waited_for(
+    namespace: str, kind: Any, spec: Any, code: str, words: str
+) -> None:
+    async def limit(cluster: Cluster) -> None:
+        await cluster.call("POST", cluster.path(kind), body={"metadata": {"name": "few"}, "spec": spec})
+
+        async def holds() -> bool:
+            return "hard" not in spec or bool((await cluster.get(kind, "few"))["status"].get("hard"))
+
+        await until(holds, seconds=180, what="a quota that holds", every=0.1)
+
+    await cluster_call(namespace, limit)
+    try:
+        with make_scratch(new_run_id()) as scratch:
+            units = [subject(scratch.run_id, name, "hang") for name in ("one", "two")]
+            async with backend_for(namespace) as backend:
+                with pytest.raises(StartError) as caught:
+                    async with backend.units(units, publish=print, grace=0):
+                        pytest.fail("they were started")
+    finally:
+        await cluster_call(namespace, lambda cluster: cluster.delete(kind, "few"))
+    assert caught.value.code == code
+    assert words in caught.value.message
+    assert namespace in (caught.value.hint or "")
+
+
 # --- when it does not answer --------------------------------------------------------------------------------------
 
 

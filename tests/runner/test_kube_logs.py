@@ -81,7 +81,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(lines=LINES, cuts=st.lists(st.integers(0, 400), max_size=4), step=st.integers(1, 50))
 def test_log_survives_breaks_without_loss_or_repeats(
     lines: list[tuple[int, str, bytes]], cuts: list[int], step: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,19 @@ import pytest
 
 from coworld_core.errors import StartError
 from coworld_runner.backend import Limits, Placement, Port, UnitSpec
+from coworld_runner.backends.kubernetes import _cluster_capacity
 from coworld_runner.backends.kubernetes import _pod_objects as kube
 from coworld_runner.backends.kubernetes import _pod_state as state
-from coworld_runner.backends.kubernetes._cluster_capacity import ClusterCapacity, Need, need_of
+from coworld_runner.backends.kubernetes._admission import advice_on, never_fits
+from coworld_runner.backends.kubernetes._cluster import ClusterRefused
+from coworld_runner.backends.kubernetes._cluster_capacity import ClusterCapacity, Need, need_of, patience
+from coworld_runner.backends.kubernetes._cordoned_nodes import without_node
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "coworld-0", "uid": "1-2-3"}
+QUOTA = (
+    "exceeded quota: q, requested: pods=1,requests.cpu=260m, used: pods=2,requests.cpu=1m, "
+    "limited: pods=2,requests.cpu=1"
+)
 OPTIONS = kube.PodOptions(collector_image="python:3.12-slim")
 
 
@@ -306,6 +315,53 @@ def test_only_for_room_is_it_worth_waiting(words: str, waits: bool) -> None:
     assert state.lacks_room(words) is waits
 
 
+@pytest.mark.parametrize(
+    ("status", "words", "code", "hint"),
+    [
+        (403, f"pods is forbidden: {QUOTA}", "quota_exceeded", "Raise the quota"),
+        (403, "pods is forbidden: failed quota: q: must specify limits.cpu", "quota_needs_limits", "LimitRange"),
+        (
+            403,
+            "maximum memory usage per Pod is 64Mi, but limit is 4563402752",
+            "limit_range",
+            "describe limitrange -n n",
+        ),
+        (422, 'Invalid value: "250m": must be less than or equal to cpu limit', "limit_range", "limitrange"),
+        (403, 'User "u" cannot create resource "pods"', "cluster_forbidden", "ask for it"),
+        (422, "spec.containers[1].env[0].name: Invalid value", None, "variable"),
+        (500, "etcd leader changed", None, None),
+    ],
+)
+def test_a_refusal_is_told_by_its_words(status: int, words: str, code: str | None, hint: str | None) -> None:
+    found, advice = advice_on(ClusterRefused("POST", status, "", words), "n", "ask for it")
+    assert found == code
+    assert advice is None if hint is None else hint in str(advice)
+
+
+def test_what_a_quota_never_has_is_not_waited_for() -> None:
+    assert not never_fits(QUOTA)
+    assert never_fits(QUOTA.replace("cpu=260m", "cpu=2"))
+    assert never_fits(QUOTA.replace("limited: pods=2", "limited: pods=0"))
+    assert not never_fits("exceeded quota: q, requested: x=?, used: x=1, limited: x=2")
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "hint"),
+    [
+        ("0/2 nodes are available: 2 node(s) were unschedulable.", ": n1, n2 are cordoned", "kubectl uncordon n1 n2"),
+        ("0/1 nodes are available: 1 Insufficient cpu.", "", "Lower its resource requests"),
+    ],
+)
+async def test_cordoned_nodes_are_named(words: str, said: str, hint: str) -> None:
+    cluster = Cluster(pods=10, cordoned=("n1", "n2"))
+    found, advice = await without_node(cluster, {"spec": {}}, words)  # type: ignore[arg-type]
+    assert found == words[:-1] + said
+    assert advice.startswith(hint)
+    # A pod for other nodes than these
+    found, advice = await without_node(cluster, {"spec": {"nodeSelector": {"a": "b"}}}, words)  # type: ignore[arg-type]
+    assert found == words[:-1]
+
+
 def test_a_pod_that_is_held_back_until_there_is_room_is_waited_for() -> None:
     """Kueue holds pods of its queues back; so does whoever else has a scheduling gate."""
     words = "Scheduling is blocked due to non-empty scheduling gates"
@@ -366,17 +422,20 @@ def test_a_run_needs_room_for_all_that_come() -> None:
 class Cluster:
     """Stands for what a cluster says of its size."""
 
-    def __init__(self, pods: int) -> None:
+    def __init__(self, pods: int = 0, *, cordoned: Sequence[str] = (), there: Sequence[Any] = ()) -> None:
         self.size = pods
+        self.cordoned = cordoned
+        self.there = there
 
     async def call(self, _method: str, path: str, **_more: Any) -> Any:
         if path.endswith("/nodes"):
-            allocatable = {"cpu": "64", "memory": "64Gi", "pods": str(self.size)}
-            return {"items": [{"spec": {}, "status": {"allocatable": allocatable}}]}
+            status = {"allocatable": {"cpu": "64", "memory": "64Gi", "pods": str(self.size)}}
+            cordoned = [{"metadata": {"name": name}, "spec": {"unschedulable": True}} for name in self.cordoned]
+            return {"items": [{"metadata": {"name": "n0"}, "spec": {}, "status": status}, *cordoned]}
         return {"items": []}
 
-    async def list(self, _kind: str, *_more: Any, **_fields: Any) -> Any:
-        return {"items": []}
+    async def list(self, kind: str, *_more: Any, **_fields: Any) -> Any:
+        return {"items": self.there if kind == "pods" else []}
 
 
 async def test_runs_queue_for_room_in_order() -> None:
@@ -414,6 +473,50 @@ async def test_one_run_is_let_in_whatever_it_needs_and_the_next_says_why_not() -
         await room.enter("second", "c", need, lambda _: None)
     assert caught.value.code == "no_room"
     assert "4 pods" in caught.value.message
+
+
+def pod_of(run_id: str, **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p", "labels": {kube.RUN: run_id}, **metadata}, "status": {"phase": "Running"}}
+
+
+@pytest.mark.parametrize(
+    ("there", "waits"),
+    [
+        ((), False),
+        ((pod_of("00ff"), pod_of("other") | {"status": {"phase": "Succeeded"}}), False),
+        ((pod_of("", ownerReferences=[{"name": kube.object_name("00ff")}]),), False),
+        ((pod_of("00ff", deletionTimestamp="2026-01-01T00:00:00Z"),), True),
+        ((pod_of("other"),), True),
+    ],
+)
+async def test_a_quota_is_waited_for_while_others_may_give_it_back(
+    there: Sequence[Any], waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_cluster_capacity, "_SETTLE_SECONDS", 0.0)
+    room = ClusterCapacity(Cluster(there=there), retry_timeout=60)  # type: ignore[arg-type]
+    notes: list[str] = []
+    refused = ClusterRefused("POST", 403, "Forbidden", QUOTA)
+
+    async def make() -> None:
+        if not notes:
+            raise refused
+
+    if waits:
+        monkeypatch.setattr(_cluster_capacity, "_SETTLE_SECONDS", 60.0)
+        await room.take("00ff", make, notes.append)
+        assert notes == [QUOTA]
+    else:
+        with pytest.raises(ClusterRefused):
+            await room.take("00ff", make, notes.append)
+        assert notes == []
+
+
+async def test_room_is_not_waited_for_until_the_callers_deadline() -> None:
+    assert patience(60) == 60
+    with anyio.fail_after(10):
+        await anyio.lowlevel.checkpoint()
+        assert 7 < patience(60) <= 8
+        assert patience(3) == 3
 
 
 def test_a_placement_says_where_files_are() -> None:

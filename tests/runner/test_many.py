@@ -13,7 +13,7 @@ import anyio
 import pytest
 from support.small_world import World, world
 
-from coworld_core.episode.events import BatchProgressed, RunFinished, RunStarted, read_events
+from coworld_core.episode.events import BatchProgressed, PhaseStarted, RunFinished, RunStarted, read_events
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
 from coworld_runner.episode.batch import run_batch
@@ -144,6 +144,30 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         # And without the word for it, nothing of an earlier run is touched
         with pytest.raises(WorkspaceError, match="not empty"):
             await play(6, resume=False)
+
+
+async def test_an_episode_whose_game_was_over_when_it_was_interrupted_is_not_repeated(tmp_path: Path) -> None:
+    async with world() as small:
+
+        async def play(scope: anyio.CancelScope, *, resume: bool = False) -> Any:
+            def stop(event: Any) -> None:
+                if isinstance(event, PhaseStarted) and event.phase == "finish":
+                    scope.cancel()
+
+            with scope:
+                return await run_many(
+                    [("k", plan(small))],
+                    backend=small.backend,
+                    workspace=tmp_path / "many",
+                    resume=resume,
+                    episode_listeners=lambda _: (stop,),
+                )
+
+        assert await play(anyio.CancelScope()) is None
+        (row,) = rows(tmp_path / "many").values()
+        assert (row.key, row.ok, row.scores) == ("k", True, (1.0, 2.5))
+        tally = await play(anyio.CancelScope(), resume=True)
+        assert (tally.kept, tally.played, tally.status) == (1, 0, "completed")
 
 
 async def test_a_run_that_cannot_go_on_has_its_last_event(tmp_path: Path) -> None:

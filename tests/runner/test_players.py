@@ -293,6 +293,15 @@ def test_directory_with_several_player_files_names_them(here: Path) -> None:
     assert refused.value.hint == "Name the file: bots/one.py or bots/two.py."
 
 
+@pytest.mark.parametrize("player", [ACT, "class Bot: ...\nact = Bot().choose\n", "class Player(Base): ...\n"])
+def test_directorys_player_is_the_file_that_defines_one(here: Path, player: str) -> None:
+    made(here / "bots/mine.py", player)
+    made(here / "bots/again.py", "from mine import act\n")
+    made(here / "bots/state.py", "class Player:\n    name = 'a piece on the board'\n")
+    made(here / "bots/music.py", "def play(sound): ...\n")
+    assert read_own_player("bots").command == (*SEAT, "{}/mine.py")
+
+
 def test_file_brings_the_modules_beside_it_that_it_imports(here: Path) -> None:
     made(here / "bots/one.py", f"import json, random, shared\nfrom parts.first import piece\n{ACT}")
     made(here / "bots/shared.py", "def late():\n    import deeper\n")

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_server import Say, Site, site_in_thread
 
@@ -121,7 +121,6 @@ async def test_a_plain_file_is_used_where_it_is(tmp_path: Path, name: str, hande
     assert path.exists()
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=300), st.sampled_from(sorted(PACKED)))
 async def test_any_content_survives_packing(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, packing: str

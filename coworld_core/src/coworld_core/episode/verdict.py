@@ -102,16 +102,13 @@ _COUNTS = Verdict(counts=True)
 def judge(record: EpisodeRecord, policy: VerdictPolicy | None = None) -> Verdict:
     """Judge whether an episode counts, and if not, which fault decides.
 
-    An episode that was interrupted after the game was over can still count if it has valid results.
-
     Args:
         record: The record of the episode.
         policy: The host's requirements.
     """
     policy = policy or VerdictPolicy()
     over = record.over_seconds
-    interrupted_late = record.status == "interrupted" and record.results is not None and over is not None
-    if record.status != "completed" and not interrupted_late:
+    if record.status != "completed":
         return _against(decisive(record.faults)) or Verdict(
             counts=False, party="game", error_type="results_missing", message="There are no results."
         )
@@ -136,8 +133,7 @@ def judge_row(row: EpisodeRow) -> Verdict:
     Args:
         row: The row of the episode, which holds only the deciding fault.
     """
-    results = row.status == "completed" or (row.status == "interrupted" and bool(row.scores))
-    if results and row.party != "game":
+    if row.status == "completed" and row.party != "game":
         return _COUNTS
     return Verdict(
         counts=False,

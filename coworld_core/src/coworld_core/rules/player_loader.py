@@ -15,6 +15,7 @@ from typing import Any, Final
 from ..errors import UsageError
 from ..scopes import close_scope, load_alone, load_file, load_module
 from ..text.phrases import listed
+from .player_source import module_contents, player_form
 
 __all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "open_player", "player_entry", "seated"]
 
@@ -123,15 +124,12 @@ def player_entry(directory: Path) -> Path:
 
 def _defines_player(file: Path) -> bool:
     try:
-        body = ast.parse(file.read_bytes()).body
+        names, _ = module_contents(ast.parse(file.read_bytes()))
     except (SyntaxError, ValueError, RecursionError):
         return False
-    defined = {
-        statement.name
-        for statement in body
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    }
-    return not defined.isdisjoint(FORMS)
+    # One that is only imported has a file of its own
+    defined = {name: by for name, by in names.items() if not isinstance(by, ast.ImportFrom)}
+    return bool(player_form(defined))
 
 
 def _file_of(name: str) -> Path | None:

@@ -472,7 +472,7 @@ TABLE: tuple[Row, ...] = (
         party="platform",
     ),
     Row(
-        seen="you interrupt it",
+        seen="you interrupt it before its game is over",
         what="interrupted",
         error_type="interrupted",
         party="operator",

@@ -57,6 +57,8 @@ class Flow:
         self._deadline = anyio.current_time() + setup.options.timeout_seconds
         self._on_ready = on_ready
         self._probe = probe
+        self._watch: Watch | None = None
+        """There is one once the game has been started."""
         self._specs: dict[str, UnitSpec] = {}
         """By name, because an error names the unit that it concerns."""
 
@@ -94,11 +96,9 @@ class Flow:
             error.context.setdefault("workspace", str(workspace))
             await ledger.see("failed", error=error)
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as error:
-            trouble, status = error, "interrupted"
-            if ledger.over_at is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._collector.judge_results()
-            await ledger.see("interrupted")
+            trouble = error
+            with anyio.CancelScope(shield=True):
+                status = await self._at_an_interruption()
         except BaseException as error:  # noqa: BLE001 - raised again below, once the record is written
             trouble = error
             await ledger.see("crashed", words=f"{type(error).__name__}: {error}")
@@ -147,16 +147,19 @@ class Flow:
             plan = self._setup.plan
             tick = tick_seconds(plan.game_config, plan.manifest.game.config_schema)
             meter = StarvationMeter(game, players, tick=tick)
-            watch = Watch(self._setup, self._ledger, game, players, meter.missing)
+            watch = self._watch = Watch(self._setup, self._ledger, game, players, meter.missing)
             try:
                 if await self._wait_ready(game):
                     await self._play(game, players, watch, meter)
                     await self._finish(game, players, watch)
             finally:
                 # Ask now: nothing can be learned about units that are gone
-                self._ledger.trouble = self._backend.trouble()
-                for seat in self._ledger.seats.values():
-                    seat.cut_off = seat.end is None
+                ledger = self._ledger
+                ledger.trouble = self._backend.trouble()
+                for state in (ledger.game, *ledger.seats.values()):
+                    state.cut_off = state.end is None
+                if ledger.game.cut_off and ledger.stopped_at is None:
+                    ledger.stopped_at = ledger.seconds()
                 await self._collector.players(game, players)
 
     def _units(self, specs: list[UnitSpec], *, start: bool) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
@@ -263,10 +266,12 @@ class Flow:
             self._phases.begin("play")
             if self._probe is not None:
                 group.start_soon(self._probe.during_play, address, tokens, players)
-            await watch.over.wait()
-            self._ledger.starvation = meter.read()
-            for player, connected in meter.connected():
-                self._ledger.seat(player).connected = connected
+            try:
+                await watch.over.wait()
+            finally:
+                self._ledger.starvation = meter.read()
+                for player, connected in meter.connected():
+                    self._ledger.seat(player).connected = connected
             self._ledger.over_at = self._ledger.over_at or self._ledger.seconds()
             group.cancel_scope.cancel()
         self._phases.end()
@@ -299,7 +304,32 @@ class Flow:
                 f"{self._options.player_exit_timeout_seconds:g} s after the game was over."
             )
 
-    # --- when time is up
+    # --- when it is cut short
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the game's part is over."""
+        ledger, stage = self._ledger, self._phases.stage
+        if stage == "finish" or (stage == "play" and ledger.game.own_end is not None):
+            return True
+        # A game may update its results from the first move on: while players stay, it may not be over
+        playing = any(seat.own_end is None for seat in ledger.seats.values())
+        return ledger.results_complete and not ledger.rewritten and not playing
+
+    async def _at_an_interruption(self) -> EpisodeStatus:
+        """Judge what there is, and return how the episode has ended: valid results of a game that was over count."""
+        ledger = self._ledger
+        if self._watch is not None and self._is_over:
+            ledger.over_at = ledger.over_at or ledger.seconds()
+            await self._collector.judge_results()
+            if ledger.results is not None:
+                await self._watch.judge_absent()
+                await self._watch.judge_players()
+                ledger.warn("The episode was interrupted when the game was over: its results count.")
+                return "completed"
+        ledger.over_at = None
+        await ledger.see("interrupted")
+        return "interrupted"
 
     async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
         """Blame the players that have not ended, or (if `stopped`) that had to be stopped."""
@@ -315,10 +345,7 @@ class Flow:
             "Read the logs for what it waited for, or allow more: EpisodeOptions(timeout_seconds=...).",
         )
         ledger.trouble = ledger.trouble or self._backend.trouble()
-        # A game may update its results from the first move on: while players stay, it may not be over
-        playing = any(seat.own_end is None for seat in ledger.seats.values())
-        over = ledger.results_complete and not ledger.rewritten and not playing
-        if not ledger.trouble and (self._phases.stage == "finish" or over):
+        if not ledger.trouble and self._is_over:
             await self._blame_who_still_runs(f"at {limit}, after the game was over.", stopped=True, hint=hint)
         elif not ledger.trouble and ledger.all_left:
             from .departures import blame_for_leaving

@@ -190,9 +190,8 @@ class KeyedRun:
         taken: set[str] = set()
         complete = True
 
-        async def one(index: int, key: str, plan: EpisodePlan) -> None:
+        def take(row: EpisodeRow) -> None:
             nonlocal complete
-            row = await self._played(index, key, plan, fatal)
             if on_row is not None:
                 on_row(row)
             self._rows.append(row)
@@ -202,8 +201,8 @@ class KeyedRun:
             complete = complete and row.status == "completed"
             self.run.bus.publish(
                 BatchProgressed(
-                    index=index,
-                    key=key,
+                    index=row.index,
+                    key=row.key,
                     done=counts.kept + counts.played,
                     total=total,
                     status=row.status,
@@ -211,6 +210,10 @@ class KeyedRun:
                     scores=row.scores,
                 )
             )
+
+        async def one(index: int, key: str, plan: EpisodePlan) -> None:
+            row = await self._played(index, key, plan, fatal, take)
+            take(row)
             # Not in a `finally`: after an error no further episode may begin
             room.give_back(_files(plan))
             width.give_back(index, row)
@@ -251,8 +254,14 @@ class KeyedRun:
             counts.seconds = self.run.seconds()
 
     async def _played(
-        self, index: int, key: str, plan: EpisodePlan, fatal: tuple[type[CoworldError], ...]
+        self,
+        index: int,
+        key: str,
+        plan: EpisodePlan,
+        fatal: tuple[type[CoworldError], ...],
+        interrupted: Callable[[EpisodeRow], None],
     ) -> EpisodeRow:
+        """Play an episode and return its row; one that is interrupted when its game was over is not played again."""
         directory = self.run.layout.workspace / _directory(key)
         readers = self.options.episode_listeners
         begun, run_id = time.monotonic(), new_run_id()
@@ -274,6 +283,11 @@ class KeyedRun:
                 return row_of_error(index, key, directory, plan, error, run_id=run_id, seconds=seconds)
             # The record says whose fault it was
             record = read_record(directory)
+        except anyio.get_cancelled_exc_class():
+            record = read_record(directory) if EpisodeLayout(directory).record.exists() else None
+            if record is not None and record.run_id == run_id and record.status == "completed":
+                interrupted(row_of_record(index, key, directory, plan, record))
+            raise
         return row_of_record(index, key, directory, plan, record)
 
 

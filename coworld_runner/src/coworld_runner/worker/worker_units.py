@@ -55,6 +55,7 @@ def _watched(unit: BaseUnit, place: JobContext, name: str, container: str) -> Wa
         explain=_explain,
         forbidden_hint="Give the worker's service account the right to it: docs/worker.md has the rules.",
         log_seconds=10.0,
+        grows=True,
     )
 
 

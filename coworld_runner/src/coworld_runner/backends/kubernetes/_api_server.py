@@ -46,11 +46,6 @@ class ClusterRefused(BackendError):
         self.words = words
         self.retry_after = retry_after
 
-    @property
-    def over_quota(self) -> bool:
-        """Whether the namespace's quota is used up, so that the call may succeed later."""
-        return self.status == 403 and "exceeded quota" in self.words
-
 
 class ClusterGone(BackendError):
     """The API server did not answer, or stopped answering."""

@@ -19,12 +19,18 @@ from coworld_core.quantities import parse_quantity
 from coworld_core.retries import Backoff, Tries
 
 from ...backend import Component, UnitSpec
+from ..engine import RUN
+from ._admission import is_over_quota, never_fits
 from ._cluster import Cluster, ClusterRefused
-from ._pod_objects import CALL, COLLECTOR_REQUESTS, PodOptions
+from ._pod_objects import CALL, COLLECTOR_REQUESTS, PodOptions, label, object_name
 
-__all__ = ["ClusterCapacity", "Need", "need_of"]
+__all__ = ["ClusterCapacity", "Need", "need_of", "patience"]
 
 _BACKOFF = Backoff(base=0.75, cap=6.0)
+_SETTLE_SECONDS = 10.0
+"""How long a cluster may go on to count pods that have gone against a quota."""
+_SHARE = 0.8
+"""The part of the caller's own time that may be spent on waiting for room. The rest is for telling what was lacking."""
 _FRESH_SECONDS = 10.0
 """How long the cluster's answer is used."""
 _MANY_NODES = 50
@@ -74,6 +80,11 @@ def need_of(specs: Sequence[UnitSpec], options: PodOptions) -> Need:
     return total
 
 
+def patience(seconds: float) -> float:
+    """How long to wait for room: at most `seconds`, and not until the deadline of a caller that is to learn why."""
+    return min(seconds, _SHARE * (anyio.current_effective_deadline() - anyio.current_time()))
+
+
 class ClusterCapacity:
     """Decides when runs may create pods; one object for all runs of a backend.
 
@@ -109,7 +120,8 @@ class ClusterCapacity:
         self._calls.add(call)
         if run_id in self._inside:
             return
-        until = anyio.current_time() + self.wait_timeout
+        longest = patience(self.wait_timeout)
+        until = anyio.current_time() + longest
         told = False
         async with self._entering:
             # A run alone is always admitted: the cluster describes better what it lacks
@@ -117,7 +129,7 @@ class ClusterCapacity:
                 left = until - anyio.current_time()
                 if left <= 0:
                     raise StartError(
-                        f"There was no room on the cluster for run {run_id} within {self.wait_timeout:g} s: "
+                        f"There was no room on the cluster for run {run_id} within {longest:.3g} s: "
                         f"it needs {need}, and there is {room - self._taken()}.",
                         code="no_room",
                         hint=Hint("run_fewer", "Run fewer episodes at a time (parallel), or ask for less."),
@@ -153,23 +165,30 @@ class ClusterCapacity:
 
     # --- single pods
 
-    async def take(self, make: Callable[[], Awaitable[None]], note: Callable[[str], object]) -> None:
-        """Create a pod; while the namespace's quota is full, wait and try again.
+    async def take(self, run_id: str, make: Callable[[], Awaitable[None]], note: Callable[[str], object]) -> None:
+        """Create a pod; while the namespace's quota is full and others may give some of it back, wait and try again.
 
         Args:
+            run_id: The run that the pod belongs to.
             make: Creates the pod.
             note: Called once with the reason if the pod has to wait.
 
         Raises:
-            ClusterRefused: The pod was refused for another reason, or there was no room in time.
+            ClusterRefused: The pod was refused for another reason, nobody else uses the quota, or there was no room in
+                time.
         """
-        tries = Tries(_BACKOFF, retry_timeout=self.wait_timeout, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=patience(self.wait_timeout), clock=anyio.current_time)
+        settled = anyio.current_time() + _SETTLE_SECONDS
         told = False
         while True:
             try:
                 await make()
             except ClusterRefused as error:
-                pause = tries.again() if error.over_quota else None
+                if not is_over_quota(error) or never_fits(error.words):
+                    raise
+                if await self._shared(run_id):
+                    settled = anyio.current_time() + _SETTLE_SECONDS
+                pause = tries.again() if anyio.current_time() < settled else None
                 if pause is None:
                     raise
                 if not told:
@@ -179,10 +198,34 @@ class ClusterCapacity:
                 return
             await anyio.sleep(pause)
 
+    async def _shared(self, run_id: str) -> bool:
+        """Whether the namespace has pods besides a run's own, or some that are about to go; True if that is hidden."""
+        try:
+            pods = (await self._cluster.list("pods", retry_timeout=5))["items"]
+        except BackendError:
+            return True
+        return any(_is_live(pod) and (_is_going(pod) or not _is_of_run(pod, run_id)) for pod in pods)
+
+
+def _is_live(pod: Mapping[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
+def _is_going(pod: Mapping[str, Any]) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _is_of_run(pod: Mapping[str, Any], run_id: str) -> bool:
+    """Whether a pod belongs to a run, as one of its units or as the pod of its owner."""
+    metadata: Mapping[str, Any] = pod["metadata"]
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    owners = [owner["name"] for owner in metadata.get("ownerReferences") or ()]
+    return labels.get(RUN) == label(run_id) or object_name(run_id) in owners
+
 
 def _asked(pod: Mapping[str, Any]) -> Need:
     """The resources that a pod requests; none once it has ended."""
-    if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if not _is_live(pod):
         return Need()
     total = Need(pods=Decimal(1))
     for container in pod["spec"].get("containers") or ():

@@ -13,7 +13,8 @@ from coworld_core.issues import Issue
 from coworld_core.quantities import parse_quantity
 
 from ._cluster import Cluster, ClusterRefused
-from ._node_images import Images
+from ._cordoned_nodes import cordon_words, cordoned_nodes, uncordon
+from ._node_images import image_on_nodes
 from ._pod_objects import PodOptions
 from ._run_job import SWEEP_CLUSTER
 
@@ -198,12 +199,15 @@ async def _room(cluster: Cluster) -> list[Issue]:
             ready += 1
     if ready:
         return []
+    cordoned = await cordoned_nodes(cluster)
     return [
         Issue(
             code="no_node",
             severity="warning",
-            message="No node of the cluster is ready to take pods.",
-            hint="kubectl get nodes; a cluster that adds nodes when they are needed will do so.",
+            message=f"No node of the cluster is ready to take pods{cordon_words(cordoned)}.",
+            hint=uncordon(cordoned)
+            if cordoned
+            else "kubectl get nodes; a cluster that adds nodes when they are needed will do so.",
         )
     ]
 
@@ -262,7 +266,7 @@ async def _finished_jobs(cluster: Cluster) -> list[Issue]:
 async def _collector_image(cluster: Cluster, options: PodOptions) -> list[Issue]:
     """Check whether a node has the helper's image; whether others can pull it is not checked."""
     image = options.collector_image
-    if await Images(cluster, options).has(image):
+    if await image_on_nodes(cluster, image) is not None:
         return [
             Issue(
                 code="collector_image",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
@@ -86,7 +85,8 @@ class KubernetesUnit(BaseUnit):
             name=object_name(spec.run_id, spec.name),
             explain=self._explain,
             forbidden_hint=Hint("check_permissions", "KubernetesBackend.check says what is not permitted."),
-            start_timeout=self._start_timeout,
+            pending=place.room.wait_timeout,
+            on_wait=self._note_waiting,
             settle=self._settle,
             signalling=self._signals.lock,
         )
@@ -96,7 +96,6 @@ class KubernetesUnit(BaseUnit):
         self._environment: dict[str, str] = {}
         self._given = Given()
         self._ports = LocalPorts(place.cluster, self.pod.name)
-        self._waiting_since: float | None = None
         self._written = Written(self, self.pod, self._collector)
 
     # --- what it is
@@ -180,7 +179,7 @@ class KubernetesUnit(BaseUnit):
             StartError: It could not be started.
         """
         await self.pod.launch(
-            lambda: self._place.room.take(self._make_pod, self._note_waiting),
+            lambda: self._place.room.take(self.spec.run_id, self._make_pod, self._note_waiting),
             self._bring_files if self._given.large else None,
         )
 
@@ -226,21 +225,6 @@ class KubernetesUnit(BaseUnit):
 
     def _has_node(self) -> bool:
         return bool(self.pod.state.get("spec", {}).get("nodeName"))
-
-    def _start_timeout(self) -> float:
-        """Return how many seconds the pod may still wait for a node."""
-        words = state.unschedulable(self.pod.state)
-        if not words:
-            self._waiting_since = None
-            return math.inf
-        if self._waiting_since is None:
-            self._waiting_since = anyio.current_time()
-            if state.lacks_room(words):
-                self._note_waiting(words)
-        left = self._waiting_since + self._place.room.wait_timeout - anyio.current_time()
-        if not state.lacks_room(words) or left <= 0:
-            raise self.pod.trouble("unschedulable", words, "Lower its resource requests, or add a node that fits it.")
-        return left
 
     def _explain(self, trouble: state.Trouble) -> tuple[str, str]:
         """Return the code and the hint for a container that could not start."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 import anyio
 
-from coworld_core.episode.events import ImageReady
-from coworld_core.errors import ImageError
+from coworld_core.episode.events import ImageReady, Notice
+from coworld_core.errors import ImageError, StartError
 
 from ...backend import ImageInfo, Publish
 from ...runs._task_groups import nursery
 from ...runs.scratch import open_scratch
 from ..engine import RUN
 from . import _pod_state as state
+from ._admission import advice_on
 from ._cluster import Cluster, ClusterRefused
+from ._cluster_capacity import ClusterCapacity, patience
+from ._cordoned_nodes import without_node
 from ._object_parts import thing
 from ._pod_objects import (
     MANAGED,
@@ -32,7 +35,7 @@ from ._pod_objects import (
 )
 from ._watch import follow
 
-__all__ = ["Images", "is_pulled", "pull"]
+__all__ = ["Images", "image_on_nodes", "is_pulled", "pull"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CHECK = "coworld.image-check"
@@ -45,11 +48,13 @@ class Images:
     Args:
         cluster: The cluster.
         options: How pods are created, pull secrets included.
+        room: Decides when a pod may be created.
     """
 
-    def __init__(self, cluster: Cluster, options: PodOptions) -> None:
+    def __init__(self, cluster: Cluster, options: PodOptions, room: ClusterCapacity) -> None:
         self._cluster = cluster
         self._options = options
+        self._room = room
         self._known: dict[tuple[str, str | None], ImageInfo] = {}
         self._asking: dict[str, anyio.Lock] = {}
 
@@ -58,6 +63,7 @@ class Images:
 
         Raises:
             ImageError: The cluster cannot get the image, in its own words.
+            StartError: It cannot try, for want of room say.
         """
         if _UNPUBLISHED.fullmatch(image):
             raise ImageError(
@@ -68,57 +74,45 @@ class Images:
             )
         async with self._asking.setdefault(image, anyio.Lock()):
             if (image, platform) not in self._known:
-                info = await self._on_nodes(image, platform) or await self._try(image, platform)
+                info = await image_on_nodes(self._cluster, image, platform)
+                info = info or await self._try(image, platform, publish)
                 self._known[image, platform] = info
         info = self._known[image, platform]
         if publish is not None:
             publish(ImageReady(image=image, digest=info.digest, platform=info.platform))
         return info
 
-    async def has(self, image: str) -> bool:
-        """Whether a node lists the image; nothing is pulled."""
-        return await self._on_nodes(image, None) is not None
-
-    async def _on_nodes(self, image: str, platform: str | None) -> ImageInfo | None:
-        """Return a node's description of an image; None if no node has it, or nodes may not be listed."""
-        try:
-            listing = await self._cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, retry_timeout=10)
-        except ClusterRefused:
-            return None
-        wanted = _spellings(image)
-        for node in listing.get("items") or ():
-            status: Mapping[str, Any] = node["status"]
-            info: Mapping[str, str] = status.get("nodeInfo") or {}
-            its = f"{info.get('operatingSystem')}/{info.get('architecture')}"
-            if platform is not None and its != "/".join(platform.split("/")[:2]):
-                continue
-            for entry in status.get("images") or ():
-                names: list[str] = entry.get("names") or []
-                if wanted & set(names):
-                    digests = [name.partition("@")[2] for name in names if "@" in name]
-                    return ImageInfo(image=image, digest=digests[0] if digests else "", platform=its)
-        return None
-
-    async def _try(self, image: str, platform: str | None) -> ImageInfo:
+    async def _try(self, image: str, platform: str | None, publish: Publish | None) -> ImageInfo:
         """Pull the image with a pod whose program does not exist, so that nothing runs."""
         check = f"image-{secrets.token_hex(6)}"
+
+        def note(words: str) -> None:
+            if publish is not None:
+                publish(Notice(message=f"A look at the image {image} waits for room on the cluster: {words}"))
+
         # Locked meanwhile, so that it is not taken for the remains of a killed runner
         async with open_scratch(check):
             try:
                 job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
                 body = self._body(check, image, platform, owner_reference(job))
-                pod = await pull(self._cluster, body, f"{_CHECK}={object_name(check)}", until=_is_settled)
+                pod = await pull(
+                    self._cluster,
+                    body,
+                    f"{_CHECK}={object_name(check)}",
+                    until=_is_settled,
+                    admit=lambda make: self._room.take(check, make, note),
+                )
             except ClusterRefused as error:
-                raise self._refusal(image, error.words) from error
+                code, hint = advice_on(error, self._cluster.namespace, None)
+                raise self._untried(image, code, error.words, hint) from error
             finally:
                 with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
                     await self._cluster.delete("jobs", object_name(check))
         trouble = state.start_trouble(pod)
         if trouble is not None and trouble.code == "image_unreachable":
             raise self._refusal(image, trouble.words)
-        words = state.unschedulable(pod)
-        if words:
-            raise self._refusal(image, f"no node can try it: {words}")
+        if words := state.unschedulable(pod):
+            raise self._untried(image, "unschedulable", *await without_node(self._cluster, pod, words))
         digest = str(state.container_status(pod).get("imageID") or "")
         found = re.search(r"sha256:[0-9a-f]{64}", digest)
         return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
@@ -136,6 +130,10 @@ class Images:
         spec = pull_spec(image, policy=options.pull_policy, user=user, **options.placing(platform))
         return thing("Pod", metadata, spec=spec)
 
+    def _untried(self, image: str, code: str | None, words: str, hint: str | None) -> StartError:
+        message = f"The cluster cannot try the image {image!r}: {words.rstrip('.')}."
+        return StartError(message, code=code, hint=hint, context={"image": image})
+
     def _refusal(self, image: str, words: str) -> ImageError:
         return ImageError(
             f"The cluster cannot get the image {image!r}: {words}.",
@@ -145,8 +143,34 @@ class Images:
         )
 
 
+async def image_on_nodes(cluster: Cluster, image: str, platform: str | None = None) -> ImageInfo | None:
+    """Return a node's description of an image; None if no node has it, or nodes may not be listed."""
+    try:
+        listing = await cluster.call("GET", "/api/v1/nodes", query={"limit": 500}, retry_timeout=10)
+    except ClusterRefused:
+        return None
+    wanted = _spellings(image)
+    for node in listing.get("items") or ():
+        status: Mapping[str, Any] = node["status"]
+        info: Mapping[str, str] = status.get("nodeInfo") or {}
+        its = f"{info.get('operatingSystem')}/{info.get('architecture')}"
+        if platform is not None and its != "/".join(platform.split("/")[:2]):
+            continue
+        for entry in status.get("images") or ():
+            names: list[str] = entry.get("names") or []
+            if wanted & set(names):
+                digests = [name.partition("@")[2] for name in names if "@" in name]
+                return ImageInfo(image=image, digest=digests[0] if digests else "", platform=its)
+    return None
+
+
 async def pull(
-    cluster: Cluster, body: Mapping[str, Any], selector: str, *, until: Callable[[Mapping[str, Any]], bool]
+    cluster: Cluster,
+    body: Mapping[str, Any],
+    selector: str,
+    *,
+    until: Callable[[Mapping[str, Any]], bool],
+    admit: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] = lambda make: make(),
 ) -> Mapping[str, Any]:
     """Create a pod that pulls its image, and remove it afterwards.
 
@@ -155,6 +179,7 @@ async def pull(
         body: The pod, built with `pull_spec`.
         selector: Labels that match the pod; they may match others as well.
         until: Whether a state of the pod settles the matter.
+        admit: Creates the pod with the given function, when there is room for it.
 
     Returns:
         The last known state of the pod; empty if it was never seen.
@@ -178,11 +203,14 @@ async def pull(
         if pod["metadata"]["name"] == name:
             done.set()
 
-    try:
+    async def make() -> None:
         await cluster.create("pods", body)
+
+    try:
+        await admit(make)
         async with nursery() as beside:
             beside.start_soon(partial(follow, cluster, "pods", selector, on_object=look, on_gone=gone))
-            with anyio.move_on_after(PULL_SECONDS):
+            with anyio.move_on_after(patience(PULL_SECONDS)):
                 await done.wait()
     finally:
         with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
@@ -221,7 +249,8 @@ def is_pulled(pod: Mapping[str, Any]) -> bool:
 
 
 def _is_settled(pod: Mapping[str, Any]) -> bool:
-    return is_pulled(pod) or bool(state.unschedulable(pod))
+    words = state.unschedulable(pod)
+    return is_pulled(pod) or (bool(words) and not state.lacks_room(words))
 
 
 def _spellings(image: str) -> set[str]:

@@ -17,7 +17,10 @@ from coworld_core.errors import BackendError, StartError
 from ...runs._task_groups import nursery
 from ..base import BaseUnit
 from . import _pod_state as state
+from ._admission import advice_on
 from ._cluster import Cluster, ClusterGone, ClusterRefused
+from ._cluster_capacity import patience
+from ._cordoned_nodes import without_node
 from ._pod_logs import follow_log
 from ._pod_objects import MAIN
 from ._watch import follow
@@ -56,8 +59,10 @@ class WatchedPod:
         explain: Returns the error code and hint for a unit that does not start.
         forbidden_hint: The hint for objects that the user may not create.
         container: The name of the unit's container.
-        start_timeout: Returns the seconds that the unit may still take to start, given the pod's state; raises
-            `StartError` when there are none left. None: any number.
+        pending: Seconds that it may wait for a node, but not until its caller's own deadline.
+        grows: Whether waiting may help whatever the pod lacks, as nodes may be added. False: only while others may give
+            back what it lacks.
+        on_wait: Called with the scheduler's words when it begins to wait for a node.
         settle: Finishes up after the unit's end, before it counts as ended; returns its final exit.
         signalling: Held while the unit is signalled.
         log_seconds: Seconds for reading the rest of its log once it has ended.
@@ -73,7 +78,9 @@ class WatchedPod:
         explain: Callable[[state.Trouble], tuple[str, str]],
         forbidden_hint: str,
         container: str = MAIN,
-        start_timeout: Callable[[], float] | None = None,
+        pending: float = math.inf,
+        grows: bool = False,
+        on_wait: Callable[[str], object] = lambda _: None,
         settle: Callable[[Exit], Awaitable[Exit]] | None = None,
         signalling: anyio.Lock | None = None,
         log_seconds: float = 30.0,
@@ -97,7 +104,10 @@ class WatchedPod:
         self._explain = explain
         self._forbidden_hint = forbidden_hint
         self._container = container
-        self._start_timeout = start_timeout
+        self._pending = pending
+        self._grows = grows
+        self._on_wait = on_wait
+        self._waits_until: float | None = None
         self._settle = settle
         self._signalling = signalling or anyio.Lock()
         self._log_seconds = log_seconds
@@ -187,8 +197,28 @@ class WatchedPod:
         while not reached():
             changed = self.changed
             self.raise_trouble()
-            with anyio.move_on_after(self._start_timeout() if self._start_timeout is not None else None):
+            with anyio.move_on_after(await self._wait_for_node()):
                 await changed.wait()
+
+    async def _wait_for_node(self) -> float:
+        """Return how many seconds it may still wait for a node; any number once it has one.
+
+        Raises:
+            StartError: None; the message quotes the scheduler.
+        """
+        words = state.unschedulable(self.state)
+        if not words:
+            self._waits_until = None
+            return math.inf
+        waits = self._grows or state.lacks_room(words)
+        if self._waits_until is None:
+            self._waits_until = anyio.current_time() + patience(self._pending)
+            if waits:
+                self._on_wait(words)
+        left = self._waits_until - anyio.current_time()
+        if not waits or left <= 0:
+            raise self.trouble("unschedulable", *await without_node(self._cluster, self.state, words))
+        return left
 
     def raise_trouble(self) -> None:
         """Raise if the unit can no longer start.
@@ -212,16 +242,7 @@ class WatchedPod:
 
     def refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
         """The error for an object of the unit that could not be created."""
-        code, hint = None, None
-        if isinstance(error, ClusterGone):
-            code, hint = error.code, error.hint
-        elif error.over_quota:
-            code = "quota_exceeded"
-            hint = f"Raise the quota of namespace {self._cluster.namespace!r}, or run fewer episodes at a time."
-        elif error.status == 403:
-            code, hint = "cluster_forbidden", self._forbidden_hint
-        elif error.status == 422 and "env" in error.words:
-            hint = "A variable's name is one that a cluster does not take."
+        code, hint = advice_on(error, self._cluster.namespace, self._forbidden_hint)
         words = f"The {what} of {self._unit.name} could not be made: {error.words}"
         return StartError(words, code=code, hint=hint, context=self._context())
 

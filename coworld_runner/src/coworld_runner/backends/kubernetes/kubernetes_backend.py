@@ -41,7 +41,7 @@ from ._cluster_capacity import ClusterCapacity, need_of
 from ._cluster_check import check_cluster, enforces_policies
 from ._kubernetes_unit import KubernetesUnit, PodContext
 from ._labelled_objects import find_labelled, reap_labelled
-from ._node_images import Images
+from ._node_images import Images, image_on_nodes
 from ._pod_objects import PodOptions, Requests, call_selector, object_name
 from ._run_job import Run
 from ._watched_unit import watch_until_lost
@@ -151,8 +151,8 @@ class KubernetesBackend(BaseBackend):
                 await cluster.close()
             raise
         self._cluster = cluster
-        self._images = Images(cluster, self._pods)
         self._room = ClusterCapacity(cluster, retry_timeout=self._pending)
+        self._images = Images(cluster, self._pods, self._room)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -210,9 +210,7 @@ class KubernetesBackend(BaseBackend):
 
     async def has_image(self, image: str) -> bool:
         """Whether a node lists the image; nothing is pulled."""
-        self._entered()
-        assert self._images is not None
-        return await self._images.has(image)
+        return await image_on_nodes(self._entered(), image) is not None
 
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None

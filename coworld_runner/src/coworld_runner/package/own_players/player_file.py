@@ -6,18 +6,19 @@ import ast
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.rules.player_source import module_contents, player_form
 from coworld_core.text.phrases import closest
 
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .target_machine import machine_of
 
-__all__ = ["SEAT", "defined_player", "only_defines", "parse_python", "read_file", "with_imports"]
+__all__ = ["SEAT", "only_defines", "parse_python", "read_file", "with_imports"]
 
 SEAT = (PYTHON, "-m", "coworld_client.seat")
 """Command that plays the function or class whose file follows."""
@@ -147,13 +148,13 @@ def _module_files(directory: Path, name: str) -> list[Path]:
 
 def _seat_of(path: Path, content: bytes) -> tuple[str, ...]:
     """The command of `coworld_client.seat` if that plays a file; empty if the file is a complete program."""
-    names, works = _contents(parse_python(path, content))
+    names, works = module_contents(parse_python(path, content))
     if "act" in names:
         _check_arguments(path, names["act"])
         return SEAT
     if works:
         return ()
-    if _form(names):
+    if player_form(names):
         return SEAT
     near = closest("act", names)
     raise UsageError(
@@ -172,84 +173,8 @@ def only_defines(path: Path, content: bytes) -> frozenset[str] | None:
     Raises:
         UsageError: It is not Python.
     """
-    names, works = _contents(parse_python(path, content))
+    names, works = module_contents(parse_python(path, content))
     return None if works else frozenset(names)
-
-
-def defined_player(tree: ast.Module) -> str:
-    """Return the name of the player that a module only defines; empty if there is none, or the module does more."""
-    names, works = _contents(tree)
-    return "" if works else _form(names)
-
-
-def _contents(tree: ast.Module) -> tuple[dict[str, ast.stmt], bool]:
-    """Return the names that a module binds, and whether it does more than that."""
-    names: dict[str, ast.stmt] = {}
-    works = False
-    for statement in _top(tree.body):
-        works = works or _does_something(statement)
-        names.update((name, statement) for name in _named(statement))
-    return names, works
-
-
-def _form(names: Mapping[str, ast.stmt]) -> str:
-    if "act" in names:
-        return "act"
-    if _has_act(names.get("Player")):
-        return "Player"
-    return "play" if _is_session(names.get("play")) else ""
-
-
-def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:
-    """Yield the statements of a module, including those inside `if` and `try`."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, ast.If | ast.Try):
-            yield from _top(statement.body)
-            yield from _top(statement.orelse)
-            for handler in getattr(statement, "handlers", ()):
-                yield from _top(handler.body)
-
-
-def _named(statement: ast.stmt) -> list[str]:
-    """Return the names that a statement binds."""
-    match statement:
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.Assign(targets=targets):
-            return [target.id for target in targets if isinstance(target, ast.Name)]
-        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr()):
-            return [name]
-        case ast.ImportFrom(names=names):
-            return [alias.asname or alias.name for alias in names]
-        case _:
-            return []
-
-
-def _does_something(statement: ast.stmt) -> bool:
-    """Whether a statement suggests that its module is a program: it does more than bind names."""
-    match statement:
-        case ast.Expr(value=value):
-            return not isinstance(value, ast.Constant)
-        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
-            return True
-        case ast.For() | ast.While() | ast.With() | ast.Raise():
-            return True
-        case _:
-            return False
-
-
-def _has_act(statement: ast.stmt | None) -> bool:
-    # An imported or inherited class may have the method.
-    if isinstance(statement, ast.ImportFrom | ast.Assign):
-        return True
-    return isinstance(statement, ast.ClassDef) and (
-        bool(statement.bases) or any("act" in _named(inner) for inner in statement.body)
-    )
-
-
-def _is_session(statement: ast.stmt | None) -> bool:
-    return isinstance(statement, ast.AsyncFunctionDef) and len(statement.args.args) == 1
 
 
 def _check_arguments(path: Path, statement: ast.stmt) -> None:

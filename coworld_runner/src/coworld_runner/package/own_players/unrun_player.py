@@ -6,8 +6,9 @@ import ast
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from coworld_core.rules.player_source import module_contents, player_form
+
 from .own_player import OwnPlayer
-from .player_file import defined_player
 
 __all__ = ["unrun_player"]
 
@@ -28,7 +29,7 @@ def unrun_player(own: OwnPlayer | None, command: Sequence[str], context: Path | 
             continue
         try:
             content = own.files.get(name) if own is not None else context and (context / word).read_bytes()
-            found = defined_player(ast.parse(content)) if content and len(content) <= _MOST_BYTES else ""
+            found = _only_player(content) if content and len(content) <= _MOST_BYTES else ""
         except (OSError, SyntaxError, ValueError, RecursionError):
             return None
         return (
@@ -38,3 +39,9 @@ def unrun_player(own: OwnPlayer | None, command: Sequence[str], context: Path | 
             else None
         )
     return None
+
+
+def _only_player(content: bytes) -> str:
+    """Return the name of the player that a module defines; empty if there is none, or the module does more."""
+    names, works = module_contents(ast.parse(content))
+    return "" if works else player_form(names)
