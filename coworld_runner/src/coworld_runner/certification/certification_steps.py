@@ -11,6 +11,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core import time_limits
+from coworld_core.certificate import Signer
 from coworld_core.episode.events import BaseEvent, ProbeFinished
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import decisive
@@ -35,6 +37,7 @@ from coworld_core.versions import Generation
 from ..backend import Backend, Publish
 from ..episode.single import EpisodeOptions, run_episode
 from ..errors import OWN_DOING, unwrapped
+from ..evaluation.commissioner import CommissionerOptions
 from ..package.plan import plan_episode
 from ..package.resolver import Package
 from ..package.viewer_bundle import find_bundle
@@ -42,9 +45,11 @@ from ..replay.replay_session import ReplayOptions, verify_replay
 from ..replay.viewer_check import check_viewer
 from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
+from .commissioner_check import check_commissioners
 from .config_check import check_configs, configs_of_refused
 from .declared_roles import ROLES_RUN, run_declared_roles
 from .further_episodes import play_further
+from .package_content import package_files
 from .player_presence import check_attendance
 from .rules_audit import audit_served_rules
 from .secret_leaks import slots_leaked
@@ -85,8 +90,16 @@ class CertifyOptions:
     """For fetching all images."""
     audit_timeout: float = time_limits.RULES_AUDIT
     """For the audit of the rules of a game of the kit."""
+    commissioner: CommissionerOptions = field(default_factory=lambda: CommissionerOptions(reply_timeout=30.0))
+    """For running commissioners."""
+    commissioner_timeout: float = 120.0
+    """For all that one commissioner does."""
     published: Generation | None = None
     """Published version whose rules apply; None: today's rules."""
+    authority: str = ""
+    """Name of whoever certifies, for the certificate; by default the account on this machine."""
+    signer: Signer | None = None
+    """The key that signs the certificate."""
 
     @property
     def packs_replays(self) -> bool:
@@ -101,6 +114,8 @@ class CertifyOptions:
         offline: bool = False,
         platform: str | None = None,
         published: Generation | None = None,
+        authority: str = "",
+        signer: Signer | None = None,
     ) -> CertifyOptions:
         """Return the default options with another deadline for the smoke episode.
 
@@ -109,6 +124,8 @@ class CertifyOptions:
             offline: Whether to skip looking up source references.
             platform: Platform that images must support; None means the default.
             published: Published version whose rules apply; None means today's.
+            authority: Name of whoever certifies.
+            signer: The key that signs the certificate.
         """
         usual = cls()
         ready = min(timeout, usual.episode.ready_timeout_seconds)
@@ -119,6 +136,8 @@ class CertifyOptions:
             sources=dataclasses.replace(usual.sources, offline=offline),
             platform=platform or usual.platform,
             published=published,
+            authority=authority,
+            signer=signer,
         )
 
 
@@ -151,6 +170,8 @@ class Candidate:
 
 
 async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    sources = not candidate.backend.capabilities.images
+    ledger.files = await anyio.to_thread.run_sync(partial(package_files, candidate.package, sources=sources))
     report = await anyio.to_thread.run_sync(_strict_report, candidate)
     ledger.issues = report.issues
     if report.errors:
@@ -565,7 +586,7 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
     declared = {name: entries for name, entries in sections.items() if entries}
     if not declared:
         return passed("no supporting roles declared")
-    runs = () if candidate.options.published else ROLES_RUN
+    runs = () if candidate.options.published else (*ROLES_RUN, "commissioner")
     ran = [name for name in declared if name in runs]
     left = [name for name in declared if name not in runs]
     evidence = [
@@ -587,11 +608,20 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
         publish=candidate.publish,
         directory=EPISODE,
     )
+    found += await check_commissioners(
+        candidate.manifest,
+        ledger.played.scores,
+        backend=candidate.backend,
+        publish=candidate.publish,
+        options=candidate.options.commissioner,
+        timeout=candidate.options.commissioner_timeout,
+    )
     if broken := [item for item in found if item.broken]:
-        reporter = any(item.message.startswith("reporter ") for item in broken)
-        return failed_on("reporter_failed" if reporter else "supporting_roles_failed", [*found, *evidence])
+        first = broken[0].message.partition(" ")[0]
+        reasons = {"reporter": "reporter_failed", "commissioner": "commissioner_protocol_failed"}
+        return failed_on(reasons.get(first, "supporting_roles_failed"), [*found, *evidence])
     more = f"; declared, not run: {_counted(declared, left)}" if left else ""
-    return passed(f"Run on the smoke episode: {_counted(declared, ran)}{more}.", [*found, *evidence])
+    return passed(f"Run: {_counted(declared, ran)}{more}.", [*found, *evidence])
 
 
 def _counted(declared: Mapping[str, Sequence[object]], names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ _NAMES: dict[_Kind, re.Pattern[str]] = {
     "episode": re.compile(r"(episode|config|results|events)\.json|replay(\.html)?|policy_artifact_\d+\.zip"),
     "many": re.compile(rf"{re.escape(ROWS_NAME)}|{re.escape(SUMMARY_NAME)}"),
     "evaluation": re.compile("|".join(map(re.escape, (PLAN_NAME, REPORT_NAME, MARKDOWN_NAME)))),
-    "certification": re.compile(r"certification\.(json|html)"),
+    "certification": re.compile(r"certification\.(json|html)|(certificate|certified_manifest)\.json"),
 }
 """Names of the files of each kind of run, besides its events."""
 _LOG_NAMES = re.compile(
