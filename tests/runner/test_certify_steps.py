@@ -237,9 +237,17 @@ async def test_a_replay_that_loads_only_packed_is_advice(tmp_path: Path) -> None
     async with world(game_vices=("wants_zlib",)) as odd:
         found = await odd.certify(tmp_path / "out")
     assert found.ok
+    plain, _ = advice = found.step("replay-loadable").advice
+    assert {item.code for item in advice} == {"replay_unloadable"}
+    assert plain.log_tail
+
+
+async def test_a_replay_that_does_not_load_as_gzip_is_advice(tmp_path: Path) -> None:
+    async with world(game_vices=("knows_no_gzip",)) as odd:
+        found = await odd.certify(tmp_path / "out", options=fast(published="0.1.26"))
+    assert found.ok
     (advice,) = found.step("replay-loadable").advice
-    assert advice.code == "replay_unloadable"
-    assert advice.log_tail
+    assert "replay.json.gz" in advice.message
 
 
 @pytest.mark.parametrize("vices", [("leaks_tokens",), ("leaks_tokens", "packs_replay")], ids=["plain", "packed"])
@@ -408,6 +416,11 @@ def of_0_1_64(manifest: dict[str, Any]) -> None:
     manifest["game"]["achievements"] = []
 
 
+def long_of_0_1_64(manifest: dict[str, Any]) -> None:
+    of_0_1_64(manifest)
+    manifest["certification"]["game_config"] = dict(LONG)
+
+
 def as_it_was(_: dict[str, Any]) -> None:
     pass
 
@@ -424,6 +437,7 @@ def as_it_was(_: dict[str, Any]) -> None:
         ("0.1.26", of_0_1_7, (), {"matriculate": "manifest_invalid"}),
         ("0.1.26", of_0_1_64, ("knows_no_zlib",), dict.fromkeys(("matriculate", "replay-loadable"))),
         ("0.1.64", of_0_1_64, ("knows_no_zlib",), {}),
+        ("0.1.64", long_of_0_1_64, ("no_pong",), {"smoke-episode": "game_contract_violation"}),
         ("0.1.64", as_it_was, (), {"matriculate": "manifest_invalid"}),
     ],
 )

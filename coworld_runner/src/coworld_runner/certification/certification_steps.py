@@ -25,6 +25,7 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import decisive
 from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
+from coworld_core.files.compression import Compression
 from coworld_core.hints import Hint
 from coworld_core.issues import Report
 from coworld_core.manifest.game_results import check_results
@@ -41,7 +42,7 @@ from ..evaluation.commissioner import CommissionerOptions
 from ..package.plan import plan_episode
 from ..package.resolver import Package
 from ..package.viewer_bundle import find_bundle
-from ..replay.replay_session import ReplayOptions, verify_replay
+from ..replay.replay_session import REPLAY_SUFFIXES, ReplayOptions, verify_replay
 from ..replay.viewer_check import check_viewer
 from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
@@ -360,6 +361,7 @@ def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> StepAnswer 
 
 async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     checks: list[ProbeFinished] = []
+    ledger.probes.pings = candidate.options.published == "0.1.64"
     record = ledger.episode = await _play(candidate, ledger, checks)
     probes = ledger.probes
     blamed = blamed_in(record)
@@ -525,30 +527,32 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
         if all(item.ok for item in evidence):
             return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
         return passed(" ".join(item.message for item in evidence), evidence)
-    found: dict[bool, Evidence] = {}
-    # Two units that need the same ports have to run one after the other
-    gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
+    found: dict[Compression, Evidence] = {}
+    # Units that need the same ports have to run one after the other
+    gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 3)
 
-    async def show(packed: bool) -> None:
+    async def show(packing: Compression) -> None:
         async with gate:
-            found[packed] = await _show(candidate, packed)
+            found[packing] = await _show(candidate, packing)
 
+    needed: Compression = "zlib" if candidate.options.packs_replays else "none"
+    order = sorted(REPLAY_SUFFIXES, key=lambda packing: packing != needed)
     async with anyio.create_task_group() as group:
-        for packed in (True, False):
-            group.start_soon(show, packed)
-    deciding = found[candidate.options.packs_replays]
-    evidence = [deciding, found[not candidate.options.packs_replays]]
+        for packing in order:
+            group.start_soon(show, packing)
+    deciding, *_ = evidence = [found[packing] for packing in order]
     if deciding.broken:
         return failed_on("replay_unloadable", evidence)
     return passed(deciding.message, evidence)
 
 
-async def _show(candidate: Candidate, packed: bool) -> Evidence:
-    """Have the game show the replay in one form; the form that viewers serve is required, the other is advice."""
+async def _show(candidate: Candidate, packing: Compression) -> Evidence:
+    """Have the game show the replay in one form; the form that viewers serve is required, the others are advice."""
     options, layout = candidate.options.replay, candidate.layout
-    level: Level = "required" if packed == candidate.options.packs_replays else "advice"
-    name = "replay.json.z" if packed else "replay"
-    logs = layout.logs / ("replay-zlib" if packed else "replay-plain")
+    level: Level = "required" if (packing == "zlib") == candidate.options.packs_replays else "advice"
+    level = "advice" if packing == "gzip" else level
+    name = f"replay{REPLAY_SUFFIXES[packing]}"
+    logs = layout.logs / f"replay-{'plain' if packing == 'none' else packing}"
     logs.mkdir()
     try:
         with unwrapped():
@@ -559,7 +563,7 @@ async def _show(candidate: Candidate, packed: bool) -> Evidence:
                 publish=candidate.publish,
                 options=dataclasses.replace(options, platform=options.platform or candidate.platform),
                 logs=logs,
-                compressed=packed,
+                packing=packing,
             )
     except (EpisodeError, StartError) as error:
         if isinstance(error, StartError) and error.code not in OWN_DOING:

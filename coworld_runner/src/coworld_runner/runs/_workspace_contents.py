@@ -45,7 +45,7 @@ _NAMES: dict[_Kind, re.Pattern[str]] = {
 _LOG_NAMES = re.compile(
     r"(game|replay|rules-audit)\.std(out|err)\.log|rules-audit\.json|policy_agent_\d+\.log|https-proxy\.log"
 )
-_STEP_LOGS = ("replay-plain", "replay-zlib", "rules-audit")
+_STEP_LOGS = ("replay-plain", "replay-zlib", "replay-gzip", "rules-audit")
 """Directories of logs of a certification."""
 _CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-seed-again")
 """Directories of episodes of a certification."""
