@@ -237,9 +237,17 @@ async def test_a_replay_that_loads_only_packed_is_advice(tmp_path: Path) -> None
     async with world(game_vices=("wants_zlib",)) as odd:
         found = await odd.certify(tmp_path / "out")
     assert found.ok
+    plain, _ = advice = found.step("replay-loadable").advice
+    assert {item.code for item in advice} == {"replay_unloadable"}
+    assert plain.log_tail
+
+
+async def test_a_replay_that_does_not_load_as_gzip_is_advice(tmp_path: Path) -> None:
+    async with world(game_vices=("knows_no_gzip",)) as odd:
+        found = await odd.certify(tmp_path / "out", options=fast(published="0.1.26"))
+    assert found.ok
     (advice,) = found.step("replay-loadable").advice
-    assert advice.code == "replay_unloadable"
-    assert advice.log_tail
+    assert "replay.json.gz" in advice.message
 
 
 @pytest.mark.parametrize("vices", [("leaks_tokens",), ("leaks_tokens", "packs_replay")], ids=["plain", "packed"])
@@ -408,6 +416,11 @@ def of_0_1_64(manifest: dict[str, Any]) -> None:
     manifest["game"]["achievements"] = []
 
 
+def long_of_0_1_64(manifest: dict[str, Any]) -> None:
+    of_0_1_64(manifest)
+    manifest["certification"]["game_config"] = dict(LONG)
+
+
 def as_it_was(_: dict[str, Any]) -> None:
     pass
 
@@ -424,6 +437,7 @@ def as_it_was(_: dict[str, Any]) -> None:
         ("0.1.26", of_0_1_7, (), {"matriculate": "manifest_invalid"}),
         ("0.1.26", of_0_1_64, ("knows_no_zlib",), dict.fromkeys(("matriculate", "replay-loadable"))),
         ("0.1.64", of_0_1_64, ("knows_no_zlib",), {}),
+        ("0.1.64", long_of_0_1_64, ("no_pong",), {"smoke-episode": "game_contract_violation"}),
         ("0.1.64", as_it_was, (), {"matriculate": "manifest_invalid"}),
     ],
 )
@@ -591,23 +605,27 @@ async def test_a_missing_image_of_a_supporting_role_fails_but_the_episode_is_pla
 
 async def test_roles_that_have_no_episode_are_named_and_leave_the_verdict_alone(tmp_path: Path) -> None:
     def declare(manifest: dict[str, Any]) -> None:
-        for section, ids in (("commissioner", ("a", "b")), ("optimizer", ("c",))):
-            manifest[section] = [
-                {"id": name, "name": name, "type": section, "description": "x", "image": "helper"} for name in ids
-            ]
+        manifest["optimizer"] = [
+            {"id": name, "name": name, "type": "optimizer", "description": "x", "image": "helper"} for name in "ab"
+        ]
 
     async with world(change=declare) as good:
         found = await good.certify(tmp_path / "out")
     step = found.step("supporting-roles")
     assert (step.status, step.skip_reason) == ("skip", "not_run")
-    assert step.detail == "Declared, not run: 2 commissioners and 1 optimizer."
-    assert [item.code for item in step.evidence] == ["declared_not_run"] * 3
+    assert step.detail == "Declared, not run: 2 optimizers."
+    assert [item.code for item in step.evidence] == ["declared_not_run"] * 2
     assert found.ok
     assert any("not run" in caveat for caveat in found.caveats)
 
 
 @pytest.mark.parametrize(
-    ("section", "reason"), [("reporter", "reporter_failed"), ("grader", "supporting_roles_failed")]
+    ("section", "reason"),
+    [
+        ("reporter", "reporter_failed"),
+        ("grader", "supporting_roles_failed"),
+        ("commissioner", "commissioner_protocol_failed"),
+    ],
 )
 async def test_role_that_cannot_be_run_fails_its_step(section: str, reason: str, tmp_path: Path) -> None:
     def declare(manifest: dict[str, Any]) -> None:
@@ -617,4 +635,5 @@ async def test_role_that_cannot_be_run_fails_its_step(section: str, reason: str,
         found = await bad.certify(tmp_path / "out")
     step = found.step("supporting-roles")
     assert (step.status, step.failure_reason, found.ok) == ("fail", reason, False)
-    assert f"{section} 'a' was not run" in step.detail
+    assert step.detail.startswith(f"{section} 'a'")
+    assert "helper" in step.detail

@@ -60,7 +60,7 @@ def objects(value: Any, *, mapping: bool = False) -> Iterator[tuple[dict[str, An
         entries = cast("dict[str, Any]", value)
         yield entries, mapping
         for key, item in list(entries.items()):
-            yield from objects(item, mapping=key in ("versions", "episode_tags"))
+            yield from objects(item, mapping=key in ("versions", "episode_tags", "files"))
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
             yield from objects(item)

@@ -7,6 +7,7 @@ are the quoted words below.
 from __future__ import annotations
 
 import copy
+import gzip
 import http
 import json
 import random
@@ -359,6 +360,8 @@ def _mute_pongs(socket: ServerConnection) -> None:
 async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
     path = _path(context.env["COGAME_LOAD_REPLAY_URI"])
     data = path.read_bytes()
+    if path.name.endswith(".gz") and "knows_no_gzip" not in vices:
+        data = gzip.decompress(data)
     packed = path.name.endswith(".json.z" if "knows_only_json_z" in vices else ".z")
     if (packed and "knows_no_zlib" not in vices) or (not packed and "wants_zlib" in vices):
         data = zlib.decompress(data)

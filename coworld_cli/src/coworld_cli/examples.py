@@ -90,6 +90,11 @@ coworld validate coworld_manifest.json --strict --for 0.1.26
 coworld validate coworld_manifest.json --fix
 coworld certify examples/paintarena
 coworld certify examples/paintarena --backend process -o certified
+coworld certify examples/paintarena --sign-with ~/.coworld-key --authority "Ada, for the league"
+coworld certificate verify certified
+coworld certificate verify certified/certificate.json examples/paintarena --key ada.pub
+coworld certificate keygen ~/.coworld-key
+coworld certificate keygen ci-key --json
 coworld schema manifest
 coworld schema episode-request -o episode_request.schema.json
 coworld login

@@ -13,10 +13,19 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from .certificate import Certificate
 from .episode.request import JobSpec
 from .manifest.models import ROLE_SECTIONS, Manifest
 
-__all__ = ["SCHEMA_FILES", "episode_request_schema", "manifest_schema", "model_schema", "schema_path", "write_schemas"]
+__all__ = [
+    "SCHEMA_FILES",
+    "certificate_schema",
+    "episode_request_schema",
+    "manifest_schema",
+    "model_schema",
+    "schema_path",
+    "write_schemas",
+]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -68,6 +77,11 @@ def episode_request_schema() -> dict[str, Any]:
     return schema
 
 
+def certificate_schema() -> dict[str, Any]:
+    """The JSON Schema of `certificate.json`."""
+    return model_schema(Certificate, title="Coworld Certificate")
+
+
 def model_schema(model: type[BaseModel], *, title: str, names: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The JSON Schema of a model in its published form: with a title and a dialect, without pydantic's field titles.
 
@@ -82,6 +96,7 @@ def model_schema(model: type[BaseModel], *, title: str, names: Mapping[str, str]
 
 
 SCHEMA_FILES: dict[str, Callable[[], dict[str, Any]]] = {
+    "certificate.schema.json": certificate_schema,
     "coworld_manifest.schema.json": manifest_schema,
     "episode_request.schema.json": episode_request_schema,
 }

@@ -37,7 +37,15 @@ commands = NounGroup()
 
 _PATH = PathType()
 
-_NAMES: tuple[DocumentName, ...] = ("manifest", "episode-request", "episode", "summary", "certification", "event")
+_NAMES: tuple[DocumentName, ...] = (
+    "manifest",
+    "episode-request",
+    "episode",
+    "summary",
+    "certification",
+    "certificate",
+    "event",
+)
 
 
 @commands.command("build")
@@ -298,6 +306,10 @@ def _api_address(server: str | None) -> str | None:
     type=click.Choice(get_args(Generation)),
     help="Certify by the rules of this published version: which manifests it takes, and how it hands games a replay.",
 )
+@click.option("--sign-with", type=FILE, metavar="FILE", help="Sign the certificate with this private key.")
+@click.option(
+    "--authority", default="", metavar="NAME", help="Who certifies, in the certificate. Default: your account's name."
+)
 @click.option(
     "--open-report/--no-open-report",
     "open_browser",
@@ -314,6 +326,8 @@ def certify(
     timeout_seconds: float,
     offline: bool,
     published: Generation | None,
+    sign_with: Path | None,
+    authority: str,
     open_browser: bool | None,
 ) -> int:
     """Check step by step that a Coworld follows the runtime contract.
@@ -323,8 +337,10 @@ def certify(
     For a game made with the kit, its rules are audited in a further step.
 
     A failed step does not end the certification: whatever can still be checked is checked. The result is written as
-    certification.json and, for people, as certification.html. The exit status is 1 if the Coworld is not certified.
+    certification.json and, for people, as certification.html; certificate.json says what was certified and by whom
+    (`coworld certificate verify`). The exit status is 1 if the Coworld is not certified.
     """
+    key = sign_with.expanduser() if sign_with is not None else None
 
     async def work(running: Running) -> int:
         from ..browser import open_page, wants_browser
@@ -337,6 +353,8 @@ def certify(
             timeout=timeout_seconds,
             offline=offline,
             published=published,
+            sign_with=key,
+            authority=authority,
             output_dir=output_dir,
             overwrite=overwrite,
         )
@@ -364,6 +382,8 @@ async def certify_here(
     timeout: float,
     offline: bool = False,
     published: Generation | None = None,
+    sign_with: Path | None = None,
+    authority: str = "",
     output_dir: Path | None = None,
     overwrite: bool = False,
 ) -> tuple[Certification, Path]:
@@ -375,18 +395,24 @@ async def certify_here(
         timeout: Seconds for the smoke episode.
         offline: Whether to skip the check of sources.
         published: Published version by whose rules to certify; None: the current rules.
+        sign_with: Private key for the certificate.
+        authority: Who certifies.
         output_dir: Directory for the evidence; None: a fresh one under `certification` in the package's results.
         overwrite: Whether to empty `output_dir` first.
     """
+    from anyio import to_thread
+
     from coworld_core.errors import ManifestError
     from coworld_core.ids import new_run_id
-    from coworld_runner.certification import CertifyOptions, certify, certify_refused
+    from coworld_runner.certification import CertifyOptions, certify, certify_refused, read_signing_key
     from coworld_runner.package.resolver import default_results_dir
     from coworld_runner.runs.workspace import default_workspace
 
     from ..render.progress import show_progress
     from ..run_preparation import find_package, opened_backend
 
+    # Before anything runs: a wrong key is said at once
+    signer = await to_thread.run_sync(read_signing_key, sign_with) if sign_with is not None else None
     run_id = new_run_id()
     latest = output_dir is None
 
@@ -411,7 +437,14 @@ async def certify_here(
                 package,
                 backend=backend,
                 workspace=place,
-                options=CertifyOptions.within(timeout, offline=offline, platform=options.platform, published=published),
+                options=CertifyOptions.within(
+                    timeout,
+                    offline=offline,
+                    platform=options.platform,
+                    published=published,
+                    authority=authority,
+                    signer=signer,
+                ),
                 overwrite=overwrite,
                 listeners=(progress,),
                 episode_listeners=(progress,),
@@ -436,6 +469,7 @@ def schema(out: Output, name: DocumentName, output: Path | None) -> int:
     episode          episode.json, the record of an episode
     summary          summary.json, several episodes
     certification    certification.json
+    certificate      certificate.json
     event            one line of events.ndjson
     """  # noqa: D301 (click reads the backspace)
     from coworld_runner.certification.document_schemas import document_schema

@@ -8,14 +8,42 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .issues import render_issue, verdict
 from .results import labelled, next_commands, step_tag
 from .text import clean, command_line, hint_line, number, seconds, shown_path
 
 if TYPE_CHECKING:
-    from coworld_runner.certification import Certification
+    from coworld_runner.certification import Certification, CheckedCertificate
     from coworld_runner.certification.certification_record import StepRecord
 
-__all__ = ["evidence_paths", "verdict_text"]
+__all__ = ["certificate_text", "evidence_paths", "verdict_text"]
+
+
+def certificate_text(checked: CheckedCertificate) -> str:
+    """A certificate as text: what it says, every finding about it, and whether it holds."""
+    certificate = checked.certificate
+    name = clean(f"{certificate.coworld} {certificate.version}", one_line=True)
+    authority = certificate.authority
+    who = clean(f"{authority.name or 'somebody'}{f' at {authority.host}' if authority.host else ''}", one_line=True)
+    rules = f"the rules of {certificate.published}" if certificate.published else "the current rules"
+    key = f"key {authority.key_id[:16]}…" if authority.key_id else "not signed"
+    rows = [
+        ("Degree", clean(str(certificate.verdict or "none"), one_line=True)),
+        ("By", f"{who} ({key})"),
+        ("When", f"{certificate.ended_at:%Y-%m-%d %H:%M:%S} UTC, by {rules}, on {certificate.backend}"),
+        ("Content", clean(certificate.content.digest, one_line=True)),
+    ]
+    found = verdict(checked.report)
+    word = (
+        click.style(f"holds: {found}", fg="green") if checked.ok else click.style(f"does not hold: {found}", fg="red")
+    )
+    return "\n\n".join(
+        [
+            f"{click.style(name, bold=True)}\n{labelled(rows)}",
+            "\n".join(render_issue(checked.report.source, issue) for issue in checked.report.issues),
+            f"The certificate {word}",
+        ]
+    )
 
 
 def evidence_paths(certification: Certification, workspace: Path) -> dict[str, Path | None]:
@@ -25,6 +53,7 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
         certification: The record.
         workspace: Where its evidence is.
     """
+    from coworld_core.certificate import CERTIFICATE_NAME
     from coworld_core.episode.layout import EpisodeLayout
     from coworld_runner.certification import PAGE_NAME, RECORD_NAME
 
@@ -32,6 +61,7 @@ def evidence_paths(certification: Certification, workspace: Path) -> dict[str, P
     files = {
         "report": workspace / PAGE_NAME,
         "record": workspace / RECORD_NAME,
+        "certificate": workspace / CERTIFICATE_NAME,
         "results": layout.results if layout else None,
         "replay": layout.replay if layout else None,
         "logs": layout.logs if layout else None,
@@ -50,13 +80,13 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
     """
     paths = evidence_paths(certification, workspace)
     name = clean(f"{certification.coworld} {certification.version}", one_line=True).strip() or shown_path(manifest)
-    verdict = (
+    degree = (
         click.style(f"certified: {certification.verdict}", fg="green", bold=True)
         if certification.verdict
         else click.style("not certified", fg="red", bold=True)
     )
     about = click.style(certification.backend, dim=True)
-    parts = [f"{click.style(name, bold=True)} {about}  {verdict} after {seconds(certification.seconds)}"]
+    parts = [f"{click.style(name, bold=True)} {about}  {degree} after {seconds(certification.seconds)}"]
     width = max((len(step.id) for step in certification.all_steps), default=0)
     parts.append("\n".join(line for step in certification.all_steps for line in _step_lines(step, width)))
     if certification.advice:
@@ -71,11 +101,18 @@ def verdict_text(certification: Certification, workspace: Path, *, manifest: str
             )
         )
     parts.append("\n".join(clean(text, one_line=True) for text in (certification.statement, *certification.caveats)))
-    labels = {"report": "Report", "record": "Record", "results": "Results", "replay": "Replay", "logs": "Logs"}
+    labels = {
+        "report": "Report",
+        "record": "Record",
+        "certificate": "Certificate",
+        "results": "Results",
+        "replay": "Replay",
+        "logs": "Logs",
+    }
     rows = [(labels[key], shown_path(path)) for key, path in paths.items() if path is not None]
     if certification.scores:
         scores = ", ".join(f"{clean(who, one_line=True)} {number(score)}" for who, score in certification.standings)
-        rows.insert(2, ("Scores", scores))
+        rows.append(("Scores", scores))
     parts.append(labelled(rows, indent=""))
     replay = paths["replay"]
     if replay is not None:

@@ -7,13 +7,13 @@ writes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from ..documents.canonical_json import json_digest
 from ..documents.findings import Findings, type_word
 from ..documents.json_text import MAX_BYTES, JsonDocument, Source, json_report, parse_json, wrap_json
 from ..documents.shapes import parse_shape
@@ -38,6 +38,7 @@ __all__ = [
     "find_manifest",
     "load_manifest",
     "manifest_sha256",
+    "manifest_value",
     "read_document",
 ]
 
@@ -208,7 +209,7 @@ def dump_manifest(manifest: Manifest, *, mode: Mode = "strict", template: bool =
     Raises:
         ManifestError: If it breaks the rules, with all issues.
     """
-    value = _written(manifest)
+    value = manifest_value(manifest)
     for place, kept in manifest.kept:
         _put_back(value, place, kept)
     report = check_manifest(value, mode=mode, template=template)
@@ -219,9 +220,7 @@ def dump_manifest(manifest: Manifest, *, mode: Mode = "strict", template: bool =
 
 def manifest_sha256(manifest: Manifest) -> str:
     """Digest of a manifest's content, independent of key order, nulls and formatting."""
-    value = _written(manifest)
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return json_digest(manifest_value(manifest))
 
 
 def read_document(source: Source) -> JsonDocument:
@@ -309,7 +308,8 @@ def examine_manifest(
     return manifest.keeping(lifted.kept) if manifest is not None else None
 
 
-def _written(manifest: Manifest) -> dict[str, Any]:
+def manifest_value(manifest: Manifest) -> dict[str, Any]:
+    """The content of a manifest as JSON, without nulls and without what a lenient read ignored."""
     value = manifest.model_dump(mode="json", by_alias=True)
     _drop_absent(value, manifest)
     return value

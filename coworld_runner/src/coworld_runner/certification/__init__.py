@@ -1,8 +1,10 @@
 """Certification: the steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
 
+from .certificate_check import CheckedCertificate, check_certificate, needs_images
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification
 from .certifier import PAGE_NAME, CertifyOptions, certify, certify_refused
+from .signing_keys import make_key, public_path, read_public_keys, read_signing_key
 from .source_references import SourceOptions
 from .transcript import TRANSCRIPT, Transcript, TranscriptStep
 
@@ -12,6 +14,7 @@ __all__ = [
     "TRANSCRIPT",
     "Certification",
     "CertifyOptions",
+    "CheckedCertificate",
     "Evidence",
     "SourceOptions",
     "SourceRecord",
@@ -20,6 +23,12 @@ __all__ = [
     "TranscriptStep",
     "certify",
     "certify_refused",
+    "check_certificate",
+    "make_key",
+    "needs_images",
+    "public_path",
     "read_certification",
+    "read_public_keys",
+    "read_signing_key",
     "render_page",
 ]

@@ -16,21 +16,25 @@ from .certification_record import Certification
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from coworld_core.certificate import Certificate
+
 __all__ = ["render_page"]
 
 _WORDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
-def render_page(certification: Certification) -> str:
+def render_page(certification: Certification, certificate: Certificate | None = None) -> str:
     """Render a certification as one HTML document.
 
     Args:
         certification: The record; nothing in it is trusted.
+        certificate: Its certificate.
     """
     answers = Counter(_WORDS.get(step.status, step.status) for step in certification.all_steps)
     tally = dict.fromkeys(_WORDS.values(), 0) | answers
     return _template().render(
         record=certification,
+        certificate=certificate,
         words=_WORDS,
         tally=", ".join(f"{count} {word}" for word, count in tally.items() if count),
         scores=", ".join(f"{who} {score:g}" for who, score in certification.standings),

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
+from coworld_core.certificate import Degree
+from coworld_core.documents.canonical_json import json_digest
 from coworld_core.documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ImageRecord, SeatedPlayer
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "RECORD_NAME",
     "Certification",
-    "Degree",
     "Evidence",
     "Level",
     "SkipReason",
@@ -32,6 +33,7 @@ __all__ = [
     "StepId",
     "StepRecord",
     "StepStatus",
+    "outcomes_digest",
     "read_certification",
 ]
 
@@ -106,9 +108,6 @@ Level = Annotated[Literal["required", "advice", "note"], OpenEnum]
 
 SourceStatus = Annotated[Literal["resolved", "unresolved", "unsupported", "not_declared", "unreached"], OpenEnum]
 """The state of one source reference; `unreached` if its host gave no usable answer."""
-
-Degree = Annotated[Literal["Executable"], OpenEnum]
-"""The only degree."""
 
 
 class _Record(Record):
@@ -287,6 +286,28 @@ class Certification(_Record):
         return (
             f"<Certification {self.coworld} {self.version}: {self.verdict or 'none'}{f' ({tally})' if tally else ''}>"
         )
+
+
+def outcomes_digest(certification: Certification) -> str:
+    """Return a digest of what came of the steps: equal for two certifications that came to the same.
+
+    It is over ids, outcomes and reasons of the steps and the checks in them, without texts, facts and times.
+    """
+    steps = [
+        {
+            "id": step.id,
+            "status": step.status,
+            "failure_reason": step.failure_reason,
+            "skip_reason": step.skip_reason,
+            "findings": sorted(
+                [item.code, item.level, str(item.slot), item.pointer or "", item.ok]
+                for item in step.evidence
+                if item.level != "note"
+            ),
+        }
+        for step in certification.all_steps
+    ]
+    return f"sha256:{json_digest({'transcript': certification.transcript_sha256, 'steps': steps})}"
 
 
 def read_certification(source: Source) -> Certification:

@@ -11,6 +11,7 @@ import dataclasses
 import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ import anyio
 import anyio.to_thread
 
 from coworld_core import time_limits
+from coworld_core.certificate import Signer
 from coworld_core.episode.events import BaseEvent, ProbeFinished
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import decisive
 from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
+from coworld_core.files.compression import Compression
 from coworld_core.hints import Hint
 from coworld_core.issues import Report
 from coworld_core.manifest.game_results import check_results
@@ -35,16 +38,19 @@ from coworld_core.versions import Generation
 from ..backend import Backend, Publish
 from ..episode.single import EpisodeOptions, run_episode
 from ..errors import OWN_DOING, unwrapped
+from ..evaluation.commissioner import CommissionerOptions
 from ..package.plan import plan_episode
 from ..package.resolver import Package
 from ..package.viewer_bundle import find_bundle
-from ..replay.replay_session import ReplayOptions, verify_replay
+from ..replay.replay_session import REPLAY_SUFFIXES, ReplayOptions, verify_replay
 from ..replay.viewer_check import check_viewer
 from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
+from .commissioner_check import check_commissioners
 from .config_check import check_configs, configs_of_refused
 from .declared_roles import ROLES_RUN, run_declared_roles
 from .further_episodes import play_further
+from .package_content import package_files
 from .player_presence import check_attendance
 from .rules_audit import audit_served_rules
 from .secret_leaks import slots_leaked
@@ -85,8 +91,16 @@ class CertifyOptions:
     """For fetching all images."""
     audit_timeout: float = time_limits.RULES_AUDIT
     """For the audit of the rules of a game of the kit."""
+    commissioner: CommissionerOptions = field(default_factory=lambda: CommissionerOptions(reply_timeout=30.0))
+    """For running commissioners."""
+    commissioner_timeout: float = 120.0
+    """For all that one commissioner does."""
     published: Generation | None = None
     """Published version whose rules apply; None: today's rules."""
+    authority: str = ""
+    """Name of whoever certifies, for the certificate; by default the account on this machine."""
+    signer: Signer | None = None
+    """The key that signs the certificate."""
 
     @property
     def packs_replays(self) -> bool:
@@ -101,6 +115,8 @@ class CertifyOptions:
         offline: bool = False,
         platform: str | None = None,
         published: Generation | None = None,
+        authority: str = "",
+        signer: Signer | None = None,
     ) -> CertifyOptions:
         """Return the default options with another deadline for the smoke episode.
 
@@ -109,6 +125,8 @@ class CertifyOptions:
             offline: Whether to skip looking up source references.
             platform: Platform that images must support; None means the default.
             published: Published version whose rules apply; None means today's.
+            authority: Name of whoever certifies.
+            signer: The key that signs the certificate.
         """
         usual = cls()
         ready = min(timeout, usual.episode.ready_timeout_seconds)
@@ -119,6 +137,8 @@ class CertifyOptions:
             sources=dataclasses.replace(usual.sources, offline=offline),
             platform=platform or usual.platform,
             published=published,
+            authority=authority,
+            signer=signer,
         )
 
 
@@ -151,6 +171,8 @@ class Candidate:
 
 
 async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    sources = not candidate.backend.capabilities.images
+    ledger.files = await anyio.to_thread.run_sync(partial(package_files, candidate.package, sources=sources))
     report = await anyio.to_thread.run_sync(_strict_report, candidate)
     ledger.issues = report.issues
     if report.errors:
@@ -339,6 +361,7 @@ def _fixture_has_images(candidate: Candidate, ledger: StepLedger) -> StepAnswer 
 
 async def _smoke_episode(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     checks: list[ProbeFinished] = []
+    ledger.probes.pings = candidate.options.published == "0.1.64"
     record = ledger.episode = await _play(candidate, ledger, checks)
     probes = ledger.probes
     blamed = blamed_in(record)
@@ -504,30 +527,32 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
         if all(item.ok for item in evidence):
             return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
         return passed(" ".join(item.message for item in evidence), evidence)
-    found: dict[bool, Evidence] = {}
-    # Two units that need the same ports have to run one after the other
-    gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 2)
+    found: dict[Compression, Evidence] = {}
+    # Units that need the same ports have to run one after the other
+    gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 3)
 
-    async def show(packed: bool) -> None:
+    async def show(packing: Compression) -> None:
         async with gate:
-            found[packed] = await _show(candidate, packed)
+            found[packing] = await _show(candidate, packing)
 
+    needed: Compression = "zlib" if candidate.options.packs_replays else "none"
+    order = sorted(REPLAY_SUFFIXES, key=lambda packing: packing != needed)
     async with anyio.create_task_group() as group:
-        for packed in (True, False):
-            group.start_soon(show, packed)
-    deciding = found[candidate.options.packs_replays]
-    evidence = [deciding, found[not candidate.options.packs_replays]]
+        for packing in order:
+            group.start_soon(show, packing)
+    deciding, *_ = evidence = [found[packing] for packing in order]
     if deciding.broken:
         return failed_on("replay_unloadable", evidence)
     return passed(deciding.message, evidence)
 
 
-async def _show(candidate: Candidate, packed: bool) -> Evidence:
-    """Have the game show the replay in one form; the form that viewers serve is required, the other is advice."""
+async def _show(candidate: Candidate, packing: Compression) -> Evidence:
+    """Have the game show the replay in one form; the form that viewers serve is required, the others are advice."""
     options, layout = candidate.options.replay, candidate.layout
-    level: Level = "required" if packed == candidate.options.packs_replays else "advice"
-    name = "replay.json.z" if packed else "replay"
-    logs = layout.logs / ("replay-zlib" if packed else "replay-plain")
+    level: Level = "required" if (packing == "zlib") == candidate.options.packs_replays else "advice"
+    level = "advice" if packing == "gzip" else level
+    name = f"replay{REPLAY_SUFFIXES[packing]}"
+    logs = layout.logs / f"replay-{'plain' if packing == 'none' else packing}"
     logs.mkdir()
     try:
         with unwrapped():
@@ -538,7 +563,7 @@ async def _show(candidate: Candidate, packed: bool) -> Evidence:
                 publish=candidate.publish,
                 options=dataclasses.replace(options, platform=options.platform or candidate.platform),
                 logs=logs,
-                compressed=packed,
+                packing=packing,
             )
     except (EpisodeError, StartError) as error:
         if isinstance(error, StartError) and error.code not in OWN_DOING:
@@ -565,7 +590,7 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
     declared = {name: entries for name, entries in sections.items() if entries}
     if not declared:
         return passed("no supporting roles declared")
-    runs = () if candidate.options.published else ROLES_RUN
+    runs = () if candidate.options.published else (*ROLES_RUN, "commissioner")
     ran = [name for name in declared if name in runs]
     left = [name for name in declared if name not in runs]
     evidence = [
@@ -587,11 +612,20 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
         publish=candidate.publish,
         directory=EPISODE,
     )
+    found += await check_commissioners(
+        candidate.manifest,
+        ledger.played.scores,
+        backend=candidate.backend,
+        publish=candidate.publish,
+        options=candidate.options.commissioner,
+        timeout=candidate.options.commissioner_timeout,
+    )
     if broken := [item for item in found if item.broken]:
-        reporter = any(item.message.startswith("reporter ") for item in broken)
-        return failed_on("reporter_failed" if reporter else "supporting_roles_failed", [*found, *evidence])
+        first = broken[0].message.partition(" ")[0]
+        reasons = {"reporter": "reporter_failed", "commissioner": "commissioner_protocol_failed"}
+        return failed_on(reasons.get(first, "supporting_roles_failed"), [*found, *evidence])
     more = f"; declared, not run: {_counted(declared, left)}" if left else ""
-    return passed(f"Run on the smoke episode: {_counted(declared, ran)}{more}.", [*found, *evidence])
+    return passed(f"Run: {_counted(declared, ran)}{more}.", [*found, *evidence])
 
 
 def _counted(declared: Mapping[str, Sequence[object]], names: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Unpack
 
 import anyio
 
+from coworld_core.certificate import CERTIFICATE_NAME, Certificate
 from coworld_core.episode.events import Notice, RunFinished, RunStarted, StepFinished, StepStarted
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.errors import CoworldError, EnvironmentFault, ImageError, ManifestError
@@ -21,6 +22,7 @@ from ..episode.run_start import OpenRun, open_run
 from ..errors import leaves, unwrapped
 from ..package.resolver import Package, resolve_package
 from ..runs.event_bus import EventBus, Listener
+from .certificate_writing import make_certificate
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
 from .certification_steps import Candidate, CertifyOptions, carry_out, say_of_refused
@@ -51,7 +53,7 @@ async def certify(
 
     A failed step does not end the certification: later steps run if their premises hold, and otherwise name the step
     that they depend on. `certification.json` and `certification.html` are written on every path, also when
-    interrupted.
+    interrupted; `certificate.json` and the manifest that it is about, once every step has an answer.
 
     Args:
         what: The Coworld: a package, or a reference that `resolve_package` accepts. A manifest with errors fails the
@@ -94,7 +96,8 @@ async def certify(
                 episode_listeners=episode_listeners,
             )
             beside = own_steps(package.manifest, candidate.options.published)
-            return await _go_through(opened, subject, partial(carry_out, candidate), beside=beside)
+            seal = partial(make_certificate, candidate)
+            return await _go_through(opened, subject, partial(carry_out, candidate), beside=beside, seal=seal)
 
 
 async def certify_refused(error: ManifestError, **run: Unpack[RunArguments]) -> Certification:
@@ -119,10 +122,17 @@ async def certify_refused(error: ManifestError, **run: Unpack[RunArguments]) -> 
 
 _Answers = Callable[[StepId, StepLedger], Awaitable[StepAnswer]]
 """Runs a step; may note in the ledger what other steps and the record need."""
+_Seal = Callable[[StepLedger, Certification, bytes], Certificate]
+"""Makes the certificate, given the record and the bytes of its file."""
 
 
 async def _go_through(
-    run: OpenRun, subject: Subject, answers: _Answers, *, beside: tuple[TranscriptStep, ...] = ()
+    run: OpenRun,
+    subject: Subject,
+    answers: _Answers,
+    *,
+    beside: tuple[TranscriptStep, ...] = (),
+    seal: _Seal | None = None,
 ) -> Certification:
     ledger, steps = StepLedger(), TRANSCRIPT.steps + beside
     start = RunStarted(
@@ -155,7 +165,7 @@ async def _go_through(
         for step in steps[len(ledger.steps) :]:
             _tell(run.bus, ledger.note(step, _not_reached(status, ledger.trouble), 0.0))
         certification = ledger.record(subject, run, status)
-        _write(run, certification)
+        _write(run, certification, partial(seal, ledger) if seal and status == "completed" else None)
     return certification
 
 
@@ -182,8 +192,10 @@ def _not_reached(status: EpisodeStatus, trouble: str | None) -> StepAnswer:
     return skipped("platform_error", f"Not checked, because the certification could not go on: {trouble}")
 
 
-def _write(run: OpenRun, certification: Certification) -> None:
-    """Write the record and the page, without awaiting, so that the writing cannot be cancelled."""
+def _write(
+    run: OpenRun, certification: Certification, seal: Callable[[Certification, bytes], Certificate] | None
+) -> None:
+    """Write the record, the certificate and the page, without awaiting, so that the writing cannot be cancelled."""
     run.bus.publish(
         RunFinished(
             status=certification.status,
@@ -192,5 +204,9 @@ def _write(run: OpenRun, certification: Certification) -> None:
             seconds=certification.seconds,
         )
     )
-    run.reserve.write(run.layout.workspace / RECORD_NAME, certification.to_json().encode())
-    run.reserve.write(run.layout.workspace / PAGE_NAME, render_page(certification).encode())
+    record = certification.to_json().encode()
+    run.reserve.write(run.layout.workspace / RECORD_NAME, record)
+    certificate = seal(certification, record) if seal is not None else None
+    if certificate is not None:
+        run.reserve.write(run.layout.workspace / CERTIFICATE_NAME, certificate.to_json().encode())
+    run.reserve.write(run.layout.workspace / PAGE_NAME, render_page(certification, certificate).encode())

@@ -18,7 +18,7 @@ from ..backend import HttpProbe, Unit
 from ..episode import contract_probes
 from ..web.game_socket import game_socket, hear
 from .certification_record import Evidence, Level
-from .contract_checks import Knock, drain, knock
+from .contract_checks import Knock, answers_ping, drain, knock
 from .step_answers import required
 
 __all__ = ["BadClients", "LostConnections", "other_tokens"]
@@ -26,7 +26,6 @@ __all__ = ["BadClients", "LostConnections", "other_tokens"]
 _MOST_TOKENS: Final = 240
 """Maximum number of attempts with tokens of other slots: every pair of up to 16 slots."""
 _PARALLEL: Final = 8
-_PONG_SECONDS: Final = 2.0
 _SEND_SECONDS: Final = 2.0
 _SETTLE_SECONDS: Final = 0.2
 """Time for a game to read what it was sent."""
@@ -116,24 +115,11 @@ class BadClients:
             )
 
     async def _ping(self, address: str, target: str, whose: str) -> None:
-        answered: bool | None = None
         async with _connection(address, target) as socket:
-            if socket is not None:
-                pong = await socket.ping()
-                with anyio.move_on_after(_PONG_SECONDS) as waiting:
-                    await pong
-                answered = not waiting.cancelled_caught
-        if answered is None:
-            return  # That it cannot connect is evidence of the smoke episode
-        said = "answers" if answered else f"does not answer within {_PONG_SECONDS:g} s"
-        self._add(
-            "answers_ping",
-            answered,
-            f"The game {said} {whose}websocket ping.",
-            "Answer Ping with Pong: otherwise clients with a keep-alive disconnect.",
-            # Games of the first generations, and small ones, do not answer
-            level="advice",
-        )
+            # That it cannot connect is evidence of the smoke episode. Games of the first generations, and small ones,
+            # do not answer
+            row = await answers_ping(socket, whose, "advice") if socket is not None else None
+        self.evidence += [row] if row is not None else []
 
     async def _misbehave(self, address: str, targets: Sequence[str]) -> None:
         route = targets[0].partition("?")[0]

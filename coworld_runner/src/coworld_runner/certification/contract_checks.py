@@ -25,7 +25,7 @@ from ..web.game_socket import game_socket, hear, words_of
 from .certification_record import Evidence, Level
 from .step_answers import required
 
-__all__ = ["LEAVE_SECONDS", "ContractProbes", "Knock", "SeatState", "drain", "knock", "wrong_callers"]
+__all__ = ["LEAVE_SECONDS", "ContractProbes", "Knock", "SeatState", "answers_ping", "drain", "knock", "wrong_callers"]
 
 LEAVE_SECONDS = 1.0
 """A player that ends this close to the end of the game has stayed: it may learn before us that the game is over."""
@@ -43,6 +43,7 @@ _ANSWER_SECONDS = 2.0
 _MESSAGE_SECONDS = 10.0
 _CONFIRM_SECONDS = 0.5
 _PARALLEL = 8
+_PONG_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,8 @@ class ContractProbes:
         self.seats: dict[int, SeatState] = {}
         """By slot: whether the seat could be taken again after its player had left with status 0."""
         self.tokens: tuple[str, ...] = ()
+        self.pings = False
+        """Whether a viewer's ping must be answered, as one published version requires."""
 
     async def before_players(self, address: str, tokens: Sequence[str]) -> None:
         """Request every page, and try every caller that must be refused."""
@@ -236,6 +239,8 @@ class ContractProbes:
                 async with anyio.create_task_group() as group:
                     group.start_soon(drain, early)
                     await self._late_viewer(address, early)
+                    if self.pings:
+                        self.evidence += [row for row in (await answers_ping(early, "a viewer's ", "required"),) if row]
                     group.cancel_scope.cancel()
         except (WebSocketException, OSError, EOFError, TimeoutError):
             # The check that every episode makes reports a viewer that cannot connect at all
@@ -305,6 +310,25 @@ async def _last_message(socket: ClientConnection) -> bool:
         except ConnectionClosed:
             return False
     return False
+
+
+async def answers_ping(socket: ClientConnection, whose: str, level: Level) -> Evidence | None:
+    """Send a ping on a connection that is being read; None if the game closes it before it answers."""
+    try:
+        pong = await socket.ping()
+        with anyio.move_on_after(_PONG_SECONDS) as waiting:
+            await pong
+    except ConnectionClosed:
+        return None
+    answered = not waiting.cancelled_caught
+    said = "answers" if answered else f"does not answer within {_PONG_SECONDS:g} s"
+    return required(
+        "answers_ping",
+        ok=answered,
+        level=level,
+        message=f"The game {said} {whose}websocket ping.",
+        hint=None if answered else "Answer Ping with Pong: otherwise clients with a keep-alive disconnect.",
+    )
 
 
 async def drain(socket: ClientConnection) -> None:

@@ -8,13 +8,13 @@ from pydantic import TypeAdapter
 
 from coworld_core.episode.events import Event
 from coworld_core.episode.record import BatchSummary, EpisodeRecord
-from coworld_core.schemas import DIALECT, episode_request_schema, manifest_schema, model_schema
+from coworld_core.schemas import DIALECT, certificate_schema, episode_request_schema, manifest_schema, model_schema
 
 from .certification_record import Certification
 
 __all__ = ["DOCUMENT_NAMES", "DocumentName", "document_schema"]
 
-DocumentName = Literal["manifest", "episode-request", "episode", "summary", "certification", "event"]
+DocumentName = Literal["manifest", "episode-request", "episode", "summary", "certification", "certificate", "event"]
 """`episode`, `summary` and `certification` are the records of runs; `event` is a line of an event log."""
 
 DOCUMENT_NAMES: tuple[DocumentName, ...] = get_args(DocumentName)
@@ -37,6 +37,8 @@ def document_schema(name: DocumentName) -> dict[str, Any]:
             return model_schema(BatchSummary, title="Coworld Batch Summary")
         case "certification":
             return model_schema(Certification, title="Coworld Certification")
+        case "certificate":
+            return certificate_schema()
         case "event":
             schema = TypeAdapter[Any](Event).json_schema(by_alias=True)
             return {"$schema": DIALECT, "title": "Coworld Event", **schema}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass, field
 
+from coworld_core.certificate import ContentPart
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import EpisodeRecord, SeatedPlayer
 from coworld_core.hints import Hint
@@ -56,6 +57,8 @@ class StepLedger:
     issues: tuple[Issue, ...] = ()
     """Issues that the strict check found in the manifest."""
     matriculated_at: dt.datetime | None = None
+    files: tuple[ContentPart, ...] = ()
+    """The package's files, as they were before anything ran."""
     sources: tuple[SourceRecord, ...] = ()
     images: dict[str, ImageInfo] = field(default_factory=dict[str, ImageInfo])
     """The available images, by reference."""

@@ -111,7 +111,7 @@ TRANSCRIPT = Transcript(
             checks="The game shows that replay.",
             criterion="In replay mode, given the replay as a zlib file, it becomes ready, serves the page, and sends a "
             "first message.",
-            how="The game's image is started again with the replay alone, packed and as it is.",
+            how="The game's image is started again with the replay alone: as zlib, as gzip, and as it is.",
         ),
         _step(
             "players-run",
@@ -123,10 +123,11 @@ TRANSCRIPT = Transcript(
         ),
         _step(
             "supporting-roles",
-            checks="The reporters, graders and diagnosers that are declared do their work.",
-            criterion="Each is run on the smoke episode, ends with status 0, and what it leaves is valid. "
-            "Commissioners and optimizers are named, not run.",
-            how="They run as on any episode that is over, without a network; for a published version they are named.",
+            checks="The reporters, graders, diagnosers and commissioners that are declared do their work.",
+            criterion="Each is run on the smoke episode, ends with status 0, and leaves what is valid; commissioners "
+            "decide a small round. Optimizers are named, not run.",
+            how="They run as on any episode that is over, without a network. A commissioner is told that the episodes "
+            "which it wants ended like the smoke episode. For a published version they are named.",
         ),
     ),
 )

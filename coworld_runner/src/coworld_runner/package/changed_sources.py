@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 
 from coworld_core.errors import UsageError
 from coworld_core.images import ImageRef
 
-from .images.build_context import ContextError, Ignore
 from .resolver import Package
+from .source_files import source_files
 from .viewer_bundle import find_bundle
 
 __all__ = ["changed_since_build"]
-
-_LEFT_OUT = frozenset(
-    {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
-)
-"""Directories that tools write beside the sources."""
 
 
 def changed_since_build(package: Package) -> str:
@@ -43,19 +38,8 @@ def changed_since_build(package: Package) -> str:
 
 
 def _newer(context: Path, built: int, beside: set[Path]) -> str:
-    try:
-        ignore = Ignore((context / ".dockerignore").read_text(encoding="utf-8", errors="replace"))
-    except (OSError, ContextError):
-        ignore = Ignore("")
-    for place, directories, names in os.walk(context):
-        here = Path(place)
-        directories[:] = sorted(name for name in directories if name not in _LEFT_OUT and here / name not in beside)
-        for name in sorted(names):
-            path = here / name
-            inside = path.relative_to(context).as_posix()
-            try:
-                if path.lstat().st_mtime_ns > built and not ignore.ignores(inside):
-                    return inside
-            except OSError:
-                continue
+    for inside, path in source_files(context, without=beside):
+        with contextlib.suppress(OSError):
+            if path.lstat().st_mtime_ns > built:
+                return inside
     return ""

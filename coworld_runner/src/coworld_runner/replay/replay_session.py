@@ -14,6 +14,7 @@ import anyio.from_thread
 
 from coworld_core import time_limits
 from coworld_core.errors import CoworldError, EpisodeError, NotReadyError
+from coworld_core.files.compression import Compression
 from coworld_core.manifest.models import Manifest
 from coworld_core.ports import EXTRA_PORTS_ENV, parse_extra_ports
 
@@ -23,8 +24,10 @@ from ..episode.episode_options import EpisodeOptions
 from ..episode.play_links import extra_port_environment, extra_unit_ports
 from ..episode.program import Program, open_program
 
-__all__ = ["ReplayOptions", "ReplaySession", "open_replay", "verify_replay"]
+__all__ = ["REPLAY_SUFFIXES", "ReplayOptions", "ReplaySession", "open_replay", "verify_replay"]
 
+REPLAY_SUFFIXES: Mapping[Compression, str] = {"none": "", "zlib": ".json.z", "gzip": ".json.gz"}
+"""The end of a replay's name in replay mode, by how it is packed."""
 _FILE = "replay"
 _PIECE = 1 << 18
 
@@ -69,7 +72,7 @@ async def open_replay(
     options: ReplayOptions | None = None,
     logs: Path | None = None,
     run_id: str | None = None,
-    compressed: bool = False,
+    packing: Compression = "none",
 ) -> AsyncGenerator[ReplaySession]:
     """Start a game in replay mode, and stop it on leaving.
 
@@ -84,8 +87,8 @@ async def open_replay(
         options: How to run it.
         logs: A directory for the game's logs.
         run_id: The run's label; a new one by default.
-        compressed: Whether to provide it as a zlib file, as hosted viewers do. Its name ends in `.json.z`, by which
-            games of the first generations know it, and so in `.z`, by which later ones do.
+        packing: How to pack it; hosted viewers give zlib. A name then ends in `.json.z` or `.json.gz`, by which games
+            of the first generations know it, and so in `.z` or `.gz`, by which later ones do.
 
     Yields:
         The session, once the page answers.
@@ -99,7 +102,7 @@ async def open_replay(
     runnable = manifest.game.runnable
     extra_text = runnable.env.get(EXTRA_PORTS_ENV)
     extra = parse_extra_ports(extra_text) if extra_text is not None else ()
-    file = f"{_FILE}.json.z" if compressed else _FILE
+    file = f"{_FILE}{REPLAY_SUFFIXES[packing]}"
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
@@ -117,7 +120,7 @@ async def open_replay(
         image=runnable.image,
         argv=tuple(runnable.run),
         environment=environment,
-        inputs={file: functools.partial(_compress, replay) if compressed else replay},
+        inputs={file: replay if packing == "none" else functools.partial(_compress, replay, packing)},
         ports=(Port(name="http"), *extra_unit_ports(extra)),
         # As for the game that played it
         network="game-only" if backend.capabilities.network_isolation else "open",
@@ -166,7 +169,7 @@ async def verify_replay(
     publish: Publish,
     options: ReplayOptions | None = None,
     logs: Path | None = None,
-    compressed: bool = False,
+    packing: Compression = "none",
 ) -> float:
     """Check that a game shows a replay: it starts, serves the page, and sends a first message on `/replay`.
 
@@ -181,7 +184,7 @@ async def verify_replay(
     options = options or ReplayOptions()
     begun = time.monotonic()
     async with open_replay(
-        manifest, replay, backend=backend, publish=publish, options=options, logs=logs, compressed=compressed
+        manifest, replay, backend=backend, publish=publish, options=options, logs=logs, packing=packing
     ) as session:
         result = await contract_probes.first_message(
             session.unit.endpoint().here, session.socket_path, timeout=options.message_timeout, limited=False
@@ -201,9 +204,9 @@ async def _unloadable(unit: Unit, message: str) -> CoworldError:
     )
 
 
-def _compress(source: Path, target: Path) -> None:
-    """Make a zlib copy of a file piece by piece. Runs in a worker thread and stops when its task is cancelled."""
-    packer = zlib.compressobj()
+def _compress(source: Path, packing: Compression, target: Path) -> None:
+    """Make a packed copy of a file piece by piece. Runs in a worker thread and stops when its task is cancelled."""
+    packer = zlib.compressobj(wbits=31 if packing == "gzip" else 15)
     with source.open("rb") as plain, target.open("xb") as packed:
         while piece := plain.read(_PIECE):
             anyio.from_thread.check_cancelled()

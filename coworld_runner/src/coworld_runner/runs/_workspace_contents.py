@@ -39,13 +39,13 @@ _NAMES: dict[_Kind, re.Pattern[str]] = {
     "episode": re.compile(r"(episode|config|results|events)\.json|replay(\.html)?|policy_artifact_\d+\.zip"),
     "many": re.compile(rf"{re.escape(ROWS_NAME)}|{re.escape(SUMMARY_NAME)}"),
     "evaluation": re.compile("|".join(map(re.escape, (PLAN_NAME, REPORT_NAME, MARKDOWN_NAME)))),
-    "certification": re.compile(r"certification\.(json|html)"),
+    "certification": re.compile(r"certification\.(json|html)|(certificate|certified_manifest)\.json"),
 }
 """Names of the files of each kind of run, besides its events."""
 _LOG_NAMES = re.compile(
     r"(game|replay|rules-audit)\.std(out|err)\.log|rules-audit\.json|policy_agent_\d+\.log|https-proxy\.log"
 )
-_STEP_LOGS = ("replay-plain", "replay-zlib", "rules-audit")
+_STEP_LOGS = ("replay-plain", "replay-zlib", "replay-gzip", "rules-audit")
 """Directories of logs of a certification."""
 _CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-seed-again")
 """Directories of episodes of a certification."""
