@@ -6,11 +6,9 @@ and of all that it was given.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -22,20 +20,16 @@ import anyio.to_thread
 
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
 from coworld_core.errors import CoworldError, UsageError, WorkspaceError
-from coworld_core.files.atomic import write_whole
-from coworld_core.files.zips import open_zip
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
-from coworld_core.roles.bundle_file import BUNDLE_LIMIT, read_bundle
+from coworld_core.roles.bundle_file import read_bundle
 from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.roles.role_record import (
     ROLE_FILES,
-    ROLE_RECORD,
     ROLES_DIRECTORY,
     DiagnosedPlayer,
     Role,
     RoleRecord,
-    read_role_record,
 )
 from coworld_core.text.phrases import closest, listed
 
@@ -46,8 +40,9 @@ from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode
 from ..runs.workspace import digest
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
+from .kept_answer import kept_record, run_and_keep
 from .role_program import RoleProgram, find_role
-from .role_run import RoleOptions, RoleOutcome, RoleWork, run_role
+from .role_run import RoleOptions, RoleWork
 from .role_work import diagnosis_work, grade_work, report_work
 
 __all__ = ["RoleAnswer", "RoleArguments", "Run", "diagnose_episode", "grade_episode", "package_of", "report_episodes"]
@@ -252,7 +247,7 @@ class _Opened:
     async def perform(self, work: RoleWork[_Value], told: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
         """Run the program, unless its answer is there already, and keep its answer."""
         key = await self._key()
-        known = _known(self.directory)
+        known = kept_record(self.directory)
         if known is not None and known.key == key and known.ok and not self.again:
             return RoleAnswer(record=known, directory=self.directory, kept=True)
         if known is None and self.directory.exists() and any(self.directory.iterdir()):
@@ -262,23 +257,19 @@ class _Opened:
                 hint="Name another directory.",
                 context={"path": str(self.directory)},
             )
-        began = dt.datetime.now(dt.UTC)
-        place = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=_made(self.directory.parent)))
-        try:
-            outcome = await run_role(
-                self.program,
-                work,
-                backend=self.backend,
-                directory=place,
-                options=self.options,
-                publish=self.publish,
-                run_id=self.run_id,
-            )
-            record = self._record(outcome, key, began, told)
-            packed = outcome.run.path(work.output) if outcome.ok and work.output.endswith(".zip") else None
-            await anyio.to_thread.run_sync(_keep, record, packed, place, self.directory)
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
+        record = await run_and_keep(
+            self.program,
+            work,
+            told,
+            directory=self.directory,
+            key=key,
+            backend=self.backend,
+            options=self.options,
+            publish=self.publish,
+            run_id=self.run_id,
+            episodes=tuple(episode.id for episode in self.episodes),
+            player=self.player,
+        )
         return RoleAnswer(record=record, directory=self.directory, kept=False)
 
     async def _key(self) -> str:
@@ -293,32 +284,6 @@ class _Opened:
     async def _image_digest(self) -> str:
         image, platform = self.program.runnable.image, self.options.platform
         return (await self.backend.ensure_image(image, platform=platform, publish=self.publish)).digest
-
-    def _record(
-        self,
-        outcome: RoleOutcome[_Value],
-        key: str,
-        began: dt.datetime,
-        told: Callable[[_Value], dict[str, Any]],
-    ) -> RoleRecord:
-        run = outcome.run
-        return RoleRecord(
-            run_id=run.run_id,
-            role=self.program.role,
-            id=self.program.id,
-            key=key,
-            episodes=tuple(episode.id for episode in self.episodes),
-            player=self.player,
-            backend=self.backend.name,
-            started_at=began,
-            seconds=run.seconds,
-            status="completed" if outcome.ok else "failed",
-            answer=None if outcome.value is None else told(outcome.value),
-            outputs=dict(run.outputs),
-            fault=outcome.fault,
-            unit=run.unit,
-            warnings=run.warnings,
-        )
 
 
 async def package_of(game: Package | str | os.PathLike[str] | None, runs: Sequence[Run]) -> Package:
@@ -395,40 +360,5 @@ def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: D
     return Path.cwd() / f"{_plain(first.id)}-{name}"
 
 
-def _keep(record: RoleRecord, packed: Path | None, place: Path, directory: Path) -> None:
-    """Complete what a role has left, and put it into its directory instead of what it left before."""
-    if packed is not None:
-        _unpack(packed, place / ROLE_FILES)
-    write_whole(place / ROLE_RECORD, (record.model_dump_json(indent=2) + "\n").encode())
-    place.chmod(0o755)
-    if directory.exists():
-        shutil.rmtree(directory)
-    place.rename(directory)
-
-
-def _unpack(path: Path, directory: Path) -> None:
-    """Unpack the files of a report or a diagnosis, which was checked."""
-    with open_zip(path, limit=BUNDLE_LIMIT, what="report", error=CoworldError) as archive:
-        directory.mkdir()
-        archive.extract_all(directory)
-
-
 def _plain(text: str) -> str:
     return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in text)[:80]
-
-
-def _known(directory: Path) -> RoleRecord | None:
-    try:
-        return read_role_record(directory)
-    except CoworldError:
-        return None
-
-
-def _made(directory: Path) -> Path:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkspaceError(
-            f"{directory} cannot be made: {error.strerror}.", code="path_unwritable", context={"path": str(directory)}
-        ) from error
-    return directory
