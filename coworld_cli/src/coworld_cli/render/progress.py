@@ -70,8 +70,11 @@ _STEP_MARKS = {
     "pass": ("✓", "green"),
     "fail": ("✗", "bold red"),
     "skip": ("-", "yellow"),
+    "kept": ("✓", "green"),
+    "dropped": ("-", "yellow"),
+    "lost": ("✗", "bold red"),
 }
-"""Mark and style of a certification step, by its status so far."""
+"""Mark and style of a step of a certification or an improvement, by its status so far."""
 
 _LINE_EVERY = 15.0
 """Seconds between two lines about a game's progress, when there is no display."""
@@ -161,6 +164,7 @@ class Progress:
         self._fetching = _Episode()
         self._told_images: set[tuple[str, str]] = set()
         self._told_progress = (0, 0.0)
+        self._told_at = self._begun
 
     def __call__(self, event: BaseEvent) -> None:
         """Handle an event of the run."""
@@ -189,6 +193,7 @@ class Progress:
             self._evaluation = event
         elif isinstance(event, StepStarted):
             self._steps.append(_Step(event.step, clean(event.checks, one_line=True)))
+            self._evaluation = None
         elif isinstance(event, StepFinished):
             for step in self._steps:
                 if step.id == event.step:
@@ -270,8 +275,12 @@ class Progress:
     # ------------------------------------------------------------------ lines
 
     def _tell_line(self, event: BaseEvent, episode: _Episode, prefix: str, *, brief: bool) -> None:
+        if isinstance(event, EvaluationProgressed):
+            # A step may be a long evaluation
+            brief = brief and time.monotonic() - self._told_at < _LINE_EVERY
         line = self._line(event, episode, brief=brief)
         if line:
+            self._told_at = time.monotonic()
             self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:

@@ -156,7 +156,8 @@ def task_page(task: ImprovementTask, *, inputs: str = "", player: str = "") -> s
         )
         if advice:
             lines += ["What the diagnoser advises:", "", *(f"* {text}" for text in advice), ""]
-    lines += [f"{text}\n" for text in task.left_out]
+    if task.left_out:
+        lines += ["What there is not:", "", *(f"* {text}" for text in task.left_out), ""]
     if task.history:
         lines += ["## What was tried", "", "| Step | Result | Why | Change |", "|---|---|---|---|"]
         for step in task.history:

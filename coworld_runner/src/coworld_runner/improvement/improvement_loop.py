@@ -9,7 +9,7 @@ import math
 import os
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
@@ -143,6 +143,8 @@ async def improve_player(
             AppendedFile(folder.log) as log,
         ):
             log.cut_unfinished()
+            with suppress(OSError):
+                opened.layout.logs.rmdir()  # Each program has its own logs
             await anyio.to_thread.run_sync(folder.begin, plan, own)
             async with _optimizing(optimizer, backend, folder) as optimizing:
                 maker = StepMaker(
@@ -282,4 +284,4 @@ class _Loop:
 
 def _detail(step: ImprovementStep) -> str:
     change = step.note.strip().partition("\n")[0] or str(step.files)
-    return f"{step.message} {change}".strip()
+    return " · ".join(filter(None, (step.message, change)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 from ..package.own_players.own_player import PYTHON, OwnPlayer
 from ..package.own_players.player_file import only_defines
@@ -50,7 +51,15 @@ def find_optimizer(package: Package, word: str | None = None, *, run: Sequence[s
     Raises:
         UsageError: There is none (`role_unknown`), or it cannot be run (`role_not_runnable`).
     """
-    if word is None or any(entry.id == word for entry in package.manifest.section("optimizer")):
+    declared = package.manifest.section("optimizer")
+    if word is None and not declared:
+        raise UsageError(
+            f"{package.manifest.game.name} declares no optimizer.",
+            code="role_unknown",
+            hint=Hint("name_optimizer", "Name a file, a command or an image, or declare one in the manifest."),
+            context={"role": "optimizer", "ids": []},
+        )
+    if word is None or any(entry.id == word for entry in declared):
         return Optimizer(program=find_role(package, "optimizer", word))
     words = _words(word)
     if len(words) == 1 and not _is_command(words[0]):

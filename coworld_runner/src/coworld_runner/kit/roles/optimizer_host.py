@@ -38,7 +38,7 @@ from .role_exchange import DOCUMENT_LIMIT, RoleError, call_role, fetch_input, pu
 __all__ = ["play_command", "play_optimizer"]
 
 _MOST_NOTE = 2000
-"""Characters of what a command has said that become its advice."""
+"""Characters of the last paragraph of what a command has said, which becomes its advice."""
 
 
 async def play_optimizer(optimize: Callable[..., Any], identifier: str, scratch: Path) -> None:
@@ -99,7 +99,7 @@ async def play_command(file: Path) -> None:
         await _hand_in(directory, work, Path(scratch))
         plan = read_location(os.environ["COGAME_OPTIMIZER_OUTPUT_URI"], what="plan").path
         if plan is None or not plan.is_file():
-            note = said.strip()[-_MOST_NOTE:]
+            note = said.strip().rpartition("\n\n")[2].strip()[-_MOST_NOTE:]
             await _advise((note,) if note else (), given, Path(words[0]).name)
 
 
