@@ -49,7 +49,6 @@ _MEANT: Mapping[str, Sequence[str]] = {
 
 
 _INSTEAD: Mapping[str, str] = {
-    "optimize": "`coworld evaluation diagnose` says what is wrong with a player, `coworld compare` if a change helps.",
     "resolve-and-upload": "`coworld build --resolve-mutable-images` pins images, `coworld upload-coworld` uploads.",
     "counterfactual": "`coworld compare` plays a candidate against a baseline.",
     "power-analysis": "`coworld compare` plays until the evidence is enough.",

@@ -33,6 +33,8 @@ coworld mix examples/paintarena --player frontier-painter,proportion=3 --player 
 coworld mix examples/nim --player ./bot.py --player counter -n 20 --json
 coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
+coworld improve examples/nim ./bot.py --with ./optimizer.py
+coworld improve examples/paintarena ./bot.py --with "claude -p 'Improve this player.'" --budget 10,2h
 coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
 coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
 coworld evaluation report results/latest

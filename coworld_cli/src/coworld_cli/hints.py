@@ -99,6 +99,7 @@ WORDS: Mapping[str, str] = {
     "coworld upload-policy {name}:latest --name {name}.",
     # Supporting roles
     "name_package": "Name its package with --game: a bundle does not say where that is.",
+    "name_optimizer": "Name a file, a command or an image with --with, or declare one in the manifest.",
     "name_role": "Name a file or an image with --{role}, or declare one in the manifest; `coworld init {role}` begins "
     "one.",
     # Evaluations and tournaments

@@ -26,6 +26,7 @@ _COMMANDS: CommandTable = {
         "mix": ("evaluations", "Measure players that share the seats."),
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
+        "improve": ("improvements", "Let a program improve a player, step by step."),
         "evaluation": ("evaluations", "Diagnose a player, and report what was measured."),
         "grade": ("roles", "Grade episodes."),
         "report-episode": ("roles", "Write a report about one or more episodes."),
@@ -104,7 +105,7 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
         name="coworld",
         table=_COMMANDS,
         package="coworld_cli.commands",
-        aliases={"run-episode": "run"},
+        aliases={"run-episode": "run", "optimize": "improve"},
         first=_FIRST_HOUR,
         help="Games as programmable arenas: play, measure players, make games, compete.",
         epilog=(

@@ -27,6 +27,7 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _SECTIONS = (
+    "What improves it",
     "What to play",
     "What counts",
     "Evidence",

@@ -72,8 +72,11 @@ _STEP_MARKS = {
     "pass": ("✓", "green"),
     "fail": ("✗", "bold red"),
     "skip": ("-", "yellow"),
+    "kept": ("✓", "green"),
+    "dropped": ("-", "yellow"),
+    "lost": ("✗", "bold red"),
 }
-"""Mark and style of a certification step, by its status so far."""
+"""Mark and style of a step of a certification or an improvement, by its status so far."""
 
 _ROLES = ("reporter", "grader", "diagnoser", "optimizer")
 """Components whose end is told by the end of the role."""
@@ -166,6 +169,7 @@ class Progress:
         self._told_images: set[tuple[str, str]] = set()
         self._told_progress = (0, 0.0)
         self._roles = RoleProgress()
+        self._told_at = self._begun
 
     def __call__(self, event: BaseEvent) -> None:
         """Handle an event of the run."""
@@ -194,6 +198,7 @@ class Progress:
             self._evaluation = event
         elif isinstance(event, StepStarted):
             self._steps.append(_Step(event.step, clean(event.checks, one_line=True)))
+            self._evaluation = None
         elif isinstance(event, StepFinished):
             for step in self._steps:
                 if step.id == event.step:
@@ -276,8 +281,12 @@ class Progress:
     # ------------------------------------------------------------------ lines
 
     def _tell_line(self, event: BaseEvent, episode: _Episode, prefix: str, *, brief: bool) -> None:
+        if isinstance(event, EvaluationProgressed):
+            # A step may be a long evaluation
+            brief = brief and time.monotonic() - self._told_at < _LINE_EVERY
         line = self._line(event, episode, brief=brief)
         if line:
+            self._told_at = time.monotonic()
             self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:

@@ -181,8 +181,9 @@ def play_links(links: PlayLinks, about: Sequence[str]) -> str:
 
 
 def step_tag(status: str) -> str:
-    """The status of a certification step as a tag; an unknown one, from another version, has no colour."""
-    colour = {"pass": "green", "fail": "red", "skip": "yellow"}.get(status)
+    """The status of a step as a tag; an unknown one, from another version, has no colour."""
+    colours = {"pass": "green", "kept": "green", "fail": "red", "lost": "red", "skip": "yellow", "dropped": "yellow"}
+    colour = colours.get(status)
     return click.style(f"[{clean(status, one_line=True)}]", fg=colour, bold=status == "fail")
 
 

@@ -79,9 +79,9 @@ class RunStarted(BaseEvent):
     """A run began."""
 
     kind: Literal["run_started"] = "run_started"
-    what: Annotated[Literal["episode", "play", "replay", "certification", "batch", "build"], OpenEnum] = Field(
-        description="Kind of run."
-    )
+    what: Annotated[
+        Literal["episode", "play", "replay", "certification", "batch", "build", "improvement"], OpenEnum
+    ] = Field(description="Kind of run.")
     coworld: str = Field(default="", description="Name of the Coworld.")
     version: str = Field(default="", description="Version of the Coworld.")
     backend: str = Field(default="", description="Name of the backend.")
@@ -212,19 +212,21 @@ class Notice(BaseEvent, Hinted):
 
 
 class StepStarted(BaseEvent):
-    """A certification step began."""
+    """A step of a certification or an improvement began."""
 
     kind: Literal["step_started"] = "step_started"
     step: str = Field(description="Id of the step.")
-    checks: str = Field(description="What the step checks.")
+    checks: str = Field(description="What the step checks or does.")
 
 
 class StepFinished(BaseEvent):
-    """A certification step ended."""
+    """A step of a certification or an improvement ended."""
 
     kind: Literal["step_finished"] = "step_finished"
     step: str = Field(description="Id of the step.")
-    status: Annotated[Literal["pass", "fail", "skip"], OpenEnum] = Field(description="Its result.")
+    status: Annotated[Literal["pass", "fail", "skip", "kept", "dropped", "lost"], OpenEnum] = Field(
+        description="Its result."
+    )
     detail: str = Field(default="", description="The evidence, in a sentence.")
     seconds: float = Field(default=0.0, ge=0, description="How long it took.")
 

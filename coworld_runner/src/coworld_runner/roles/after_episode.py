@@ -6,11 +6,9 @@ and of all that it was given.
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,24 +18,18 @@ from typing import Any, TypedDict, TypeVar, Unpack
 
 import anyio.to_thread
 
-from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
 from coworld_core.errors import CoworldError, UsageError, WorkspaceError
-from coworld_core.files.atomic import write_whole
-from coworld_core.files.zips import open_zip
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
-from coworld_core.roles.bundle_file import BUNDLE_LIMIT, read_bundle
+from coworld_core.roles.bundle_file import read_bundle
 from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.roles.role_record import (
-    ROLE_EVENTS,
     ROLE_FILES,
-    ROLE_RECORD,
     ROLES_DIRECTORY,
     DiagnosedPlayer,
     Role,
     RoleRecord,
-    read_role_record,
 )
 from coworld_core.text.phrases import closest, listed
 
@@ -49,8 +41,9 @@ from ..runs.episode_places import find_episode
 from ..runs.event_bus import EventBus
 from ..runs.workspace import digest
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
+from .kept_answer import EVENTS_KEPT, kept_record, role_finished, run_and_keep
 from .role_program import RoleProgram, find_role
-from .role_run import RoleOptions, RoleOutcome, RoleWork, run_role
+from .role_run import RoleOptions, RoleWork
 from .role_work import diagnosis_work, grade_work, report_work
 
 __all__ = [
@@ -210,8 +203,6 @@ class RoleAnswer:
 
 
 _Value = TypeVar("_Value")
-_EVENTS_KEPT = 1000
-"""Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
 
 
 @asynccontextmanager
@@ -266,11 +257,11 @@ class _Opened:
 
     async def perform(self, work: RoleWork[_Value], told: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
         """Run the program, unless its answer is there already, and keep its answer."""
-        bus = EventBus(self.run_id, self.publish, keep=_EVENTS_KEPT)
+        bus = EventBus(self.run_id, self.publish, keep=EVENTS_KEPT)
         key = await self._key(bus.publish)
-        known = _known(self.directory)
+        known = kept_record(self.directory)
         if known is not None and known.key == key and known.ok and not self.again:
-            bus.publish(self._finished(known, kept=True))
+            bus.publish(role_finished(known, kept=True))
             return RoleAnswer(record=known, directory=self.directory, kept=True)
         if known is None and self.directory.exists() and any(self.directory.iterdir()):
             raise WorkspaceError(
@@ -279,54 +270,19 @@ class _Opened:
                 hint="Name another directory.",
                 context={"path": str(self.directory)},
             )
-
-        def publish(event: BaseEvent) -> None:
-            # The program's socket knows the program alone
-            bus.publish(event.model_copy(update=self._about) if isinstance(event, RoleProgressed) else event)
-
-        began = dt.datetime.now(dt.UTC)
-        place = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=_made(self.directory.parent)))
-        bus.publish(RoleStarted(**self._about))
-        try:
-            outcome = await run_role(
-                self.program,
-                work,
-                backend=self.backend,
-                directory=place,
-                options=self.options,
-                publish=publish,
-                run_id=self.run_id,
-            )
-            record = self._record(outcome, key, began, told)
-            packed = outcome.run.path(work.output) if outcome.ok and work.output.endswith(".zip") else None
-            bus.publish(self._finished(record))
-            await anyio.to_thread.run_sync(_keep, record, bus.history, packed, place, self.directory)
-        except CoworldError as error:
-            bus.publish(RoleFinished(**self._about, ok=False, message=error.message))
-            raise
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-        return RoleAnswer(record=record, directory=self.directory, kept=False)
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        """What its events have in common."""
-        return {
-            "role": self.program.role,
-            "id": self.program.id,
-            "episodes": tuple(episode.id for episode in self.episodes),
-            "slot": None if self.player is None else self.player.slot,
-        }
-
-    def _finished(self, record: RoleRecord, *, kept: bool = False) -> RoleFinished:
-        return RoleFinished(
-            **self._about,
-            ok=record.ok,
-            kept=kept,
-            score=record.score,
-            seconds=0.0 if kept else record.seconds,
-            message=record.fault.message if record.fault is not None else "",
+        record = await run_and_keep(
+            self.program,
+            work,
+            told,
+            directory=self.directory,
+            key=key,
+            backend=self.backend,
+            options=self.options,
+            bus=bus,
+            episodes=tuple(episode.id for episode in self.episodes),
+            player=self.player,
         )
+        return RoleAnswer(record=record, directory=self.directory, kept=False)
 
     async def _key(self, publish: Publish) -> str:
         image = "" if self.program.own is not None else await self._image_digest(publish)
@@ -341,32 +297,6 @@ class _Opened:
     async def _image_digest(self, publish: Publish) -> str:
         image, platform = self.program.runnable.image, self.options.platform
         return (await self.backend.ensure_image(image, platform=platform, publish=publish)).digest
-
-    def _record(
-        self,
-        outcome: RoleOutcome[_Value],
-        key: str,
-        began: dt.datetime,
-        told: Callable[[_Value], dict[str, Any]],
-    ) -> RoleRecord:
-        run = outcome.run
-        return RoleRecord(
-            run_id=run.run_id,
-            role=self.program.role,
-            id=self.program.id,
-            key=key,
-            episodes=tuple(episode.id for episode in self.episodes),
-            player=self.player,
-            backend=self.backend.name,
-            started_at=began,
-            seconds=run.seconds,
-            status="completed" if outcome.ok else "failed",
-            answer=None if outcome.value is None else told(outcome.value),
-            outputs=dict(run.outputs),
-            fault=outcome.fault,
-            unit=run.unit,
-            warnings=run.warnings,
-        )
 
 
 async def package_of(game: Package | str | os.PathLike[str] | None, runs: Sequence[Run]) -> Package:
@@ -457,41 +387,5 @@ def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: D
     return Path.cwd() / f"{_plain(first.id)}-{name}"
 
 
-def _keep(record: RoleRecord, events: Sequence[BaseEvent], packed: Path | None, place: Path, directory: Path) -> None:
-    """Complete what a role has left, and put it into its directory instead of what it left before."""
-    if packed is not None:
-        _unpack(packed, place / ROLE_FILES)
-    write_whole(place / ROLE_EVENTS, "".join(f"{event.model_dump_json()}\n" for event in events).encode())
-    write_whole(place / ROLE_RECORD, (record.model_dump_json(indent=2) + "\n").encode())
-    place.chmod(0o755)
-    if directory.exists():
-        shutil.rmtree(directory)
-    place.rename(directory)
-
-
-def _unpack(path: Path, directory: Path) -> None:
-    """Unpack the files of a report or a diagnosis, which was checked."""
-    with open_zip(path, limit=BUNDLE_LIMIT, what="report", error=CoworldError) as archive:
-        directory.mkdir()
-        archive.extract_all(directory)
-
-
 def _plain(text: str) -> str:
     return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in text)[:80]
-
-
-def _known(directory: Path) -> RoleRecord | None:
-    try:
-        return read_role_record(directory)
-    except CoworldError:
-        return None
-
-
-def _made(directory: Path) -> Path:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkspaceError(
-            f"{directory} cannot be made: {error.strerror}.", code="path_unwritable", context={"path": str(directory)}
-        ) from error
-    return directory

@@ -22,27 +22,29 @@ from coworld_core.roles.report_request import ArtifactRef, ReportEpisode, Report
 from coworld_core.scopes import load_alone
 from coworld_core.text.phrases import listed
 
-from ...package.locations import fetch, read_location
-from ...package.transfers import Transfers, read_document
+from ...package.transfers import read_document
 from . import TargetPlayer
+from .optimizer_host import play_command, play_optimizer
 from .role_answers import grade_bytes, write_diagnosis_files, write_report_files
 from .role_error import RoleError
+from .role_exchange import DOCUMENT_LIMIT, FILE_LIMIT, call_role, fetch_input, put_answer
 
 __all__ = ["play_role"]
-
-_MOST = 8 << 30
-"""Bytes of a bundle or a file that is fetched."""
-_DOCUMENT = 64 << 20
 
 
 async def play_role(name: str) -> None:
     """Load a file, and let it play the role that the environment asks for.
+
+    A file that ends with `.json` has the words of a command, which plays an optimizer in the player's directory.
 
     Raises:
         UsageError: The environment asks for no role, or the file has no function for it.
         CoworldError: An input cannot be read, the function has failed (`role_failed`) or has returned something else
             than it should, or its answer cannot be written.
     """
+    if name.endswith(".json"):
+        await play_command(Path(name))
+        return
     if name.endswith(".wasm"):
         from .component_host import ComponentReporter
 
@@ -62,16 +64,16 @@ async def play_role(name: str) -> None:
         scratch = Path(directory)
         if target := os.environ.get("COGAME_GRADE_URI"):
             episode = await _episode(scratch)
-            answer = await _call(function("grade"), episode)
+            answer = await call_role(function("grade"), episode)
             with _answer_of(function("grade")):
                 grade = grade_bytes(answer, identifier)
-            await _put(target, grade, "application/json", "grade")
+            await put_answer(target, grade, "application/json", "grade")
         elif target := os.environ.get("COGAME_DIAGNOSIS_URI"):
             episode = await _episode(scratch)
-            answer = await _call(function("diagnose"), episode, await _player())
+            answer = await call_role(function("diagnose"), episode, await _player())
             with _answer_of(function("diagnose")):
                 write_diagnosis_files(answer, identifier, scratch / "answer.zip")
-            await _put(target, scratch / "answer.zip", "application/zip", "diagnosis")
+            await put_answer(target, scratch / "answer.zip", "application/zip", "diagnosis")
         elif "COGAME_REPORT_REQUEST" in os.environ or "COGAME_REPORT_REQUEST_URI" in os.environ:
             request = await _request()
             metadata = await _metadata(len(request.episodes))
@@ -79,25 +81,22 @@ async def play_role(name: str) -> None:
                 await _requested(episode, scratch / str(index), known)
                 for index, (episode, known) in enumerate(zip(request.episodes, metadata, strict=True))
             ]
-            answer = await _call(function("report"), episodes)
+            answer = await call_role(function("report"), episodes)
             with _answer_of(function("report")):
                 write_report_files(answer, identifier, scratch / "answer.zip")
-            await _put(request.report_uri, scratch / "answer.zip", "application/zip", "report")
+            await put_answer(request.report_uri, scratch / "answer.zip", "application/zip", "report")
+        elif "COGAME_OPTIMIZER_OUTPUT_URI" in os.environ:
+            await play_optimizer(function("optimize"), identifier, scratch)
         else:
-            names = ("COGAME_GRADE_URI", "COGAME_DIAGNOSIS_URI", "COGAME_REPORT_REQUEST")
+            names = (
+                "COGAME_GRADE_URI",
+                "COGAME_DIAGNOSIS_URI",
+                "COGAME_REPORT_REQUEST",
+                "COGAME_OPTIMIZER_OUTPUT_URI",
+            )
             raise UsageError(
                 f"The environment asks for no role: it has none of {listed(names)}.", code="environment_incomplete"
             )
-
-
-async def _call(function: Callable[..., Any], *arguments: object) -> Any:
-    try:
-        answer = function(*arguments)
-        return await answer if inspect.isawaitable(answer) else answer
-    except RoleError:
-        raise  # Of a component, which has no traceback of use
-    except Exception as error:
-        raise RoleError(f"{function.__name__} raised {type(error).__name__}: {error}", code="role_failed") from error
 
 
 @contextmanager
@@ -114,23 +113,11 @@ def _answer_of(function: Callable[..., Any]) -> Generator[None]:
 # --- inputs -------------------------------------------------------------------------------------------------------
 
 
-async def _file(uri: str, target: Path, what: str) -> Path:
-    """A file at an address: where it is, or a copy."""
-    source = read_location(uri, what=what)
-    if source.kind == "path":
-        assert source.path is not None
-        return source.path
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("wb") as file:
-        await fetch(uri, file, what=what, limit=_MOST)
-    return target
-
-
 async def _episode(scratch: Path) -> FinishedEpisode:
     uri = os.environ.get("COGAME_EPISODE_BUNDLE_URI")
     if not uri:
         raise UsageError("COGAME_EPISODE_BUNDLE_URI is not set.", code="environment_incomplete")
-    path = await _file(uri, scratch / "episode.zip", "bundle")
+    path = await fetch_input(uri, scratch / "episode.zip", "bundle")
     return FinishedEpisode.of(await anyio.to_thread.run_sync(read_bundle, path))
 
 
@@ -139,7 +126,7 @@ async def _player() -> TargetPlayer:
     uri, told = os.environ.get("COGAME_TARGET_POLICY_URI", ""), {}
     slot = os.environ.get("COGAME_TARGET_SLOT")
     if uri and slot is not None:
-        told = parse_json(await read_document(uri, what="player", limit=_DOCUMENT), source=uri)
+        told = parse_json(await read_document(uri, what="player", limit=DOCUMENT_LIMIT), source=uri)
     if not isinstance(told, dict):
         told = {}
     told = cast("dict[str, Any]", told)
@@ -155,14 +142,14 @@ async def _request() -> ReportRequest:
     text = os.environ.get("COGAME_REPORT_REQUEST")
     if text is None:
         uri = os.environ["COGAME_REPORT_REQUEST_URI"]
-        return read_report_request(await read_document(uri, what="report request", limit=_DOCUMENT))
+        return read_report_request(await read_document(uri, what="report request", limit=DOCUMENT_LIMIT))
     return read_report_request(text.encode())
 
 
 async def _metadata(count: int) -> list[bytes]:
     """The metadata of each episode, empty objects where they are not known."""
     uri = os.environ.get("COWORLD_EPISODE_METADATA_URI")
-    told: object = json.loads(await read_document(uri, what="metadata", limit=_DOCUMENT)) if uri else None
+    told: object = json.loads(await read_document(uri, what="metadata", limit=DOCUMENT_LIMIT)) if uri else None
     known = cast("list[object]", told) if isinstance(told, list) and len(cast("list[object]", told)) == count else []
     return [json.dumps(each).encode() for each in known] or [b"{}"] * count
 
@@ -171,7 +158,7 @@ async def _requested(episode: ReportEpisode, scratch: Path, metadata: bytes) -> 
     """An episode of a report request, whose files are fetched now and read when they are asked for."""
     parts: dict[tuple[str, str | None], Callable[[], bytes]] = {("metadata", None): lambda: metadata}
     for part, key, reference in _references(episode):
-        path = await _file(reference.uri, scratch / f"{part}-{key}", part)
+        path = await fetch_input(reference.uri, scratch / f"{part}-{key}", part)
         packed = reference.encoding == "zlib"
         parts[part, key] = lambda path=path, packed=packed, part=part: _content(path, packed=packed, part=part)
     if (error := episode.inline_json.error_info) is not None:
@@ -190,12 +177,7 @@ def _references(episode: ReportEpisode) -> Iterator[tuple[str, str | None, Artif
 
 def _content(path: Path, *, packed: bool, part: str) -> bytes:
     data = path.read_bytes()
-    return unpack(data, limit=_MOST, what=part, source=str(path), error=RoleError) if packed else data
+    return unpack(data, limit=FILE_LIMIT, what=part, source=str(path), error=RoleError) if packed else data
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
-
-
-async def _put(uri: str, content: Path | bytes, content_type: str, what: str) -> None:
-    async with Transfers() as transfers:
-        await transfers.put(uri, content, content_type=content_type, what=what)

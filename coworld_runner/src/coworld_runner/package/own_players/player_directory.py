@@ -17,12 +17,12 @@ from ..images.dockerfile import read_dockerfile
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .player_file import parse_python, read_file
 
-__all__ = ["read_directory"]
+__all__ = ["CACHES", "directory_files", "read_directory"]
 
-_LEFT_OUT = frozenset(
+CACHES = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""Directories that are not part of a player."""
+"""Names of directories that are not part of a player."""
 # As with `python DIRECTORY`, the directory is all of `sys.argv`.
 _CALLED = "import importlib,os,sys;os.chdir(sys.argv[1]);del sys.argv[0];sys.path[:0]=[sys.argv[0]+'/src',sys.argv[0]];"
 _IN_DIRECTORY = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
@@ -38,7 +38,7 @@ def read_directory(path: Path) -> OwnPlayer:
     project, recipe = path / "pyproject.toml", path / "Dockerfile"
     if not project.is_file() and not recipe.is_file():
         entry = player_entry(path)
-        files, runnable = _contents(path)
+        files, runnable = directory_files(path)
         name = path.resolve().name
         return replace(read_file(entry, entry.stat()), name=name, file=name, path=path, files=files, runnable=runnable)
     command: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def read_directory(path: Path) -> OwnPlayer:
         _check_module(path, module)
         code = f"{_CALLED}sys.exit(getattr(importlib.import_module({module!r}),{function!r})())"
         command = (PYTHON, "-c", code, "{}")
-    files, runnable = _contents(path)
+    files, runnable = directory_files(path)
     return OwnPlayer(
         name=path.resolve().name or "player",
         file=path.resolve().name or "player",
@@ -71,12 +71,18 @@ def _check_module(path: Path, module: str) -> None:
                 parse_python(file, file.read_bytes())
 
 
-def _contents(path: Path) -> tuple[dict[str, bytes], frozenset[str]]:
+def directory_files(path: Path) -> tuple[dict[str, bytes], frozenset[str]]:
+    """Return the files of a player's directory by relative path, and the names of those that are executable.
+
+    Raises:
+        UsageError: They are too many or too large.
+        OSError: One cannot be read.
+    """
     files: dict[str, bytes] = {}
     runnable: set[str] = set()
     left = MOST_BYTES
     for place, directories, names in os.walk(path):
-        directories[:] = sorted(set(directories) - _LEFT_OUT)
+        directories[:] = sorted(set(directories) - CACHES)
         for name in sorted(names):
             entry = Path(place, name)
             if not entry.is_file():

@@ -1,0 +1,109 @@
+"""What became of an improvement: its steps in a table, and the best player against the first."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..documents.json_text import Source
+from ..documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
+from ..text.phrases import plural
+from .improvement import ImprovementPlan, ImprovementState, ImprovementStep, StepComparison
+from .improvement_budget import ImprovementSpent
+
+__all__ = [
+    "ImprovementEnd",
+    "ImprovementReport",
+    "improvement_markdown",
+    "improvement_report",
+    "read_improvement_report",
+]
+
+_NAME = "report.json"
+
+ImprovementEnd = Annotated[Literal["", "steps", "episodes", "seconds", "losses"], OpenEnum]
+"""What ended it: a part of its budget, or too many lost steps in a row; empty if it was interrupted."""
+
+
+class ImprovementReport(Record):
+    """The result of an improvement."""
+
+    schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
+    plan: ImprovementPlan = Field(description="What was improved.")
+    best: int = Field(ge=0, description="Step that made the best player; 0: the first player.")
+    steps: tuple[ImprovementStep, ...] = Field(default=(), description="The steps.")
+    spent: ImprovementSpent = Field(default=ImprovementSpent(), description="What was spent on them.")
+    ended: ImprovementEnd = Field(default="", description="What ended it.")
+    final: StepComparison | None = Field(
+        default=None, description="The best player against the first, on seeds of its own; null if they are the same."
+    )
+
+    @property
+    def improved(self) -> bool:
+        """Whether the best player was found better than the first, on seeds that no step has used."""
+        return self.final is not None and self.final.verdict == "better"
+
+    @property
+    def headline(self) -> str:
+        """The result in a sentence."""
+        name, after = self.plan.player.name, plural(len(self.steps), "step")
+        if self.best == 0:
+            return f"No change made {name} better, after {after}."
+        if self.final is None:
+            return (
+                f"The best {name} is that of step {self.best}, after {after}; it was not compared with the first yet."
+            )
+        return f"The {name} of step {self.best} against the first: {self.final}; after {after}."
+
+    def to_json(self) -> bytes:
+        """The report as its file."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
+
+
+def improvement_report(
+    state: ImprovementState, *, ended: ImprovementEnd = "", final: StepComparison | None = None
+) -> ImprovementReport:
+    """The report of an improvement.
+
+    Args:
+        state: Where it stands.
+        ended: What ended it.
+        final: The best player against the first.
+    """
+    return ImprovementReport(
+        plan=state.plan, best=state.best, steps=state.steps, spent=state.spent, ended=ended, final=final
+    )
+
+
+def read_improvement_report(source: Source) -> ImprovementReport:
+    """Read the report of an improvement.
+
+    Args:
+        source: Its file or the directory that holds it, or its content as bytes or as a Python value.
+
+    Raises:
+        UsageError: The file does not exist (`record_not_found`) or cannot be read (`record_unreadable`).
+        RecordError: It is not such a report.
+    """
+    return read_as(ImprovementReport, open_record(source, what="report", name=_NAME), what="report of an improvement")
+
+
+def improvement_markdown(report: ImprovementReport) -> str:
+    """The report as Markdown."""
+    lines = [f"### {_text(report.headline)}", ""]
+    if report.steps:
+        lines += ["| Step | Result | Why | Change |", "| ---: | --- | --- | --- |"]
+        lines += [
+            f"| {step.step} | {step.status} | {_text(step.message)} | {_text(step.note or str(step.files))} |"
+            for step in report.steps
+        ]
+        lines.append("")
+    spent = report.spent
+    lines.append(f"{plural(spent.steps, 'step')}, {plural(spent.episodes, 'episode')}, {spent.seconds:.0f} s.")
+    return "\n".join([*lines, ""])
+
+
+def _text(text: str) -> str:
+    """Untrusted text on one line, with its Markdown escaped."""
+    return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in " ".join(text.split()))

@@ -1,0 +1,177 @@
+"""Runs the program of a role, and keeps what it leaves in a directory that appears whole or not at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio.to_thread
+
+from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
+from coworld_core.errors import CoworldError, WorkspaceError
+from coworld_core.files.atomic import write_whole
+from coworld_core.files.zips import open_zip
+from coworld_core.roles.bundle_file import BUNDLE_LIMIT
+from coworld_core.roles.role_record import (
+    ROLE_EVENTS,
+    ROLE_FILES,
+    ROLE_RECORD,
+    DiagnosedPlayer,
+    RoleRecord,
+    read_role_record,
+)
+
+from ..backend import Backend
+from ..runs.event_bus import EventBus
+from .role_program import RoleProgram
+from .role_run import RoleOptions, RoleWork, run_role
+
+__all__ = ["EVENTS_KEPT", "kept_record", "role_finished", "run_and_keep"]
+
+EVENTS_KEPT = 1000
+"""Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
+
+_Value = TypeVar("_Value")
+
+
+async def run_and_keep(
+    program: RoleProgram,
+    work: RoleWork[_Value],
+    told: Callable[[_Value], dict[str, Any]],
+    *,
+    directory: Path,
+    key: str,
+    backend: Backend,
+    options: RoleOptions,
+    bus: EventBus,
+    episodes: tuple[str, ...] = (),
+    player: DiagnosedPlayer | None = None,
+    unpack: bool = True,
+) -> RoleRecord:
+    """Run a program of a role to its end, and put what it leaves into a directory instead of what is there.
+
+    Args:
+        program: The program.
+        work: What it gets and leaves.
+        told: What it said, for its record.
+        directory: Where what it leaves is kept, with its record and its logs.
+        key: Digest of the program and of all that it is given.
+        backend: An entered backend.
+        options: How to run it.
+        bus: Receives events; its run's label is that of the program.
+        episodes: Ids of the episodes.
+        player: The player that is diagnosed.
+        unpack: Whether the files of a zip are unpacked beside it.
+
+    Returns:
+        The record, with the failure if there was one.
+
+    Raises:
+        As `run_role`.
+    """
+    about: dict[str, Any] = {
+        "role": program.role,
+        "id": program.id,
+        "episodes": episodes,
+        "slot": None if player is None else player.slot,
+    }
+
+    def publish(event: BaseEvent) -> None:
+        # The program's socket knows the program alone
+        bus.publish(event.model_copy(update=about) if isinstance(event, RoleProgressed) else event)
+
+    began = dt.datetime.now(dt.UTC)
+    place = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=_made(directory.parent)))
+    bus.publish(RoleStarted(**about))
+    try:
+        outcome = await run_role(
+            program, work, backend=backend, directory=place, options=options, publish=publish, run_id=bus.run_id
+        )
+        run = outcome.run
+        record = RoleRecord(
+            run_id=run.run_id,
+            role=program.role,
+            id=program.id,
+            key=key,
+            episodes=episodes,
+            player=player,
+            backend=backend.name,
+            started_at=began,
+            seconds=run.seconds,
+            status="completed" if outcome.ok else "failed",
+            answer=None if outcome.value is None else told(outcome.value),
+            outputs=dict(run.outputs),
+            fault=outcome.fault,
+            unit=run.unit,
+            warnings=run.warnings,
+        )
+        packed = run.path(work.output) if unpack and outcome.ok and work.output.endswith(".zip") else None
+        bus.publish(role_finished(record))
+        await anyio.to_thread.run_sync(_keep, record, bus.history, packed, place, directory)
+    except CoworldError as error:
+        bus.publish(RoleFinished(**about, ok=False, message=error.message))
+        raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return record
+
+
+def role_finished(record: RoleRecord, *, kept: bool = False) -> RoleFinished:
+    """The event that tells how a role has ended.
+
+    Args:
+        record: What it has left.
+        kept: Whether it was there already.
+    """
+    return RoleFinished(
+        role=record.role,
+        id=record.id,
+        episodes=record.episodes,
+        slot=None if record.player is None else record.player.slot,
+        ok=record.ok,
+        kept=kept,
+        score=record.score,
+        seconds=0.0 if kept else record.seconds,
+        message=record.fault.message if record.fault is not None else "",
+    )
+
+
+def kept_record(directory: Path) -> RoleRecord | None:
+    """The record of what a program has left in a directory; None if there is none."""
+    try:
+        return read_role_record(directory)
+    except CoworldError:
+        return None
+
+
+def _keep(record: RoleRecord, events: Sequence[BaseEvent], packed: Path | None, place: Path, directory: Path) -> None:
+    """Complete what a role has left, and put it into its directory instead of what it left before."""
+    if packed is not None:
+        _unpack(packed, place / ROLE_FILES)
+    write_whole(place / ROLE_EVENTS, "".join(f"{event.model_dump_json()}\n" for event in events).encode())
+    write_whole(place / ROLE_RECORD, (record.model_dump_json(indent=2) + "\n").encode())
+    place.chmod(0o755)
+    if directory.exists():
+        shutil.rmtree(directory)
+    place.rename(directory)
+
+
+def _unpack(path: Path, directory: Path) -> None:
+    """Unpack the files of a report or a diagnosis, which was checked."""
+    with open_zip(path, limit=BUNDLE_LIMIT, what="report", error=CoworldError) as archive:
+        directory.mkdir()
+        archive.extract_all(directory)
+
+
+def _made(directory: Path) -> Path:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(
+            f"{directory} cannot be made: {error.strerror}.", code="path_unwritable", context={"path": str(directory)}
+        ) from error
+    return directory
