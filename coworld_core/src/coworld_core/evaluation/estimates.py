@@ -15,10 +15,12 @@ from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 __all__ = [
+    "Doubt",
     "Interval",
     "Sample",
     "SampleState",
     "difference_interval",
+    "firm_evidence",
     "mean_interval",
     "running_interval",
     "share_interval",
@@ -254,6 +256,61 @@ def sign_evidence(won: int, lost: int) -> float:
     """
     log = _log_beta(_PRIOR + won, _PRIOR + lost) - _log_beta(_PRIOR, _PRIOR) + (won + lost) * math.log(2)
     return math.exp(min(log, 700.0))
+
+
+class Doubt(NamedTuple):
+    """What one or more blocks take from whoever leads, because one of the two may have caused that they do not count.
+
+    All numbers are blocks, from the first player's view.
+    """
+
+    won: int = 0
+    """Wins that the first may not claim as long as it leads."""
+    lost: int = 0
+    """Losses that it must bear besides."""
+    other_won: int = 0
+    """Wins that the second may not claim as long as it leads."""
+    other_lost: int = 0
+    """Losses that it must bear besides."""
+
+    @classmethod
+    def of(cls, counted: int | None, earlier: int | None) -> Doubt:
+        """The doubt of one block.
+
+        Args:
+            counted: What it counts as: 1 won by the first, -1 lost, 0 drawn; None: it is not counted.
+            earlier: What it would have been at first; None: unknown.
+        """
+
+        def of_one(counted: int | None, earlier: int | None) -> tuple[int, int]:
+            return int(counted == 1 and earlier != 1), int(earlier in (-1, None) and counted != -1)
+
+        def other(result: int | None) -> int | None:
+            return None if result is None else -result
+
+        return cls(*of_one(counted, earlier), *of_one(other(counted), other(earlier)))
+
+    def plus(self, more: Doubt) -> Doubt:
+        """Both together."""
+        return Doubt(*map(sum, zip(self, more, strict=True)))
+
+
+def firm_evidence(won: int, lost: int, doubt: Doubt = Doubt()) -> float:  # noqa: B008 - it is immutable
+    """`sign_evidence` that nobody can gain by making blocks disappear.
+
+    It holds even if blocks that were not counted, or that were played again, are counted against whoever leads.
+
+    Args:
+        won: Blocks won.
+        lost: Blocks lost.
+        doubt: What such blocks would take.
+    """
+    more, less = won, lost
+    if won < lost:
+        more, less, doubt = lost, won, Doubt(*doubt[2:], *doubt[:2])
+    more, less = more - doubt.won, less + doubt.lost
+    least = sign_evidence(more, less)
+    return min(sign_evidence(won, lost), least if more > less else min(1.0, least))
 
 
 def _log_beta(a: float, b: float) -> float:

@@ -132,9 +132,9 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a mixture early."""
+        self._margins.add(block)
         if block.fate != "counted":
             return ""
-        self._margins.add(block.scores)
         here: dict[tuple[str, int], list[float]] = {}
         for lineup, table in zip(self.lineups(block.block), block.tables, strict=True):
             for slot, (label, score) in enumerate(zip(lineup, table, strict=True)):

@@ -145,6 +145,7 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         """Take in a block; return why no more are needed, or an empty string while more are."""
         if block.fate == "counted":
             self._rankings.add(block.scores)
+        self._rankings.doubt(block.doubts)
         count = len(self._labels)
         # Checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
@@ -185,11 +186,15 @@ class Margins:
         self.rankings = Rankings()
         self._differences: dict[tuple[str, str], Sample] = {}
 
-    def add(self, block: Mapping[str, float]) -> None:
-        """Add each player's score in a block, by label."""
-        self.rankings.add(block)
-        for first, second in itertools.combinations(sorted(block), 2):
-            self._differences.setdefault((first, second), Sample()).add(block[first] - block[second])
+    def add(self, block: JudgedBlock) -> None:
+        """Add a block."""
+        self.rankings.doubt(block.doubts)
+        if block.fate != "counted":
+            return
+        scores = block.scores
+        self.rankings.add(scores)
+        for first, second in itertools.combinations(sorted(scores), 2):
+            self._differences.setdefault((first, second), Sample()).add(scores[first] - scores[second])
 
     def records(self, *, alpha: float) -> list[PairRecord]:
         """The result, with margins, of every pair of players that met.

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
-from .estimates import sign_evidence
+from .estimates import Doubt, firm_evidence
 from .rating_fit import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product
 
 __all__ = ["Pairing", "Rating", "RatingName", "pairings", "rate"]
@@ -133,7 +133,8 @@ def pairings(
         players: Number of players, if not all of them have played yet.
         alpha: How often any equally strong players may be told apart, among all pairs and however often it is checked.
     """
-    labels, categories = _categories(blocks)
+    rankings = Rankings.of(blocks)
+    labels, categories = _categories(rankings)
     met: dict[tuple[int, int], list[int]] = {}
     for signature, times in categories.items():
         for first, second, outcome in signature:
@@ -147,7 +148,8 @@ def pairings(
             won=won,
             lost=lost,
             drawn=drawn,
-            apart=sign_evidence(won, lost) >= most / alpha,
+            apart=firm_evidence(won, lost, rankings.doubts.get((labels[first], labels[second]), Doubt()))
+            >= most / alpha,
         )
         for (first, second), (won, lost, drawn) in sorted(met.items())
     ]

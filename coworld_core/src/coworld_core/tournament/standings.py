@@ -315,6 +315,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def add_up(self, block: JudgedBlock) -> None:
         """Add a block to the totals and to the rankings."""
         super().add_up(block)
+        self._rankings.doubt(block.doubts)
         if block.fate == "counted":
             self._rankings.add(block.scores)
 
