@@ -157,9 +157,9 @@ def test_zero_sum_scores_still_show_seat_effects() -> None:
     report = reported(scrimmage_plan(max_blocks=20), table)
     assert report.remarks == ()
     constant = reported(scrimmage_plan(max_blocks=3), always(2.0, 2.0))
-    assert [remark.code for remark in constant.remarks] == ["constant_scores"]
+    assert [remark.code for remark in constant.remarks] == ["constant_scores", "no_interval"]
     alike = reported(scrimmage_plan(max_blocks=3, seeded=False), always(1.0, 2.0))
-    assert [remark.code for remark in alike.remarks] == ["no_seed", "same_blocks"]
+    assert [remark.code for remark in alike.remarks] == ["no_seed", "same_blocks", "no_interval"]
 
 
 def test_faults_are_counted_in_episodes_that_are_played_again_too() -> None:

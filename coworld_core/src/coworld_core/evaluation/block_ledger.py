@@ -136,6 +136,8 @@ class LedgerState(NamedTuple):
     highest: float | None
     connected: tuple[str, ...]
     """The entrants that have connected."""
+    seen: tuple[float, float] | None = None
+    """The lowest and the highest score that a game has given; None: unknown."""
 
 
 class BlockLedger:
@@ -150,6 +152,7 @@ class BlockLedger:
 
     Attributes:
         judged: Number of judged blocks: all before the first unfinished one.
+        seen: The lowest and the highest score that the game has given; None before the first.
         played: The episodes of the most recently judged blocks, by block: all attempts, one after the other.
     """
 
@@ -171,6 +174,7 @@ class BlockLedger:
         self._lowest, self._highest = math.inf, -math.inf
         self.allow(lowest, highest)
         self._connected: set[str] = set()
+        self.seen: tuple[float, float] | None = None
         self.judged = 0
         self.played: dict[int, list[EpisodeRow]] = {}
 
@@ -186,12 +190,13 @@ class BlockLedger:
         """The state to store; `resume` continues from it. It has no rows of unfinished blocks."""
         lowest = None if math.isinf(self._lowest) else self._lowest
         highest = None if math.isinf(self._highest) else self._highest
-        return LedgerState(self.judged, lowest, highest, tuple(sorted(self._connected)))
+        return LedgerState(self.judged, lowest, highest, tuple(sorted(self._connected)), self.seen)
 
     def resume(self, state: LedgerState) -> None:
         """Continue from a stored state."""
         self.judged, self._connected = state.judged, {*state.connected}
         self.allow(state.lowest, state.highest)
+        self.seen = state.seen
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block, cached until it is judged."""
@@ -315,8 +320,9 @@ class BlockLedger:
             return dataclasses.replace(judged, doubts=_doubts(judged, ()))
         for _, episode in episodes:
             if episode.verdict.counts:
-                self._lowest = min((self._lowest, *episode.row.scores))
-                self._highest = max((self._highest, *episode.row.scores))
+                least, most = min(episode.row.scores), max(episode.row.scores)
+                self._lowest, self._highest = min(self._lowest, least), max(self._highest, most)
+                self.seen = (least, most) if self.seen is None else (min(self.seen[0], least), max(self.seen[1], most))
         if unplayed := frozenset(common["forfeits"]) - self._connected:
             reason = "A player has not connected in any episode so far."
             return JudgedBlock(fate="unplayed", reason=reason, unplayed=unplayed, **common)

@@ -6,6 +6,7 @@ gives the mean difference and its interval. If the two disagree, a remark says s
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
@@ -15,9 +16,10 @@ from ..documents.records import OpenEnum
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SlotRow
 from ..text.phrases import plural
+from .betting import MeanTest
 from .block_ledger import JudgedBlock
 from .designs import Lineup, comparison_lineups
-from .estimates import Doubt, Interval, Sample, firm_evidence
+from .estimates import Doubt, Interval, Sample, firm_evidence, running_interval
 from .number_text import interval_words, number
 from .report_base import (
     Estimate,
@@ -70,7 +72,7 @@ class ComparisonReport(ShownReport):
     )
     difference: float | None = Field(description="Mean of new less old over blocks; null without blocks.")
     interval: IntervalRecord | None = Field(
-        default=None, description="Interval of that mean, valid at every look; null for fewer than ten blocks."
+        default=None, description="Interval of that mean, valid at every look; null if there are too few blocks."
     )
 
     def estimates(self) -> list[Estimate]:
@@ -114,6 +116,12 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         self._differences = Sample()
         self._won = self._lost = 0
         self._doubt = Doubt()
+        self._values = array("d")
+        self._margins: tuple[MeanTest, ...] = ()
+        self._bounds = self.differences
+        if plan.margin is not None and (bounds := self._bounds) is not None and bounds.certain:
+            ends = (bounds.within(-plan.margin), bounds.within(plan.margin))
+            self._margins = tuple(MeanTest(end, alpha=plan.alpha) for end in ends)
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
@@ -124,6 +132,9 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         if block.fate == "counted":
             difference = block.scores[NEW] - block.scores[OLD]
             self._differences.add(difference)
+            self._values.append(difference)
+            for test in self._margins:
+                test.take(self._bounds.within(difference) if self._bounds is not None else 0.5)
             self._won += difference > 0
             self._lost += difference < 0
         for doubt in block.doubts.values():
@@ -141,7 +152,10 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         return firm_evidence(self._won, self._lost, self._doubt)
 
     def _within(self, margin: float) -> bool:
-        interval = self._differences.running(alpha=self.plan.alpha)
+        scale = self.differences
+        if scale is not None and scale.certain and self._margins:
+            return self._margins[0].larger and self._margins[1].smaller
+        interval = self._differences.running(alpha=self.plan.alpha, scale=scale)
         return interval is not None and -margin <= interval.low and interval.high <= margin
 
     def progress(self) -> EvaluationProgressed:
@@ -161,7 +175,11 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         won, lost = (self._won, self._lost) if self.measured else (0, 0)
         doubt = self._doubt if self.measured else Doubt()
         middle = rounded(differences.mean) if differences.count else None
-        interval = differences.running(alpha=self.plan.alpha)
+        interval = (
+            running_interval(self._values, alpha=self.plan.alpha, scale=self.differences)
+            if middle is not None
+            else None
+        )
         return ComparisonReport.model_validate(
             {
                 **common,

@@ -151,13 +151,15 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
                 **self.common(),
                 "plan": self.plan,
                 "slot_scores": tuple(self._places()) if self.measured else (),
-                "pairs": tuple(self._margins.records(alpha=self.plan.alpha)) if self.measured else (),
+                "pairs": tuple(self._margins.records(alpha=self.plan.alpha, scale=self.differences))
+                if self.measured
+                else (),
                 "durations": measured_durations(self.totals),
             }
         )
 
     def _places(self) -> list[MeasuredPlace]:
-        measured = {place: measured_value(means) for place, means in self._in_seats.items()}
+        measured = {place: measured_value(means, self.scale) for place, means in self._in_seats.items()}
         return [
             MeasuredPlace(label=label, slot=slot, value=mean.value, interval=mean.interval)
             for (label, slot), mean in measured.items()

@@ -12,7 +12,7 @@ from ..documents.records import OpenEnum, Record
 from ..episode.record import EpisodeRow, SlotRow
 from .block_ledger import JudgedBlock
 from .designs import Lineup, round_robin
-from .estimates import Sample
+from .estimates import Sample, Scale
 from .rating_fit import Rankings
 from .ratings import Pairing, Rating, RatingName, pairings, rate
 from .report_base import (
@@ -76,7 +76,7 @@ class PairRecord(Record):
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
     apart: bool = Field(description="Whether these results tell them apart.")
     difference: float | None = Field(default=None, description="Mean of the first's score less the second's.")
-    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null if there are too few blocks.")
 
 
 class RankingReport(ShownReport):
@@ -196,15 +196,16 @@ class Margins:
         for first, second in itertools.combinations(sorted(scores), 2):
             self._differences.setdefault((first, second), Sample()).add(scores[first] - scores[second])
 
-    def records(self, *, alpha: float) -> list[PairRecord]:
+    def records(self, *, alpha: float, scale: Scale | None) -> list[PairRecord]:
         """The result, with margins, of every pair of players that met.
 
         Args:
             alpha: How often any two equally strong players may be told apart.
+            scale: The differences that are possible, or could have been seen; None: unknown.
         """
         found: list[PairRecord] = []
         for pair in pairings(self.rankings, alpha=alpha):
-            mean = measured_value(self._differences[pair.first, pair.second])
+            mean = measured_value(self._differences[pair.first, pair.second], scale)
             assert mean is not None
             said = {"difference": mean.value, "interval": mean.interval}
             found.append(_pair_record(pair).model_copy(update=said))
