@@ -38,14 +38,16 @@ from coworld_core.evaluation.designs import (
 from coworld_core.evaluation.estimates import (
     Sample,
     Scale,
+    least_wins,
     mean_interval,
     running_interval,
     sign_evidence,
     student_quantile,
 )
 from coworld_core.evaluation.markdown import report_markdown
-from coworld_core.evaluation.ranking import Ranking, RankingReport, not_apart
+from coworld_core.evaluation.ranking import Ranking, RankingReport, least_ranking_blocks, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate
+from coworld_runner.evaluation.evaluation_rules import EvaluationRules
 
 # --- designs ------------------------------------------------------------------------------------------------------
 
@@ -727,6 +729,26 @@ def test_distinguishable_players_are_reported() -> None:
     assert not found["b", "c"].apart
     assert (found["b", "c"].won, found["b", "c"].lost, found["b", "c"].drawn) == (15, 15, 0)
     assert ("a", "c") not in found
+
+
+def test_pairs_that_are_told_apart_leave_their_share_of_the_risk_to_the_others() -> None:
+    clear = [{"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 0.0}, {"b": 1.0, "c": 0.0}]
+    least = least_wins(3 / 0.05)
+    assert all(pair.apart for pair in pairings(clear * least))
+    assert not any(pair.apart for pair in pairings(clear * (least - 1)))
+    # The last pair needs no more than a pair alone
+    uneven = clear[:2] * least + clear[2:] * least_wins(1 / 0.05)
+    assert least_wins(1 / 0.05) < least
+    assert all(pair.apart for pair in pairings(uneven))
+    assert [pair.apart for pair in pairings(uneven[:-1])] == [True, True, False]
+
+
+@pytest.mark.parametrize(("players", "seats"), [(2, 2), (5, 2), (4, 3), (4, 4), (3, 1)])
+def test_clearest_ranking_needs_as_many_blocks_as_it_says(players: int, seats: int) -> None:
+    least = least_ranking_blocks(players, seats)
+    report = ranked(least, *map(float, range(0, 9 * players, 9)), slot_count=seats)
+    assert (report.stopped, report.blocks) == ("told_apart", least)
+    assert EvaluationRules().most_blocks(least) == max(200, 3 * least)
 
 
 def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:

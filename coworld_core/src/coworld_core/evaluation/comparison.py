@@ -19,7 +19,7 @@ from ..text.phrases import plural
 from .betting import MeanTest
 from .block_ledger import JudgedBlock
 from .designs import Lineup, comparison_lineups
-from .estimates import Doubt, Interval, Sample, firm_evidence, running_interval
+from .estimates import Doubt, Interval, Sample, firm_evidence, least_wins, running_interval
 from .number_text import interval_words, number
 from .report_base import (
     Estimate,
@@ -146,6 +146,11 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
             self.verdict = "equal"
             return "margin"
         return ""
+
+    @property
+    def least_blocks(self) -> int | None:
+        """How many blocks in a row one player has to win for a verdict."""
+        return least_wins(1 / self.plan.alpha)
 
     @property
     def _evidence(self) -> float:

@@ -27,6 +27,7 @@ __all__ = [
     "Scale",
     "difference_interval",
     "firm_evidence",
+    "least_wins",
     "mean_interval",
     "running_interval",
     "share_interval",
@@ -344,6 +345,14 @@ def sign_evidence(won: int, lost: int) -> float:
     """
     log = log_beta(_PRIOR + won, _PRIOR + lost) - log_beta(_PRIOR, _PRIOR) + (won + lost) * math.log(2)
     return math.exp(min(log, 700.0))
+
+
+def least_wins(needed: float) -> int:
+    """How many blocks one has to win, and lose none, until `sign_evidence` is what is needed."""
+    won = 0
+    while sign_evidence(won, 0) < needed:
+        won += 1
+    return won
 
 
 class Doubt(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ from ..documents.records import OpenEnum, Record
 from ..episode.record import EpisodeRow, SlotRow
 from .block_ledger import JudgedBlock
 from .designs import Lineup, round_robin
-from .estimates import Sample, Scale
+from .estimates import Sample, Scale, least_wins
 from .rating_fit import Rankings
 from .ratings import Pairing, Rating, RatingName, pairings, rate
 from .report_base import (
@@ -34,6 +35,7 @@ __all__ = [
     "RankingReport",
     "Standing",
     "encounters",
+    "least_ranking_blocks",
     "not_apart",
     "pair_records",
     "player_labels",
@@ -141,6 +143,11 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         """The lineups of a block."""
         return round_robin(self._labels, self.plan.slot_count, block, seed=self.plan.seed)
 
+    @property
+    def least_blocks(self) -> int | None:
+        """How many blocks it takes to tell everybody apart if the same player of each pair always wins."""
+        return least_ranking_blocks(len(self._labels), self.plan.slot_count, alpha=self.plan.alpha)
+
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
         if block.fate == "counted":
@@ -167,6 +174,24 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
 
     def _pairs(self, rankings: Rankings) -> list[PairRecord]:
         return pair_records(rankings, players=len(self._labels), alpha=self.plan.alpha)
+
+
+def least_ranking_blocks(players: int, seats: int, *, alpha: float = 0.05) -> int:
+    """How many blocks it takes to tell everybody apart if the same player of each pair always wins.
+
+    Args:
+        players: Number of players, at least two.
+        seats: Number of seats in the game.
+        alpha: How often any equally strong players may be told apart.
+    """
+    pairs = math.comb(players, 2)
+    meetings = least_wins(pairs / alpha)
+    # Everybody is in each block of a one-seat game, or if there are enough seats
+    few = 1 < seats < players
+    rounds = -(-meetings // math.comb(players - 2, seats - 2)) if few else meetings
+    blocks = rounds * math.comb(players, seats) if few else rounds
+    # Everybody is examined after as many blocks as there are pairs
+    return -(-blocks // pairs) * pairs
 
 
 def pair_records(blocks: Iterable[Mapping[str, float]], *, players: int, alpha: float) -> list[PairRecord]:

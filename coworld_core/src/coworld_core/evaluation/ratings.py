@@ -128,6 +128,9 @@ def pairings(
 ) -> list[Pairing]:
     """Compare every pair of players that met, and say whether the results tell them apart.
 
+    The pairs share the risk of an error by Holm's procedure for e-values: of all pairs that are not told apart yet, the
+    one with the most evidence needs their number / alpha. So pairs that are easy to tell apart help the others.
+
     Args:
         blocks: Each player's score in a block, by label.
         players: Number of players, if not all of them have played yet.
@@ -141,6 +144,15 @@ def pairings(
             met.setdefault((first, second), [0, 0, 0])[outcome] += times
     count = players or len(labels)
     most = count * (count - 1) // 2
+    evidence = {
+        pair: firm_evidence(won, lost, rankings.doubts.get((labels[pair[0]], labels[pair[1]]), Doubt()))
+        for pair, (won, lost, _) in sorted(met.items())
+    }
+    apart = set[tuple[int, int]]()
+    for pair in sorted(evidence, key=lambda one: (-evidence[one], one)):
+        if evidence[pair] < (most - len(apart)) / alpha:
+            break
+        apart.add(pair)
     return [
         Pairing(
             first=labels[first],
@@ -148,8 +160,7 @@ def pairings(
             won=won,
             lost=lost,
             drawn=drawn,
-            apart=firm_evidence(won, lost, rankings.doubts.get((labels[first], labels[second]), Doubt()))
-            >= most / alpha,
+            apart=(first, second) in apart,
         )
         for (first, second), (won, lost, drawn) in sorted(met.items())
     ]

@@ -356,6 +356,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         return tuple(block.scores[label] for label in sorted(block.scores))
 
     @property
+    def least_blocks(self) -> int | None:
+        """How many blocks the clearest possible outcome needs to end it early; None if none does."""
+        return None
+
+    @property
     def scale(self) -> Scale | None:
         """The scores that the game allows, or has given so far; None: unknown."""
         plan = self.plan
