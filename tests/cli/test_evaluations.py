@@ -77,7 +77,7 @@ def test_same_command_resumes(interrupted: Interrupted) -> None:
         1,
     )
     assert report["paths"]["episodes"] == str(out / "episodes.jsonl")
-    assert [remark["code"] for remark in report["remarks"]] == ["no_seed"]
+    assert [remark["code"] for remark in report["remarks"]] == ["no_seed", "no_interval"]
 
 
 def test_comparison_text_for_people(interrupted: Interrupted) -> None:

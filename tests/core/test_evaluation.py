@@ -10,17 +10,21 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.full import FULL
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
 from coworld_cli.options.values import RATINGS
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
 from coworld_core.errors import EnvironmentFault
+from coworld_core.evaluation.beta import beta_below, beta_quantile
+from coworld_core.evaluation.betting import MeanTest
 from coworld_core.evaluation.block_ledger import BlockLedger, JudgedBlock
 from coworld_core.evaluation.comparison import Comparison, ComparisonReport, compare_rows
 from coworld_core.evaluation.designs import (
@@ -31,10 +35,19 @@ from coworld_core.evaluation.designs import (
     rotation,
     round_robin,
 )
-from coworld_core.evaluation.estimates import Sample, mean_interval, running_interval, sign_evidence, student_quantile
+from coworld_core.evaluation.estimates import (
+    Sample,
+    Scale,
+    least_wins,
+    mean_interval,
+    running_interval,
+    sign_evidence,
+    student_quantile,
+)
 from coworld_core.evaluation.markdown import report_markdown
-from coworld_core.evaluation.ranking import Ranking, RankingReport, not_apart
+from coworld_core.evaluation.ranking import Ranking, RankingReport, least_ranking_blocks, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate
+from coworld_runner.evaluation.evaluation_rules import EvaluationRules
 
 # --- designs ------------------------------------------------------------------------------------------------------
 
@@ -282,7 +295,7 @@ def test_quantiles_of_student() -> None:
     assert {freedom: student_quantile(0.975, freedom) for freedom in known} == pytest.approx(known, rel=1e-5)
 
 
-@pytest.mark.parametrize(("blocks", "method", "runs"), [(8, "student-t", 1500), (40, "bootstrap", 150)])
+@pytest.mark.parametrize(("blocks", "method", "runs"), [(12, "student-t", 1500), (40, "bootstrap", 150)])
 def test_intervals_cover(blocks: int, method: str, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coworld_core.evaluation.estimates._DRAWS", 1000)
     chance, missed = random.Random(1), 0
@@ -292,6 +305,85 @@ def test_intervals_cover(blocks: int, method: str, runs: int, monkeypatch: pytes
         assert interval.method == method
         missed += interval.excludes(3)
     assert 0.02 < missed / runs < 0.09
+
+
+UNIT = Scale(low=0.0, high=1.0, certain=True)
+BOUNDED: dict[str, tuple[Callable[[random.Random], float], float]] = {
+    "0.9": (lambda chance: float(chance.random() < 0.9), 0.9),
+    "0.5": (lambda chance: float(chance.random() < 0.5), 0.5),
+    "thirds": (lambda chance: chance.choice((0.0, 0.5, 0.5, 1.0)), 0.5),
+    "nearly always drawn": (lambda chance: 0.5 if chance.random() < 0.9 else 1.0, 0.55),
+    "rarely lost": (lambda chance: float(chance.random() > 0.03), 0.97),
+}
+"""Numbers between 0 and 1, and their means."""
+
+
+@pytest.mark.parametrize("shape", BOUNDED)
+def test_bounded_intervals_cover_with_few_blocks(shape: str) -> None:
+    draw, mean = BOUNDED[shape]
+    runs = 2_000 if FULL else 60
+    for blocks in (2, 5, 10, 20, *((200,) if FULL else ())):
+        chance, missed = random.Random(blocks), 0
+        for _ in range(runs):
+            interval = mean_interval([draw(chance) for _ in range(blocks)], scale=UNIT)
+            assert interval is not None
+            assert interval.low < interval.high
+            missed += interval.excludes(mean)
+        assert missed <= (0.06 if FULL else 0.1) * runs
+
+
+@pytest.mark.parametrize("shape", BOUNDED)
+def test_bounded_intervals_hold_at_every_look(shape: str) -> None:
+    """A test of a mean says at every block what the interval says of it, and rarely refutes the true one."""
+    draw, mean = BOUNDED[shape]
+    chance, refuted, runs = random.Random(4), 0, 2_000 if FULL else 60
+    for run in range(runs):
+        values = [draw(chance) for _ in range(200 if FULL else 60)]
+        tests = [MeanTest(candidate, alpha=0.05) for candidate in (mean, mean - 0.3, mean + 0.02)]
+        for value in values:
+            for test in tests:
+                test.take(value)
+        refuted += tests[0].larger or tests[0].smaller
+        if run < 5:
+            interval = running_interval(values, scale=UNIT)
+            assert interval is not None
+            for candidate, test in zip((mean, mean - 0.3, mean + 0.02), tests, strict=True):
+                assert (test.larger, test.smaller) == (interval.low > candidate, interval.high < candidate)
+    assert refuted <= 0.05 * runs
+
+
+def test_blocks_that_all_agree_are_no_certainty() -> None:
+    known = mean_interval([1.0] * 5, scale=UNIT)
+    assert known is not None
+    assert (known.low, known.high, known.method) == (pytest.approx(0.025 ** (1 / 5)), 1.0, "clopper-pearson")
+    seen = Scale(low=0.0, high=4.0, certain=False)
+    assert mean_interval([1.0] * 9, scale=seen) is None
+    assert mean_interval([1.0] * 40) is None
+    for interval in (mean_interval([1.0] * 40, scale=seen), running_interval([1.0] * 40, scale=seen)):
+        assert interval is not None
+        assert 0.1 < interval.high - interval.low < 2.0
+    with_noise = mean_interval([0.1 + 0.2, 0.3] * 20)
+    assert with_noise is None
+
+
+def test_the_scale_of_scores_is_what_is_allowed_unless_that_is_far_from_what_is_seen() -> None:
+    assert Scale.of((0.0, 1.0), None) == Scale.of((0.0, 1.0), (1.0, 1.0)) == UNIT
+    assert Scale.of((0.0, 1e9), (20.0, 60.0)) == Scale(low=20.0, high=60.0, certain=False)
+    assert Scale.of((0.0, None), (1.0, 2.0)) == Scale(low=1.0, high=2.0, certain=False)
+    assert Scale.of((None, None), None) is None
+    assert UNIT.differences() == Scale(low=-1.0, high=1.0, certain=True)
+
+
+@given(st.floats(0.01, 0.99), st.floats(0.5, 300), st.floats(0.5, 300))
+def test_quantiles_of_the_beta_distribution_are_where_it_says(share: float, a: float, b: float) -> None:
+    assert beta_below(beta_quantile(share, a, b), a, b) == pytest.approx(share, abs=1e-9)
+
+
+def test_the_beta_distribution_of_whole_numbers_is_a_sum() -> None:
+    for a, b in ((1, 1), (3, 8), (20, 5)):
+        for value in (0.1, 0.5, 0.83):
+            summed = sum(math.comb(a + b - 1, k) * value**k * (1 - value) ** (a + b - 1 - k) for k in range(a, a + b))
+            assert beta_below(value, a, b) == pytest.approx(summed, rel=1e-10)
 
 
 def test_a_sample_says_the_same_of_many_numbers_without_keeping_them() -> None:
@@ -375,6 +467,19 @@ def test_a_difference_not_worth_having() -> None:
     assert -0.3 <= report.interval.low < report.interval.high <= 0.3
 
 
+def test_players_that_differ_rarely_are_not_called_equal() -> None:
+    """However many of the first blocks agree."""
+    runs, equal = 200 if FULL else 30, 0
+    for seed in range(runs):
+        chance = random.Random(seed)
+        differences = [-10.0 if chance.random() < 0.06 else 0.0 for _ in range(100)]
+        equal += decided(differences, margin=0.5, lowest=0.0, highest=20.0).verdict == "equal"
+    assert equal <= 0.05 * runs
+    assert decided([0.0] * 100, margin=5.0, lowest=0.0, highest=20.0).stopped == "margin"
+    # What is seen of a game of unknown bounds is less
+    assert decided([0.0] * 100).interval is None
+
+
 def test_not_enough_evidence() -> None:
     report = decided([1.0, -1.0] * 10)
     assert (report.verdict, report.stopped, report.blocks) == ("undecided", "max_blocks", 20)
@@ -445,10 +550,10 @@ def test_game_failures_are_reported() -> None:
 
 
 def test_remarks() -> None:
-    assert codes(decided([0.0] * 4)) == ["constant_scores"]
-    assert codes(decided([1.0, 1.0, 1.0])) == ["same_blocks"]
-    assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed"]
-    assert codes(decided([1.0, -2.0, 1.5], same_commands=(("new", "old"),))) == ["same_player"]
+    assert codes(decided([0.0] * 4)) == ["constant_scores", "no_interval"]
+    assert codes(decided([1.0, 1.0, 1.0], lowest=5.0, highest=14.0)) == ["same_blocks"]
+    assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed", "no_interval"]
+    assert codes(decided([1.0, -2.0, 1.5], same_commands=(("new", "old"),))) == ["same_player", "no_interval"]
     # Rarely won, but by far
     assert codes(decided([90.0, *[-1.0, -1.1] * 9])) == ["means_disagree"]
 
@@ -624,6 +729,26 @@ def test_distinguishable_players_are_reported() -> None:
     assert not found["b", "c"].apart
     assert (found["b", "c"].won, found["b", "c"].lost, found["b", "c"].drawn) == (15, 15, 0)
     assert ("a", "c") not in found
+
+
+def test_pairs_that_are_told_apart_leave_their_share_of_the_risk_to_the_others() -> None:
+    clear = [{"a": 1.0, "b": 0.0}, {"a": 1.0, "c": 0.0}, {"b": 1.0, "c": 0.0}]
+    least = least_wins(3 / 0.05)
+    assert all(pair.apart for pair in pairings(clear * least))
+    assert not any(pair.apart for pair in pairings(clear * (least - 1)))
+    # The last pair needs no more than a pair alone
+    uneven = clear[:2] * least + clear[2:] * least_wins(1 / 0.05)
+    assert least_wins(1 / 0.05) < least
+    assert all(pair.apart for pair in pairings(uneven))
+    assert [pair.apart for pair in pairings(uneven[:-1])] == [True, True, False]
+
+
+@pytest.mark.parametrize(("players", "seats"), [(2, 2), (5, 2), (4, 3), (4, 4), (3, 1)])
+def test_clearest_ranking_needs_as_many_blocks_as_it_says(players: int, seats: int) -> None:
+    least = least_ranking_blocks(players, seats)
+    report = ranked(least, *map(float, range(0, 9 * players, 9)), slot_count=seats)
+    assert (report.stopped, report.blocks) == ("told_apart", least)
+    assert EvaluationRules().most_blocks(least) == max(200, 3 * least)
 
 
 def ranked(blocks: int, *strengths: float, **plan: Any) -> RankingReport:

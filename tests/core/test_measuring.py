@@ -20,8 +20,8 @@ from support.simulated import (
     TOGETHER,
     added,
     comparison_plan,
-    deserting_rows,
     diagnosis_plan,
+    hostile_run,
     leave,
     mixture_plan,
     pair_rows,
@@ -52,7 +52,10 @@ from coworld_core.evaluation.designs import (
     rotation,
     shares,
 )
+from coworld_core.evaluation.estimates import Doubt, firm_evidence
 from coworld_core.evaluation.evaluation_files import open_evaluation
+from coworld_core.evaluation.mixture import Mixture
+from coworld_core.evaluation.ranking import Ranking
 from coworld_core.evaluation.report_base import EvaluationPlan
 
 # --- designs ------------------------------------------------------------------------------------------------------
@@ -154,9 +157,9 @@ def test_zero_sum_scores_still_show_seat_effects() -> None:
     report = reported(scrimmage_plan(max_blocks=20), table)
     assert report.remarks == ()
     constant = reported(scrimmage_plan(max_blocks=3), always(2.0, 2.0))
-    assert [remark.code for remark in constant.remarks] == ["constant_scores"]
+    assert [remark.code for remark in constant.remarks] == ["constant_scores", "no_interval"]
     alike = reported(scrimmage_plan(max_blocks=3, seeded=False), always(1.0, 2.0))
-    assert [remark.code for remark in alike.remarks] == ["no_seed", "same_blocks"]
+    assert [remark.code for remark in alike.remarks] == ["no_seed", "same_blocks", "no_interval"]
 
 
 def test_faults_are_counted_in_episodes_that_are_played_again_too() -> None:
@@ -283,40 +286,81 @@ def test_credit_of_many_is_sampled() -> None:
 # --- failing to avoid a loss --------------------------------------------------------------------------------------
 
 
-def deserted(deserter: str, steps: int, results: bool, seed: int) -> Comparison:
-    """A comparison of a player with a copy of itself that fails as soon as it is losing."""
+def deserted(deserter: str, seed: int, **game: Any) -> Comparison:
+    """A comparison of a player with a copy of itself that escapes as soon as it is losing."""
     comparison = Comparison(comparison_plan(max_blocks=60))
-    chance = random.Random(seed)
-    for block in range(1, 61):
-        for row in deserting_rows(comparison.lineups(block), block, deserter, chance, steps=steps, results=results):
-            comparison.add(row)
-        if comparison.stopped:
-            break
+    hostile_run(comparison, deserter, random.Random(seed), **game)
     return comparison
 
 
-@pytest.mark.parametrize("results", [True, False])
+ESCAPES = ("crash", "absent", "burn", "slow", "break")
+
+
+@pytest.mark.parametrize("how", ESCAPES)
 @pytest.mark.parametrize("steps", [1, 12])
 @pytest.mark.parametrize(("deserter", "alarm"), [(NEW, "better"), (OLD, "worse")])
-def test_failing_as_soon_as_one_is_losing_does_not_make_one_better(
-    deserter: str, alarm: str, steps: int, results: bool
+def test_escaping_as_soon_as_one_is_losing_does_not_make_one_better(
+    deserter: str, alarm: str, steps: int, how: str
 ) -> None:
-    runs = 2_000 if FULL else 20
-    found = [deserted(deserter, steps, results, seed) for seed in range(runs)]
-    assert sum(comparison.verdict == alarm for comparison in found) <= 0.05 * runs
-    assert all(set(comparison.totals.forfeits) == {deserter} for comparison in found)
+    runs = 1_000 if FULL else 10
+    for results in (True, False) if how == "crash" else (True,):
+        found = [deserted(deserter, seed, steps=steps, results=results, how=how) for seed in range(runs)]
+        assert sum(comparison.verdict == alarm for comparison in found) <= 0.05 * runs
+        if how in ("crash", "burn"):
+            assert all(set(comparison.totals.forfeits) == {deserter} for comparison in found)
 
 
-@pytest.mark.parametrize("steps", [1, 12])
-def test_where_such_failures_counted_by_their_results_they_paid(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The games in which the rule is tried are such as can be played by failing."""
+@pytest.mark.parametrize("how", ESCAPES)
+def test_escaping_does_not_tell_players_apart_in_rankings_and_mixtures(how: str) -> None:
+    runs = 1_000 if FULL else 3
+    entrants = tuple(SlotRow(name=name) for name in "ABC")
+    alarms = 0
+    for seed in range(runs):
+        ranking = hostile_run(
+            Ranking(ranking_plan(entrants=entrants, max_blocks=90)), "player-2", random.Random(seed), how=how
+        )
+        mixture = hostile_run(Mixture(mixture_plan(1, 1, max_blocks=50)), "player-2", random.Random(seed), how=how)
+        apart = [pair for pair in (*ranking.report().pairs, *mixture.report().pairs) if pair.apart]
+        alarms += any(
+            (pair.second == "player-2") == (pair.won < pair.lost)
+            for pair in apart
+            if "player-2" in (pair.first, pair.second)
+        )
+    assert alarms <= 0.05 * runs
+
+
+@pytest.mark.parametrize("how", ESCAPES)
+def test_where_such_escapes_counted_by_their_results_they_paid(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The games in which the rules are tried are such as can be played by escaping."""
     nobody: dict[str, PlayerFault] = {}
-    monkeypatch.setattr("coworld_core.evaluation.block_ledger._guilty", lambda lineup, episode: nobody)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    assert [deserted(NEW, steps, True, seed).verdict for seed in range(3)] == ["better"] * 3
+    ledger = "coworld_core.evaluation.block_ledger"
+    monkeypatch.setattr(f"{ledger}._guilty", lambda lineup, episode: nobody)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(f"{ledger}._doubts", lambda judged, starved: {})  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    verdicts = [deserted(NEW, seed, how=how).verdict for seed in range(8)]
+    assert ("better" in verdicts) is (how != "burn")
+
+
+def test_a_player_whose_processes_starve_others_forfeits() -> None:
+    """And what the others miss for want of a processor is not held against them."""
+    report = deserted(NEW, 1, how="burn").report()
+    assert "New forfeited" in report.headline
+    first = report.entrants[0].first_forfeit
+    assert first is not None
+    assert (first.error_type, report.entrants[1].forfeits, report.replayed) == ("starved_others", 0, 0)
+
+
+def test_blocks_that_disappear_are_counted_against_whoever_leads() -> None:
+    report = next(found for seed in range(9) if (found := deserted(NEW, seed, how="break").report()).won)
+    assert report.doubtful == report.void > 0
+    assert report.evidence <= 1
+    assert any(name == "Doubtful" and text.endswith("against New") for name, text in report.contents().facts)
+    # What failed for both alike costs time, not the verdict
+    assert firm_evidence(40, 10, Doubt(0, 5, 0, 5)) > 20
+    assert firm_evidence(16, 0, Doubt(0, 16, 0, 0)) <= 1
 
 
 def test_a_verdict_names_forfeits_and_the_first_of_them() -> None:
-    report = deserted(NEW, 12, True, 1).report()
+    report = deserted(NEW, 1, steps=12).report()
     first = report.entrants[0].first_forfeit
     assert first is not None
     assert (first.error_type, first.message) == ("player_error", "Exit 1.")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SlotRow
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, PlayerFault, SlotRow
 from coworld_core.evaluation.battery import DiagnosisPlan, VariantPlan
 from coworld_core.evaluation.comparison import ComparisonPlan
 from coworld_core.evaluation.designs import Lineup, episode_key
@@ -15,7 +15,7 @@ from coworld_core.evaluation.evaluation_files import PLAN_NAME, open_evaluation
 from coworld_core.evaluation.mixture import MixturePlan
 from coworld_core.evaluation.pickup import PickupPlan
 from coworld_core.evaluation.ranking import RankingPlan
-from coworld_core.evaluation.report_base import EvaluationPlan
+from coworld_core.evaluation.report_base import Evaluation, EvaluationPlan
 from coworld_core.evaluation.scrimmage import ScrimmagePlan
 from coworld_core.tournament.tournament_log import TournamentRules
 
@@ -25,9 +25,10 @@ __all__ = [
     "TOGETHER",
     "added",
     "comparison_plan",
-    "deserting_rows",
     "diagnosis_plan",
     "episode_row",
+    "hostile_rows",
+    "hostile_run",
     "leave",
     "mixture_plan",
     "pair_rows",
@@ -181,31 +182,78 @@ def pair_rows(block: int, difference: float, *, seat: float = 0.0, attempt: int 
     ]
 
 
-def deserting_rows(
-    lineups: Sequence[Lineup], block: int, deserter: str, chance: random.Random, *, steps: int, results: bool
+def hostile_rows(
+    lineups: Sequence[Lineup],
+    block: int,
+    hostile: str,
+    chance: random.Random,
+    *,
+    how: str = "crash",
+    steps: int = 1,
+    results: bool = True,
+    attempt: int = 1,
 ) -> Iterator[EpisodeRow]:
-    """The episodes of a block of a fair game of two, in which one player fails as soon as it is losing.
+    """The episodes of a block of a fair game, in which one player escapes as soon as it is losing.
 
     Args:
         lineups: The lineups of the block.
         block: Its number.
-        deserter: Label of the player that fails.
+        hostile: Label of that player.
         chance: The luck of the game.
-        steps: Points to be had one by one, each by either player; 1: a win or a loss.
+        how: How it escapes: `crash`; `absent`, exiting before it connects, as if it knew; `burn`, taking the
+            processors so that the others are late; `slow`, slowing the machine in a way that cannot be seen; `break`,
+            making the game fail, such as by scores that are not numbers.
+        steps: Points to be had one by one, each by any player; 1: a win or a loss.
         results: Whether the game still writes results, and calls it a draw.
+        attempt: Which attempt at the block it is.
     """
     good = episode_row("", 0.0, 0.0)
-    bad = {"ok": False, "party": "player", "error_type": "player_error", "message": "Exit 1."}
     for number, lineup in enumerate(lineups, 1):
-        slot, scores, fault = lineup.index(deserter), [0.0, 0.0], dict[str, object]()
+        slot = lineup.index(hostile) if hostile in lineup and set(lineup) != {hostile} else None
+        scores, fault = [0.0] * len(lineup), dict[str, object]()
         for _ in range(steps):
-            scores[chance.random() < 0.5] += 1
-            if scores[slot] < scores[1 - slot]:
-                scores = [min(scores)] * 2 if results else []
-                fault = {**bad, "fault_slot": slot, "status": "completed" if results else "failed"}
-                break
-        key = episode_key(block, 1, number)
+            scores[chance.randrange(len(lineup))] += 1
+            if slot is not None and scores[slot] < max(scores):
+                fault = _escape(how, slot, results=results)
+                if how in ("crash", "absent", "break"):
+                    scores = [min(scores)] * len(lineup) if results and how != "break" else []
+                    break
+        key = episode_key(block, attempt, number)
         yield good.model_copy(update={"key": key, "workspace": key, "scores": tuple(scores), **fault})
+
+
+def _escape(how: str, slot: int, *, results: bool) -> dict[str, object]:
+    if how == "slow":
+        return {"starved": True}
+    if how == "break":
+        return {"ok": False, "status": "failed", "party": "game", "error_type": "game_contract_violation"}
+    bad: dict[str, object] = {
+        "ok": False,
+        "party": "player",
+        "error_type": "player_error",
+        "message": "Exit 1.",
+        "fault_slot": slot,
+    }
+    if how == "burn":
+        late = PlayerFault(slot=1 - slot, error_type="player_timeout", message="It was late.")
+        return {**bad, "fault_slot": 1 - slot, "player_faults": (late,), "starved": True, "starved_by": (slot,)}
+    if how == "absent":
+        bad["player_faults"] = (PlayerFault(slot=slot, message="Exit 1.", connected=False),)
+    return {**bad, "status": "completed" if results else "failed"}
+
+
+def hostile_run(
+    evaluation: Evaluation[Any, Any], hostile: str, chance: random.Random, **game: Any
+) -> Evaluation[Any, Any]:
+    """An evaluation in which one player escapes (`hostile_rows`), with all attempts that its blocks need."""
+    for block in range(1, evaluation.plan.max_blocks + 1):
+        lineups = evaluation.lineups(block)
+        for attempt in (1, 2, 3):
+            if evaluation.stopped or not evaluation.ledger.missing(block):
+                break
+            for row in hostile_rows(lineups, block, hostile, chance, attempt=attempt, **game):
+                evaluation.add(row)
+    return evaluation
 
 
 def strength_blocks(

@@ -105,6 +105,7 @@ WORDS: Mapping[str, str] = {
     # Evaluations and tournaments
     "add_entrants": "Add them with `coworld tournament add`.",
     "begin_tournament": "Begin one with `coworld tournament init`.",
+    "more_blocks": "Allow more (--max-blocks).",
     "fewer_episodes": "Fewer at a time may help (--parallel).",
     "give_commissioner": "Name a command or an image with --commissioner.",
     "name_commissioner": "Name one with --commissioner: {known}.",

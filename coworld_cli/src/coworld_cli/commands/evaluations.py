@@ -364,7 +364,7 @@ def evaluation() -> None:
     seed=_SEED,
     output_dir=_OUTPUT,
     variant={"help": "Variant to play, or a pattern ('small-*') for several, in turn. Default: all of them."},
-    max_blocks={"default": 10, "help": "Play this many blocks of each variant."},
+    max_blocks={"default": 10, "show_default": True, "help": "Play this many blocks of each variant."},
 )
 @_markdown_option
 @output_options

@@ -460,14 +460,13 @@ class PlayOptions(PackageOptions):
 class EvaluationOptions(PlayOptions):
     """Additional options of the commands that measure players."""
 
-    max_blocks: int = option(
+    max_blocks: int | None = option(
         "--max-blocks",
         section="What counts",
         type=click.IntRange(min=1),
-        default=200,
         metavar="N",
-        show_default=True,
-        help="Play at most this many blocks: a block is one seed, with every player in every seat.",
+        help="Play at most this many blocks: a block is one seed, with every player in every seat.  "
+        "[default: 200, and at least three times what the clearest possible outcome needs]",
     )
     metric: str = option(
         "--metric",

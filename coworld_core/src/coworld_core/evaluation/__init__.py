@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .designs import round_robin as round_robin
     from .diagnosis import DiagnosisReport as DiagnosisReport
     from .estimates import Interval as Interval
+    from .estimates import Scale as Scale
     from .estimates import mean_interval as mean_interval
     from .estimates import running_interval as running_interval
     from .estimates import sign_evidence as sign_evidence
@@ -52,7 +53,7 @@ else:
             ".report_contents": ("ShownReport",),
             ".designs": ("block_seed", "comparison_lineups", "mixture_lineups", "pickup_lineups", "round_robin"),
             ".diagnosis": ("DiagnosisReport",),
-            ".estimates": ("Interval", "mean_interval", "running_interval", "sign_evidence"),
+            ".estimates": ("Interval", "Scale", "mean_interval", "running_interval", "sign_evidence"),
             ".block_ledger": ("BlockLedger", "JudgedBlock"),
             ".markdown": ("report_markdown",),
             ".metrics": ("known_metrics",),

@@ -4,7 +4,7 @@
 spoiled by              the block
 ======================  ==================================================================================
 platform, operator      is played again, up to three attempts in all; then it is left out (`spoiled`)
-too few processors      likewise, unless a player's own processes took them
+too few processors      likewise, unless a player's own processes took them: then that player forfeits the episode
 the game                is void
 an entrant that left    is left out (`withdrawn`), as are the blocks of a dropped round
 a measured player       counts, and the player forfeits the episode, whatever the game's results say
@@ -17,13 +17,18 @@ seats: the plan's `forfeit`, else the lowest that the game allows, else the lowe
 the highest that the game allows, or that was seen so far. In the block, the player shares the last place: it wins the
 block against nobody. Otherwise a player could gain by failing as soon as it is losing, where games do not score that
 as a loss.
+
+Who made the game fail, or the machine slow, cannot always be seen. So that nobody gains by making blocks disappear,
+such blocks are noted as doubts (`Doubt`), and a verdict must hold even if they are counted against whoever leads.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -31,10 +36,19 @@ from typing import Any, Literal, NamedTuple
 from ..episode.record import EpisodeRow, PlayerFault
 from ..episode.verdict import Verdict, judge_row
 from .designs import Lineup, episode_key, parse_key
+from .estimates import Doubt
 
-__all__ = ["BlockLedger", "FirstForfeit", "JudgedBlock", "LedgerState"]
+__all__ = ["BlockLedger", "FirstForfeit", "JudgedBlock", "LedgerState", "Pair"]
 
 _ATTEMPTS = 3
+_SHORT = "The machine was short of processors."
+
+Pair = tuple[str, str]
+"""The labels of two players, sorted."""
+
+_STARVED_OTHERS = PlayerFault(
+    slot=0, error_type="starved_others", message="Its own processes took the processors that the others needed."
+)
 
 
 class FirstForfeit(NamedTuple):
@@ -71,6 +85,9 @@ class JudgedBlock:
     """Entrants for which it is left out because they have not connected once so far."""
     attempts: int = 1
     """How often it was played."""
+    doubts: Mapping[Pair, Doubt] = field(default_factory=dict[Pair, Doubt])
+    """For pairs for which this block could have been made to disappear, or to be played again: what it would take from
+    whoever leads."""
     reason: str = ""
     """Why it is not counted."""
     tables: tuple[tuple[float, ...], ...] = ()
@@ -87,6 +104,8 @@ class _Episode:
 
     row: EpisodeRow
     verdict: Verdict
+    starvers: frozenset[int] = frozenset()
+    """Slots whose own processes took the processors that the others needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +136,8 @@ class LedgerState(NamedTuple):
     highest: float | None
     connected: tuple[str, ...]
     """The entrants that have connected."""
+    seen: tuple[float, float] | None = None
+    """The lowest and the highest score that a game has given; None: unknown."""
 
 
 class BlockLedger:
@@ -131,6 +152,7 @@ class BlockLedger:
 
     Attributes:
         judged: Number of judged blocks: all before the first unfinished one.
+        seen: The lowest and the highest score that the game has given; None before the first.
         played: The episodes of the most recently judged blocks, by block: all attempts, one after the other.
     """
 
@@ -152,6 +174,7 @@ class BlockLedger:
         self._lowest, self._highest = math.inf, -math.inf
         self.allow(lowest, highest)
         self._connected: set[str] = set()
+        self.seen: tuple[float, float] | None = None
         self.judged = 0
         self.played: dict[int, list[EpisodeRow]] = {}
 
@@ -167,12 +190,13 @@ class BlockLedger:
         """The state to store; `resume` continues from it. It has no rows of unfinished blocks."""
         lowest = None if math.isinf(self._lowest) else self._lowest
         highest = None if math.isinf(self._highest) else self._highest
-        return LedgerState(self.judged, lowest, highest, tuple(sorted(self._connected)))
+        return LedgerState(self.judged, lowest, highest, tuple(sorted(self._connected)), self.seen)
 
     def resume(self, state: LedgerState) -> None:
         """Continue from a stored state."""
         self.judged, self._connected = state.judged, {*state.connected}
         self.allow(state.lowest, state.highest)
+        self.seen = state.seen
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block, cached until it is judged."""
@@ -192,7 +216,8 @@ class BlockLedger:
         place = parse_key(row.key)
         if place is None or place[0] <= self.judged:
             return []
-        self._rows.setdefault(place[0], {})[place[1], place[2]] = _Episode(row, judge_row(row))
+        starvers = frozenset(row.starved_by) if row.starved and not self._starved else frozenset[int]()
+        self._rows.setdefault(place[0], {})[place[1], place[2]] = _Episode(row, judge_row(row), starvers)
         return self._over()
 
     def withdraw(self, block: int, reason: str = "One of its players has withdrawn.") -> list[JudgedBlock]:
@@ -246,7 +271,7 @@ class BlockLedger:
             if not verdict.counts and verdict.party not in ("game", "player"):
                 return verdict.message or f"The {verdict.party} failed."
             if row.starved and not row.starved_by and not self._starved:
-                return "The machine was short of processors."
+                return _SHORT
         return ""
 
     def _judge(self, block: int) -> JudgedBlock | None:
@@ -257,6 +282,7 @@ class BlockLedger:
         if known is None:
             return None
         lineups, reason = self.lineups(block), ""
+        starved: list[tuple[Lineup, _Episode]] = []
         if len(known) < len(lineups):
             return None
         episodes: list[tuple[Lineup, _Episode]] = []
@@ -270,12 +296,15 @@ class BlockLedger:
             episodes += last
             if not reason:
                 self._note_connected(episodes)
-                return self._counted(block, attempt, last)
+                judged = self._counted(block, attempt, last)
+                return dataclasses.replace(judged, doubts=_doubts(judged, starved)) if starved else judged
+            starved = starved or (last if reason == _SHORT else [])
         self._note_connected(episodes)
         seated = _shape(tuple(lineups)).seated
-        return JudgedBlock(
+        judged = JudgedBlock(
             fate="spoiled", seated=seated, absent=_absent(episodes), reason=reason, **self._ended(block, _ATTEMPTS)
         )
+        return dataclasses.replace(judged, doubts=_doubts(judged, starved)) if starved else judged
 
     def _counted(self, block: int, attempts: int, episodes: Sequence[tuple[Lineup, _Episode]]) -> JudgedBlock:
         shape = _shape(tuple([lineup for lineup, _ in episodes]))
@@ -287,29 +316,28 @@ class BlockLedger:
             "absent": _absent(episodes),
         }
         if void := _void(episodes, guilty):
-            return JudgedBlock(fate="void", reason=void, **common)
+            judged = JudgedBlock(fate="void", reason=void, **common)
+            return dataclasses.replace(judged, doubts=_doubts(judged, ()))
         for _, episode in episodes:
             if episode.verdict.counts:
-                self._lowest = min((self._lowest, *episode.row.scores))
-                self._highest = max((self._highest, *episode.row.scores))
+                least, most = min(episode.row.scores), max(episode.row.scores)
+                self._lowest, self._highest = min(self._lowest, least), max(self._highest, most)
+                self.seen = (least, most) if self.seen is None else (min(self.seen[0], least), max(self.seen[1], most))
         if unplayed := frozenset(common["forfeits"]) - self._connected:
             reason = "A player has not connected in any episode so far."
             return JudgedBlock(fate="unplayed", reason=reason, unplayed=unplayed, **common)
         low = self._lowest if self._forfeit is None else self._forfeit
         if common["forfeits"] and not (math.isfinite(low) and math.isfinite(self._highest)):
             reason = "There is no score yet from which to derive the score of a forfeit."
-            return JudgedBlock(fate="void", reason=reason, **common)
-        sums: dict[str, list[float]] = {label: [] for label in shape.labels}
+            judged = JudgedBlock(fate="void", reason=reason, **common)
+            return dataclasses.replace(judged, doubts=_doubts(judged, ()))
         tables: list[tuple[float, ...]] = []
         for (lineup, episode), losers in zip(episodes, guilty, strict=True):
             table = episode.row.scores
             if losers:
                 table = tuple([low if label in losers else self._highest for label in lineup])
-            for label, score in zip(lineup, table, strict=True):
-                if label is not None:
-                    sums[label].append(score)
             tables.append(table)
-        scores = {label: math.fsum(scores) / len(scores) for label, scores in sums.items()}
+        scores = _means(zip((lineup for lineup, _ in episodes), tables, strict=True), shape.labels)
         if common["forfeits"]:
             scores |= dict.fromkeys(common["forfeits"], min(scores.values()))
         return JudgedBlock(
@@ -335,11 +363,56 @@ def _guilty(lineup: Lineup, episode: _Episode) -> dict[str, PlayerFault]:
     if not (episode.verdict.counts or episode.verdict.party == "player"):
         return {}
     found: dict[str, PlayerFault] = {}
-    for fault in episode.row.failed_players:
+    faults = episode.row.failed_players
+    # What starved all alike, or a player that meets only itself, gave nobody an advantage
+    starvers = {slot for slot in episode.starvers if slot < len(lineup)}
+    if any(lineup[slot] for slot in starvers) and len(starvers) < len(lineup) and len(set(lineup)) > 1:
+        faults = tuple(_STARVED_OTHERS.model_copy(update={"slot": slot}) for slot in sorted(starvers))
+    for fault in faults:
         label = lineup[fault.slot] if fault.slot < len(lineup) else None
         if label is not None:
             found.setdefault(label, fault)
     return found
+
+
+def _doubts(judged: JudgedBlock, starved: Sequence[tuple[Lineup, _Episode]]) -> dict[Pair, Doubt]:
+    """What a block takes from whoever leads, because it may have been made to disappear or to be played again.
+
+    Args:
+        judged: The block as it is judged.
+        starved: The first attempt that was discarded because the machine was short of processors, if there was one. If
+            nobody failed in it, it tells who would have done better.
+    """
+    labels = sorted(judged.seated)
+    before: dict[str, float] = {}
+    if starved and all(episode.verdict.counts and not episode.row.failed_players for _, episode in starved):
+        before = _means([(lineup, episode.row.scores) for lineup, episode in starved], labels)
+    found: dict[Pair, Doubt] = {}
+    for first, second in itertools.combinations(labels, 2):
+        counted = _better(judged.scores, first, second)
+        earlier = _better(before, first, second)
+        if earlier is None and (first in judged.forfeits) != (second in judged.forfeits):
+            earlier = -1 if first in judged.forfeits else 1
+        if judged.fate != "counted" or counted != earlier:
+            found[first, second] = Doubt.of(counted, earlier)
+    return {pair: doubt for pair, doubt in found.items() if any(doubt)}
+
+
+def _means(tables: Iterable[tuple[Lineup, Sequence[float]]], labels: Iterable[str]) -> dict[str, float]:
+    """The mean score of each entrant over its seats in some episodes."""
+    sums: dict[str, list[float]] = {label: [] for label in labels}
+    for lineup, table in tables:
+        for label, score in zip(lineup, table, strict=True):
+            if label is not None:
+                sums[label].append(score)
+    return {label: math.fsum(scores) / len(scores) for label, scores in sums.items()}
+
+
+def _better(scores: Mapping[str, float], first: str, second: str) -> int | None:
+    """1 if the first has more, -1 if the second has, 0 if both have the same; None without scores."""
+    if first not in scores or second not in scores:
+        return None
+    return (scores[first] > scores[second]) - (scores[first] < scores[second])
 
 
 def _void(episodes: Sequence[tuple[Lineup, _Episode]], guilty: Sequence[Collection[str]]) -> str:

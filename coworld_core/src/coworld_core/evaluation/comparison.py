@@ -1,11 +1,12 @@
 """Whether one player is better than another, decided as soon as enough blocks have been played.
 
-The verdict is about winning blocks: `sign_evidence` of the blocks won and lost. The report also
+The verdict is about winning blocks: `firm_evidence` of the blocks won and lost. The report also
 gives the mean difference and its interval. If the two disagree, a remark says so.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
@@ -14,9 +15,11 @@ from pydantic import Field
 from ..documents.records import OpenEnum
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SlotRow
+from ..text.phrases import plural
+from .betting import MeanTest
 from .block_ledger import JudgedBlock
 from .designs import Lineup, comparison_lineups
-from .estimates import Interval, Sample, sign_evidence
+from .estimates import Doubt, Interval, Sample, firm_evidence, least_wins, running_interval
 from .number_text import interval_words, number
 from .report_base import (
     Estimate,
@@ -61,9 +64,15 @@ class ComparisonReport(ShownReport):
     lost: int = Field(ge=0, description="Blocks in which it scored less.")
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
     evidence: float = Field(ge=0, description="Evidence for a difference; 1 / alpha decides.")
+    doubtful: int = Field(
+        default=0,
+        ge=0,
+        description="Blocks that were not counted, or were played again, and that the evidence counts against the one "
+        "that leads, because a player may have caused that.",
+    )
     difference: float | None = Field(description="Mean of new less old over blocks; null without blocks.")
     interval: IntervalRecord | None = Field(
-        default=None, description="Interval of that mean, valid at every look; null for fewer than ten blocks."
+        default=None, description="Interval of that mean, valid at every look; null if there are too few blocks."
     )
 
     def estimates(self) -> list[Estimate]:
@@ -106,6 +115,13 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         self.verdict: str = "undecided"
         self._differences = Sample()
         self._won = self._lost = 0
+        self._doubt = Doubt()
+        self._values = array("d")
+        self._margins: tuple[MeanTest, ...] = ()
+        self._bounds = self.differences
+        if plan.margin is not None and (bounds := self._bounds) is not None and bounds.certain:
+            ends = (bounds.within(-plan.margin), bounds.within(plan.margin))
+            self._margins = tuple(MeanTest(end, alpha=plan.alpha) for end in ends)
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
@@ -116,9 +132,14 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         if block.fate == "counted":
             difference = block.scores[NEW] - block.scores[OLD]
             self._differences.add(difference)
+            self._values.append(difference)
+            for test in self._margins:
+                test.take(self._bounds.within(difference) if self._bounds is not None else 0.5)
             self._won += difference > 0
             self._lost += difference < 0
-        if sign_evidence(self._won, self._lost) >= 1 / self.plan.alpha:
+        for doubt in block.doubts.values():
+            self._doubt = self._doubt.plus(doubt)
+        if self._evidence >= 1 / self.plan.alpha:
             self.verdict = "better" if self._won > self._lost else "worse"
             return "evidence"
         if self.plan.margin is not None and self._within(self.plan.margin):
@@ -126,8 +147,20 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
             return "margin"
         return ""
 
+    @property
+    def least_blocks(self) -> int | None:
+        """How many blocks in a row one player has to win for a verdict."""
+        return least_wins(1 / self.plan.alpha)
+
+    @property
+    def _evidence(self) -> float:
+        return firm_evidence(self._won, self._lost, self._doubt)
+
     def _within(self, margin: float) -> bool:
-        interval = self._differences.running(alpha=self.plan.alpha)
+        scale = self.differences
+        if scale is not None and scale.certain and self._margins:
+            return self._margins[0].larger and self._margins[1].smaller
+        interval = self._differences.running(alpha=self.plan.alpha, scale=scale)
         return interval is not None and -margin <= interval.low and interval.high <= margin
 
     def progress(self) -> EvaluationProgressed:
@@ -135,7 +168,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         standing = {
             "won": self._won,
             "lost": self._lost,
-            "evidence": rounded(sign_evidence(self._won, self._lost)),
+            "evidence": rounded(self._evidence),
             "decides": 1 / self.plan.alpha,
         }
         return super().progress().model_copy(update=standing)
@@ -145,8 +178,13 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         common = self.common()
         differences = self._differences if self.measured else Sample()
         won, lost = (self._won, self._lost) if self.measured else (0, 0)
+        doubt = self._doubt if self.measured else Doubt()
         middle = rounded(differences.mean) if differences.count else None
-        interval = differences.running(alpha=self.plan.alpha)
+        interval = (
+            running_interval(self._values, alpha=self.plan.alpha, scale=self.differences)
+            if middle is not None
+            else None
+        )
         return ComparisonReport.model_validate(
             {
                 **common,
@@ -155,7 +193,8 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 "won": won,
                 "lost": lost,
                 "drawn": differences.count - won - lost,
-                "evidence": rounded(sign_evidence(won, lost)),
+                "evidence": rounded(firm_evidence(won, lost, doubt)),
+                "doubtful": doubt.lost if won >= lost else doubt.other_lost,
                 "difference": middle,
                 "interval": interval_record(interval),
                 "remarks": (*common["remarks"], *_about_difference(self.verdict, won, lost, middle, interval)),
@@ -189,11 +228,18 @@ def _about_difference(
     return []
 
 
+def _doubtful(report: ComparisonReport) -> str:
+    leads = report.plan.new.name if report.won >= report.lost else report.plan.old.name
+    blocks = plural(report.doubtful, "block")
+    return f"{blocks} that failed or had to be played again; the evidence counts them against {leads}"
+
+
 def _facts(report: ComparisonReport) -> list[tuple[str, str]]:
     plan = report.plan
     facts = [
         ("Blocks", f"{report.won} won, {report.lost} lost, {report.drawn} drawn"),
         ("Evidence", f"{number(report.evidence)} ({number(1 / plan.alpha)} decides)"),
+        *([("Doubtful", _doubtful(report))] if report.doubtful else []),
     ]
     if report.difference is not None:
         interval = interval_words(report.interval, signed=True)

@@ -30,7 +30,7 @@ from .battery import (
 from .block_ledger import JudgedBlock
 from .designs import Lineup
 from .diagnosis_findings import diagnosis_tables, findings
-from .estimates import Interval, Sample, difference_interval, mean_interval, share_interval
+from .estimates import Interval, Sample, Scale, difference_interval, mean_interval, share_interval
 from .number_text import excludes_zero
 from .report_base import (
     Estimate,
@@ -143,7 +143,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         """The result; it does not depend on the order of the rows."""
         common = self.common()
         measured = bool(common["blocks"])
-        variants = tuple(taken.diagnosis(measured=measured) for taken in self._taken)
+        variants = tuple(taken.diagnosis(self.scale, measured=measured) for taken in self._taken)
         changes = tuple(_changed(self.plan.before, variants)) if self.plan.before is not None else ()
         return DiagnosisReport.model_validate(
             {
@@ -206,9 +206,10 @@ class _Taken:
                 self._turns.update(acted=seat.acted, idle=seat.idle, refused=seat.refused)
                 self._seconds.update(dict(seat.seconds))
 
-    def diagnosis(self, *, measured: bool) -> VariantDiagnosis:
+    def diagnosis(self, scale: Scale | None, *, measured: bool) -> VariantDiagnosis:
         """The diagnosis of the variant; without scores if nothing could be measured."""
         nothing: list[float] = []
+        apart = scale.differences() if scale is not None else None
         scores = self._scores if measured else dict.fromkeys(self._scores, nothing)
         own = scores[BOT]
         less = {
@@ -219,13 +220,13 @@ class _Taken:
         return VariantDiagnosis(
             id=self._variant.id,
             blocks=self._whole.count if measured else 0,
-            with_itself=measured_value(self._whole) if measured and many else None,
-            alone=measured_value(Sample(own)),
+            with_itself=measured_value(self._whole, scale) if measured and many else None,
+            alone=measured_value(Sample(own), scale),
             deviation=rounded(statistics.stdev(own)) if len(own) > 1 else None,
-            over_baseline=measured_value(Sample(less[BASELINE])),
-            over_strong=measured_value(Sample(less[STRONG])),
-            normalised=_normalised(less[BASELINE], less[STRONG]),
-            slot_effects=measured_slots(self._seats.effects, among=self._among) if measured else (),
+            over_baseline=measured_value(Sample(less[BASELINE]), apart),
+            over_strong=measured_value(Sample(less[STRONG]), apart),
+            normalised=_normalised(less[BASELINE], less[STRONG], apart),
+            slot_effects=measured_slots(self._seats.effects, scale=scale, among=self._among) if measured else (),
             repeated=self._repeats["all"],
             other_scores=self._repeats["scores"],
             other_replays=self._repeats["replays"],
@@ -260,19 +261,23 @@ class _Taken:
         return MeasuredValue(value=rounded(share), interval=interval_record(share_interval(share, self._blocks)))
 
 
-def _normalised(over_baseline: Sequence[float], over_strong: Sequence[float]) -> MeasuredValue | None:
+def _normalised(
+    over_baseline: Sequence[float], over_strong: Sequence[float], scale: Scale | None
+) -> MeasuredValue | None:
     """The player's position from baseline (0) to strong (1); None if these two are not told apart."""
     if not over_baseline or not over_strong:
         return None
     ways = [a - b for a, b in zip(over_baseline, over_strong, strict=True)]
     way = math.fsum(ways) / len(ways)
-    interval = mean_interval(ways)
+    interval = mean_interval(ways, scale=scale)
     if way == 0 or interval is None or (interval.low <= 0 <= interval.high):
         return None
     share = math.fsum(over_baseline) / math.fsum(ways)
     # The interval of a ratio follows from that of the residuals
-    left = mean_interval([a - share * b for a, b in zip(over_baseline, ways, strict=True)])
-    assert left is not None
+    wider = scale.differences((1 + abs(share)) / 2) if scale is not None else None
+    left = mean_interval([a - share * b for a, b in zip(over_baseline, ways, strict=True)], scale=wider)
+    if left is None:
+        return MeasuredValue(value=rounded(share))
     ends = sorted((share + left.low / way, share + left.high / way))
     return MeasuredValue(
         value=rounded(share), interval=interval_record(Interval(low=ends[0], high=ends[1], method=left.method))

@@ -132,9 +132,9 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a mixture early."""
+        self._margins.add(block)
         if block.fate != "counted":
             return ""
-        self._margins.add(block.scores)
         here: dict[tuple[str, int], list[float]] = {}
         for lineup, table in zip(self.lineups(block.block), block.tables, strict=True):
             for slot, (label, score) in enumerate(zip(lineup, table, strict=True)):
@@ -151,13 +151,15 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
                 **self.common(),
                 "plan": self.plan,
                 "slot_scores": tuple(self._places()) if self.measured else (),
-                "pairs": tuple(self._margins.records(alpha=self.plan.alpha)) if self.measured else (),
+                "pairs": tuple(self._margins.records(alpha=self.plan.alpha, scale=self.differences))
+                if self.measured
+                else (),
                 "durations": measured_durations(self.totals),
             }
         )
 
     def _places(self) -> list[MeasuredPlace]:
-        measured = {place: measured_value(means) for place, means in self._in_seats.items()}
+        measured = {place: measured_value(means, self.scale) for place, means in self._in_seats.items()}
         return [
             MeasuredPlace(label=label, slot=slot, value=mean.value, interval=mean.interval)
             for (label, slot), mean in measured.items()

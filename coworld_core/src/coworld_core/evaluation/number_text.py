@@ -27,7 +27,7 @@ def between(interval: IntervalRecord | None, *, signed: bool = False) -> str:
 
 
 def excludes_zero(interval: IntervalRecord | None) -> bool:
-    """Whether an interval excludes 0; one of zero width comes from identical blocks and excludes nothing."""
+    """Whether an interval excludes 0; one without width, in an old file, excludes nothing."""
     return interval is not None and interval.low < interval.high and not interval.low <= 0 <= interval.high
 
 

@@ -167,14 +167,14 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         measured = self.measured
 
         def value_at(count: int) -> list[ValueAt]:
-            mean = measured_value(self._by_seats[count - 1]) if measured else None
+            mean = measured_value(self._by_seats[count - 1], self.differences) if measured else None
             return [ValueAt(slot_count=count, value=mean.value, interval=mean.interval)] if mean is not None else []
 
         return PickupReport.model_validate(
             {
                 **self.common(),
                 "plan": self.plan,
-                "overall": measured_value(self._overall) if measured else None,
+                "overall": measured_value(self._overall, self.differences) if measured else None,
                 "values": tuple(one for count in shared for one in value_at(count)),
                 "self_play": next(iter(value_at(seats)), None) if seats > 1 else None,
                 **(self._credit() if self.plan.credit and measured else {}),
@@ -213,8 +213,11 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
             sample.add(_clean(worth[frozenset((one, other))] - apart, dust))
 
     def _credit(self) -> dict[str, object]:
-        means = {label: measured_value(gains) for label, gains in self._added.items()}
-        synergies = {pair: measured_value(gains) for pair, gains in self._together.items()}
+        scale = self.scale
+        alone = scale.differences() if scale is not None else None
+        together = scale.differences(2) if scale is not None else None
+        means = {label: measured_value(gains, alone) for label, gains in self._added.items()}
+        synergies = {pair: measured_value(gains, together) for pair, gains in self._together.items()}
         return {
             "credits": tuple(
                 Credit(label=label, value=mean.value, interval=mean.interval)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ from ..documents.records import OpenEnum, Record
 from ..episode.record import EpisodeRow, SlotRow
 from .block_ledger import JudgedBlock
 from .designs import Lineup, round_robin
-from .estimates import Sample
+from .estimates import Sample, Scale, least_wins
 from .rating_fit import Rankings
 from .ratings import Pairing, Rating, RatingName, pairings, rate
 from .report_base import (
@@ -34,6 +35,7 @@ __all__ = [
     "RankingReport",
     "Standing",
     "encounters",
+    "least_ranking_blocks",
     "not_apart",
     "pair_records",
     "player_labels",
@@ -76,7 +78,7 @@ class PairRecord(Record):
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
     apart: bool = Field(description="Whether these results tell them apart.")
     difference: float | None = Field(default=None, description="Mean of the first's score less the second's.")
-    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null if there are too few blocks.")
 
 
 class RankingReport(ShownReport):
@@ -141,10 +143,16 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         """The lineups of a block."""
         return round_robin(self._labels, self.plan.slot_count, block, seed=self.plan.seed)
 
+    @property
+    def least_blocks(self) -> int | None:
+        """How many blocks it takes to tell everybody apart if the same player of each pair always wins."""
+        return least_ranking_blocks(len(self._labels), self.plan.slot_count, alpha=self.plan.alpha)
+
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
         if block.fate == "counted":
             self._rankings.add(block.scores)
+        self._rankings.doubt(block.doubts)
         count = len(self._labels)
         # Checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
@@ -168,6 +176,24 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
         return pair_records(rankings, players=len(self._labels), alpha=self.plan.alpha)
 
 
+def least_ranking_blocks(players: int, seats: int, *, alpha: float = 0.05) -> int:
+    """How many blocks it takes to tell everybody apart if the same player of each pair always wins.
+
+    Args:
+        players: Number of players, at least two.
+        seats: Number of seats in the game.
+        alpha: How often any equally strong players may be told apart.
+    """
+    pairs = math.comb(players, 2)
+    meetings = least_wins(pairs / alpha)
+    # Everybody is in each block of a one-seat game, or if there are enough seats
+    few = 1 < seats < players
+    rounds = -(-meetings // math.comb(players - 2, seats - 2)) if few else meetings
+    blocks = rounds * math.comb(players, seats) if few else rounds
+    # Everybody is examined after as many blocks as there are pairs
+    return -(-blocks // pairs) * pairs
+
+
 def pair_records(blocks: Iterable[Mapping[str, float]], *, players: int, alpha: float) -> list[PairRecord]:
     """The result of every pair of players that met, without margins."""
     return [_pair_record(pair) for pair in pairings(blocks, players=players, alpha=alpha)]
@@ -185,21 +211,26 @@ class Margins:
         self.rankings = Rankings()
         self._differences: dict[tuple[str, str], Sample] = {}
 
-    def add(self, block: Mapping[str, float]) -> None:
-        """Add each player's score in a block, by label."""
-        self.rankings.add(block)
-        for first, second in itertools.combinations(sorted(block), 2):
-            self._differences.setdefault((first, second), Sample()).add(block[first] - block[second])
+    def add(self, block: JudgedBlock) -> None:
+        """Add a block."""
+        self.rankings.doubt(block.doubts)
+        if block.fate != "counted":
+            return
+        scores = block.scores
+        self.rankings.add(scores)
+        for first, second in itertools.combinations(sorted(scores), 2):
+            self._differences.setdefault((first, second), Sample()).add(scores[first] - scores[second])
 
-    def records(self, *, alpha: float) -> list[PairRecord]:
+    def records(self, *, alpha: float, scale: Scale | None) -> list[PairRecord]:
         """The result, with margins, of every pair of players that met.
 
         Args:
             alpha: How often any two equally strong players may be told apart.
+            scale: The differences that are possible, or could have been seen; None: unknown.
         """
         found: list[PairRecord] = []
         for pair in pairings(self.rankings, alpha=alpha):
-            mean = measured_value(self._differences[pair.first, pair.second])
+            mean = measured_value(self._differences[pair.first, pair.second], scale)
             assert mean is not None
             said = {"difference": mean.value, "interval": mean.interval}
             found.append(_pair_record(pair).model_copy(update=said))

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from .estimates import Doubt
+
 __all__ = [
     "POINTS",
     "PRIOR",
@@ -54,6 +56,8 @@ class RankingsState(NamedTuple):
     often: tuple[int, ...]
     blocks: tuple[int, ...]
     """The kind of each block; empty if the order of the blocks does not matter."""
+    doubts: tuple[tuple[str, str, Doubt], ...] = ()
+    """The doubts about pairs of players."""
 
 
 class Rankings:
@@ -63,6 +67,9 @@ class Rankings:
 
     Args:
         blocks: Each player's score in a block, by label; higher is better.
+
+    Attributes:
+        doubts: What blocks that were not counted, or were played again, take from whoever leads a pair.
     """
 
     def __init__(self, blocks: Iterable[Mapping[str, float]] = ()) -> None:
@@ -71,6 +78,7 @@ class Rankings:
         self._often: list[int] = []
         self._blocks = array("L" if array("I").itemsize < 4 else "I")
         self._unordered: tuple[int, ...] = ()
+        self.doubts: dict[tuple[str, str], Doubt] = {}
         for block in blocks:
             self.add(block)
 
@@ -87,6 +95,7 @@ class Rankings:
         rankings._numbers = {kind: number for number, kind in enumerate(state.kinds)}
         rankings._blocks.extend(state.blocks)
         rankings._unordered = () if state.blocks else state.often
+        rankings.doubts = {(first, second): Doubt(*doubt) for first, second, doubt in state.doubts}
         return rankings
 
     def state(self, *, in_order: bool) -> RankingsState:
@@ -95,7 +104,8 @@ class Rankings:
         Args:
             in_order: Whether to keep the order of the blocks; without it, the state does not grow with their number.
         """
-        return RankingsState(tuple(self._kinds), tuple(self._often), tuple(self._blocks) if in_order else ())
+        doubts = tuple((*pair, doubt) for pair, doubt in self.doubts.items())
+        return RankingsState(tuple(self._kinds), tuple(self._often), tuple(self._blocks) if in_order else (), doubts)
 
     def add(self, block: Mapping[str, float]) -> None:
         """Add a block."""
@@ -110,6 +120,11 @@ class Rankings:
         self._often[number] += 1
         self._blocks.append(number)
 
+    def doubt(self, doubts: Mapping[tuple[str, str], Doubt]) -> None:
+        """Add the doubts of a block, by pair of labels, sorted."""
+        for pair, doubt in doubts.items():
+            self.doubts[pair] = self.doubts.get(pair, Doubt()).plus(doubt)
+
     def __iter__(self) -> Iterator[dict[str, float]]:
         """The blocks in order, with ranks for scores; blocks stored without their order come first."""
         unordered = (number for number, often in enumerate(self._unordered) for _ in range(often))
@@ -119,7 +134,9 @@ class Rankings:
 
     def among(self, names: Collection[str]) -> Rankings:
         """The same blocks with only the given players."""
-        return Rankings({name: rank for name, rank in block.items() if name in names} for block in self)
+        found = Rankings({name: rank for name, rank in block.items() if name in names} for block in self)
+        found.doubt({pair: doubt for pair, doubt in self.doubts.items() if all(name in names for name in pair)})
+        return found
 
     def counted(self) -> tuple[list[str], Counter[tuple[tuple[int, int], ...]]]:
         """The labels of all players, and how often each ranking occurs: pairs of a player's index and its rank."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Literal
 
-from .estimates import sign_evidence
+from .estimates import Doubt, firm_evidence
 from .rating_fit import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product
 
 __all__ = ["Pairing", "Rating", "RatingName", "pairings", "rate"]
@@ -128,18 +128,31 @@ def pairings(
 ) -> list[Pairing]:
     """Compare every pair of players that met, and say whether the results tell them apart.
 
+    The pairs share the risk of an error by Holm's procedure for e-values: of all pairs that are not told apart yet, the
+    one with the most evidence needs their number / alpha. So pairs that are easy to tell apart help the others.
+
     Args:
         blocks: Each player's score in a block, by label.
         players: Number of players, if not all of them have played yet.
         alpha: How often any equally strong players may be told apart, among all pairs and however often it is checked.
     """
-    labels, categories = _categories(blocks)
+    rankings = Rankings.of(blocks)
+    labels, categories = _categories(rankings)
     met: dict[tuple[int, int], list[int]] = {}
     for signature, times in categories.items():
         for first, second, outcome in signature:
             met.setdefault((first, second), [0, 0, 0])[outcome] += times
     count = players or len(labels)
     most = count * (count - 1) // 2
+    evidence = {
+        pair: firm_evidence(won, lost, rankings.doubts.get((labels[pair[0]], labels[pair[1]]), Doubt()))
+        for pair, (won, lost, _) in sorted(met.items())
+    }
+    apart = set[tuple[int, int]]()
+    for pair in sorted(evidence, key=lambda one: (-evidence[one], one)):
+        if evidence[pair] < (most - len(apart)) / alpha:
+            break
+        apart.add(pair)
     return [
         Pairing(
             first=labels[first],
@@ -147,7 +160,7 @@ def pairings(
             won=won,
             lost=lost,
             drawn=drawn,
-            apart=sign_evidence(won, lost) >= most / alpha,
+            apart=(first, second) in apart,
         )
         for (first, second), (won, lost, drawn) in sorted(met.items())
     ]

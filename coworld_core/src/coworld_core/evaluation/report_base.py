@@ -19,7 +19,7 @@ from ..text.phrases import plural
 from ..text.tables import TableRow, Tabular
 from .block_ledger import BlockLedger, JudgedBlock
 from .designs import Lineup, parse_key
-from .estimates import Interval, Sample
+from .estimates import LEAST, Interval, Sample, Scale
 from .totals import PATIENCE, Totals
 
 __all__ = [
@@ -107,9 +107,9 @@ class IntervalRecord(Record):
 
     low: float = Field(description="Its lower end.")
     high: float = Field(description="Its upper end.")
-    method: Annotated[Literal["bootstrap", "student-t", "running", "model", "wilson", "mover"], OpenEnum] = Field(
-        description="How it was computed; running: valid after every block."
-    )
+    method: Annotated[
+        Literal["bootstrap", "student-t", "running", "betting", "clopper-pearson", "model", "wilson", "mover"], OpenEnum
+    ] = Field(description="How it was computed; running: valid after every block. Those of old files may be Wilson's.")
 
 
 class ForfeitRecord(Record):
@@ -134,7 +134,7 @@ class MeasuredEntrant(Record):
         validation_alias=AliasChoices("mean_score", "mean"),
         description="Mean over blocks of its mean score in each; null without blocks.",
     )
-    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null if there are too few blocks.")
     digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
     forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited, because it failed in them.")
     first_forfeit: ForfeitRecord | None = Field(default=None, description="The first of them; null: there is none.")
@@ -152,7 +152,7 @@ class MeasuredValue(Record):
     """A mean over blocks."""
 
     value: float = Field(description="The mean.")
-    interval: IntervalRecord | None = Field(default=None, description="Its interval; null for fewer than two blocks.")
+    interval: IntervalRecord | None = Field(default=None, description="Its interval; null if there are too few blocks.")
 
 
 class Durations(Record):
@@ -356,6 +356,24 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         return tuple(block.scores[label] for label in sorted(block.scores))
 
     @property
+    def least_blocks(self) -> int | None:
+        """How many blocks the clearest possible outcome needs to end it early; None if none does."""
+        return None
+
+    @property
+    def scale(self) -> Scale | None:
+        """The scores that the game allows, or has given so far; None: unknown."""
+        plan = self.plan
+        lowest = plan.lowest if plan.forfeit is None or plan.lowest is None else min(plan.lowest, plan.forfeit)
+        return Scale.of((lowest, plan.highest), self.ledger.seen)
+
+    @property
+    def differences(self) -> Scale | None:
+        """The differences of two scores that are possible, or could have been seen so far; None: unknown."""
+        scale = self.scale
+        return scale.differences() if scale is not None else None
+
+    @property
     def measured(self) -> bool:
         """Whether anything could be measured; otherwise no block counts."""
         return self.stopped not in UNMEASURED
@@ -376,7 +394,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     def common(self) -> dict[str, Any]:
         """The fields common to all reports."""
         totals, measured = self.totals, self.measured
-        effects = measured_slots(totals.seats.effects) if measured else ()
+        effects = measured_slots(totals.seats.effects, scale=self.scale) if measured else ()
         return {
             "stopped": self.stopped,
             "blocks": totals.fates["counted"] if measured else 0,
@@ -389,11 +407,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                 FaultCount(party=party, error_type=kind, episodes=count)
                 for (party, kind), count in sorted(totals.faults.items())
             ),
-            "remarks": (*self._about_twins(), *_remarks(self.plan, totals, effects, self.stopped)),
+            "remarks": (*self._about_twins(), *_remarks(self.plan, totals, effects, self.scale, self.stopped)),
         }
 
     def _measured(self, label: str) -> MeasuredEntrant:
-        mean = measured_value(self.totals.scores.get(label)) if self.measured else None
+        mean = measured_value(self.totals.scores.get(label), self.scale) if self.measured else None
         first = self.totals.first_forfeits.get(label)
         return MeasuredEntrant(
             label=label,
@@ -456,11 +474,16 @@ def interval_record(interval: Interval | None) -> IntervalRecord | None:
     return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
 
 
-def measured_value(sample: Sample | None) -> MeasuredValue | None:
-    """The mean of one number per block, rounded for a report; None without blocks."""
+def measured_value(sample: Sample | None, scale: Scale | None) -> MeasuredValue | None:
+    """The mean of one number per block, rounded for a report; None without blocks.
+
+    Args:
+        sample: The numbers.
+        scale: The numbers that are possible, or were seen; None: unknown.
+    """
     if sample is None or not sample.count:
         return None
-    return MeasuredValue(value=rounded(sample.mean), interval=interval_record(sample.interval()))
+    return MeasuredValue(value=rounded(sample.mean), interval=interval_record(sample.interval(scale=scale)))
 
 
 def measured_durations(totals: Totals) -> Durations | None:
@@ -476,22 +499,31 @@ def measured_durations(totals: Totals) -> Durations | None:
     )
 
 
-def measured_slots(effects: Sequence[Sample], *, among: int = 1) -> tuple[MeasuredSlot, ...]:
+def measured_slots(effects: Sequence[Sample], *, scale: Scale | None, among: int = 1) -> tuple[MeasuredSlot, ...]:
     """The value of each seat.
 
     Args:
         effects: The score of each seat less the mean of all seats, block by block (`SeatSamples`).
+        scale: The scores that are possible, or were seen; None: unknown.
         among: Number of games that are examined; each is another chance to be wrong.
     """
     # Two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
     level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
+    # All others have the other end of the scale at most
+    apart = scale.differences((len(effects) - 1) / len(effects)) if scale is not None and effects else None
     return tuple(
-        MeasuredSlot(slot=slot, effect=rounded(effect.mean), interval=interval_record(effect.interval(level=level)))
+        MeasuredSlot(
+            slot=slot,
+            effect=rounded(effect.mean),
+            interval=interval_record(effect.interval(level=level, scale=apart)),
+        )
         for slot, effect in enumerate(effects)
     )
 
 
-def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlot], stopped: str) -> list[Remark]:
+def _remarks(
+    plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlot], scale: Scale | None, stopped: str
+) -> list[Remark]:
     """The remarks that apply to any evaluation."""
     remarks: list[Remark] = []
     names = {label: player.name for label, player in plan.players().items()}
@@ -537,8 +569,7 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlo
             "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
         )
     for seat in effects:
-        # An interval has no width when all blocks gave the same result
-        if seat.interval is not None and 0 < seat.interval.low < seat.interval.high:
+        if seat.interval is not None and seat.interval.low > 0:
             say(
                 "seat_effect",
                 f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
@@ -548,4 +579,11 @@ def _remarks(plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlo
         why = f" The first: {ForfeitRecord(**first._asdict())}" if first is not None else ""
         lost = ", and lost what it forfeited" if totals.fates["counted"] else ""
         say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}{lost}.{why}")
+    kept = list(totals.scores.values())
+    if stopped not in UNMEASURED and any(0 < one.count < LEAST and one.interval(scale=scale) is None for one in kept):
+        say(
+            "no_interval",
+            f"There are no intervals: below {LEAST} blocks, they need the lowest and the highest score that the game "
+            "allows, which its results schema does not say, or not closely.",
+        )
     return remarks

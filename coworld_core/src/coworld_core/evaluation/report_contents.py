@@ -232,7 +232,7 @@ def shown_number(value: float | None, interval: IntervalRecord | None, *, signed
 
 def shown_interval(interval: IntervalRecord | None, *, signed: bool = False) -> str:
     """An interval as a table cell."""
-    return "-" if interval is None else interval_words(interval, signed=signed)
+    return "–" if interval is None else interval_words(interval, signed=signed)
 
 
 def _plot(report: EvaluationReport, quantity: str, *, zero: bool) -> list[Plot]:

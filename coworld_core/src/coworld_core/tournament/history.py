@@ -118,13 +118,15 @@ class History:
         if block.fate == _COUNTED:
             self._scores.extend([block.scores[name] for name in meeting.players])
         else:
-            self._lost[block.block] = JudgedBlock(block=block.block, fate=block.fate, reason=block.reason)
+            self._lost[block.block] = JudgedBlock(
+                block=block.block, fate=block.fate, reason=block.reason, doubts=block.doubts
+            )
         if meeting.lineup:
             self._whole[block.block] = block
 
     def leave_out(self, block: int, reason: str) -> None:
         """Discount a finished block of a commissioner."""
-        self._whole[block] = dataclasses.replace(self._whole[block], fate="withdrawn", reason=reason)
+        self._whole[block] = dataclasses.replace(self._whole[block], fate="withdrawn", reason=reason, doubts={})
         self._lost[block] = self._whole[block]
 
     # --- blocks

@@ -315,6 +315,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
     def add_up(self, block: JudgedBlock) -> None:
         """Add a block to the totals and to the rankings."""
         super().add_up(block)
+        self._rankings.doubt(block.doubts)
         if block.fate == "counted":
             self._rankings.add(block.scores)
 
@@ -443,7 +444,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
                 for one in rate(self._counted, by=rating)
             }
         scores = self.totals.scores if self.measured else {}
-        measured = {name: measured_value(sample) for name, sample in scores.items()}
+        measured = {name: measured_value(sample, self.scale) for name, sample in scores.items()}
         return {name: value for name, value in measured.items() if value is not None}
 
     def standings(self) -> Iterable[TournamentStanding]:
@@ -522,7 +523,7 @@ def _standings(report: TournamentReport) -> Table:
             str(one.rank),
             f"{one.name} (withdrawn)" if one.withdrawn else one.name,
             shown_number(one.rating, one.interval, signed=report.plan.rules.rating != "mean"),
-            "-" if one.interval is None else interval_words(one.interval),
+            "–" if one.interval is None else interval_words(one.interval),
             f"{one.won:g} of {one.played}",
         )
         for one in report.standings

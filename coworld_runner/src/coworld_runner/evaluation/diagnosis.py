@@ -81,7 +81,7 @@ async def diagnose(
             "variant": ", ".join(ids),
             "slot_count": max(each.seats for each in battery.each),
             "seeded": all(each.seeded for each in battery.each),
-            "max_blocks": rules.max_blocks * len(ids),
+            "max_blocks": rules.most_blocks() * len(ids),
             "player": rows[BOT],
             "baseline": rows.get(BASELINE),
             "strong": rows.get(STRONG),

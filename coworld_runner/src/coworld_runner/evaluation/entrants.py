@@ -56,8 +56,12 @@ class Entrants:
         """The number of seats of the game."""
         return len(self.base.seats)
 
-    def common(self) -> dict[str, Any]:
-        """Return the fields that the plans of all evaluations share."""
+    def common(self, *, least: int = 0) -> dict[str, Any]:
+        """Return the fields that the plans of all evaluations share.
+
+        Args:
+            least: The number of blocks that the clearest possible outcome needs.
+        """
         game, rules = self.package.manifest.game, self._rules
         lowest, highest = score_bounds(game.results_schema, self.seats, pointer=rules.metric or "/scores")
         return {
@@ -70,7 +74,7 @@ class Entrants:
             "seed_commitment": key_commitment(rules.seed_secret) if rules.seed_secret is not None else "",
             "seeded": self.seeded,
             "metric": rules.metric,
-            "max_blocks": rules.max_blocks,
+            "max_blocks": rules.most_blocks(least),
             "forfeit": rules.forfeit,
             "lowest": lowest,
             "highest": highest,

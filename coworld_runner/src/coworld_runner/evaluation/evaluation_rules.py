@@ -10,6 +10,11 @@ from coworld_core.evaluation.ratings import RatingName
 
 __all__ = ["EvaluationRules", "blocks_for", "rating_for"]
 
+_USUAL_BLOCKS = 200
+"""Usually enough to tell a player apart that wins two of three decided blocks."""
+_ROOM = 3
+"""How many times the least number of blocks may be played."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationRules:
@@ -25,8 +30,8 @@ class EvaluationRules:
     """The base seed, from which the seed of each block is derived."""
     seed_secret: bytes | None = field(default=None, repr=False)
     """A secret from which the seeds are derived instead of the base seed (`coworld_core.secret_seeds`)."""
-    max_blocks: int = 200
-    """Maximum number of blocks: usually enough to detect a difference of a quarter of a standard deviation."""
+    max_blocks: int | None = None
+    """Maximum number of blocks; None: 200, and at least three times as many as the clearest possible outcome needs."""
     metric: str = ""
     """JSON pointer to a list of numbers in the results, one per seat; empty: the scores."""
     forfeit: float | None = None
@@ -36,8 +41,16 @@ class EvaluationRules:
     matter."""
 
     def __post_init__(self) -> None:
-        if self.max_blocks < 1:
+        if self.max_blocks is not None and self.max_blocks < 1:
             raise UsageError("There must be at least 1 block.", code="bad_count")
+
+    def most_blocks(self, least: int = 0) -> int:
+        """Return the maximum number of blocks.
+
+        Args:
+            least: The number that the clearest possible outcome needs.
+        """
+        return self.max_blocks if self.max_blocks is not None else max(_USUAL_BLOCKS, _ROOM * least)
 
 
 def rating_for(seats: int) -> RatingName:

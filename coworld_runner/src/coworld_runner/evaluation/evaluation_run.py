@@ -220,6 +220,8 @@ async def open_evaluation_run(
             for row in read_rows(directory):
                 evaluation.add(measure_row(row, plan, directory))
         run.bus.publish(evaluation.progress())
+        if (notice := _forecast(evaluation)) is not None:
+            run.bus.publish(notice)
         try:
             yield keyed
         finally:
@@ -227,6 +229,21 @@ async def open_evaluation_run(
             status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
             keyed.finish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=run.seconds()))
             write_report(directory, report, write=run.reserve.write)
+
+
+def _forecast(evaluation: Evaluation[_Plan, _Report]) -> Notice | None:
+    """Say how many blocks are needed at least; None if there is nothing to say."""
+    least, most = evaluation.least_blocks, evaluation.plan.max_blocks
+    if least is None or evaluation.stopped or (least <= most and len(evaluation.plan.players()) <= 2):
+        return None
+    needs = f"This needs at least {least} blocks for the clearest possible outcome"
+    if least <= most:
+        return Notice(message=f"{needs}, and ends after {most} at the latest.")
+    return Notice(
+        level="warning",
+        message=f"{needs}, but ends after {most}.",
+        hint=Hint("more_blocks", "Allow more blocks (max_blocks)."),
+    )
 
 
 def write_report(directory: Path, report: ShownReport, *, write: Callable[[Path, bytes], None] = atomic_write) -> None:

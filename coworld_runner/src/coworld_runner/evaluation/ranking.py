@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, player_labels
+from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport, least_ranking_blocks, player_labels
 from coworld_core.evaluation.ratings import RatingName
 
 from ..episode.run_options import BatchArguments
@@ -30,7 +30,8 @@ async def rank(
     """Rank several players by strength.
 
     The ranking is a round robin: each block plays a group of as many players as there are seats on one seed, with every
-    player in every seat. It ends when every two players are told apart, or when the blocks are used up. A workspace
+    player in every seat. It ends when every two players are told apart, or when the blocks are used up:
+    by default three times as many as that takes if the same player of each pair always wins. A workspace
     that already contains this ranking is resumed.
 
     Args:
@@ -58,5 +59,6 @@ async def rank(
     )
     rows = entrants.rows()
     own = {"entrants": tuple(rows[label] for label in labels), "rating": rating or rating_for(entrants.seats)}
-    plan = RankingPlan.model_validate({**entrants.common(), **own})
+    least = least_ranking_blocks(len(players), entrants.seats)
+    plan = RankingPlan.model_validate({**entrants.common(least=least), **own})
     return await play_evaluation(Ranking(plan), entrants, **run)
