@@ -248,13 +248,13 @@ class StepMaker:
         """Compare the changed player with the best so far, as far as the budget allows."""
         place = self.folder.step(state.next) / _COMPARISON
         rules = self._evaluation("step", state.next)
-        limit = rules.max_blocks
+        limit = most_blocks = rules.most_blocks()
         if most is not None:
             limit = min(limit, (most - self.played(state) + _rows(place)) // _BLOCK)
         if limit < 1:
             raise EpisodesSpent
         report = await self._compare(state.next, state.best, replace(rules, max_blocks=limit), place)
-        if report.stopped in ("max_blocks", "spoiled") and limit < rules.max_blocks:
+        if report.stopped in ("max_blocks", "spoiled") and limit < most_blocks:
             raise EpisodesSpent
         return report
 
