@@ -76,7 +76,7 @@ def test_roles_look_at_each_episode_of_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--grade"], "nim declares no grader"),
+        (["--report"], "nim declares no reporter"),
         (["--diagnoser", "d.py"], "--diagnoser needs --diagnose"),
         (["--diagnoser", "d.py", "--diagnose", "Nobody"], "No player of nim is 'Nobody'"),
     ],
