@@ -6,8 +6,7 @@ import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +24,7 @@ from coworld_core.text.phrases import listed
 from ...package.locations import fetch, read_location
 from ...package.transfers import Transfers, read_document
 from . import TargetPlayer
-from .role_answers import RoleError, grade_bytes, write_diagnosis_files, write_report_files
+from .role_answers import RoleError, answer_of, grade_bytes, write_diagnosis_files, write_report_files
 
 __all__ = ["RoleError", "play_role"]
 
@@ -57,13 +56,13 @@ async def play_role(name: str) -> None:
         if target := os.environ.get("COGAME_GRADE_URI"):
             episode = await _episode(scratch)
             answer = await _call(function("grade"), episode)
-            with _answer_of(function("grade")):
+            with answer_of(function("grade")):
                 grade = grade_bytes(answer, identifier)
             await _put(target, grade, "application/json", "grade")
         elif target := os.environ.get("COGAME_DIAGNOSIS_URI"):
             episode = await _episode(scratch)
             answer = await _call(function("diagnose"), episode, await _player())
-            with _answer_of(function("diagnose")):
+            with answer_of(function("diagnose")):
                 write_diagnosis_files(answer, identifier, scratch / "answer.zip")
             await _put(target, scratch / "answer.zip", "application/zip", "diagnosis")
         elif "COGAME_REPORT_REQUEST" in os.environ or "COGAME_REPORT_REQUEST_URI" in os.environ:
@@ -74,7 +73,7 @@ async def play_role(name: str) -> None:
                 for index, (episode, known) in enumerate(zip(request.episodes, metadata, strict=True))
             ]
             answer = await _call(function("report"), episodes)
-            with _answer_of(function("report")):
+            with answer_of(function("report")):
                 write_report_files(answer, identifier, scratch / "answer.zip")
             await _put(request.report_uri, scratch / "answer.zip", "application/zip", "report")
         else:
@@ -90,17 +89,6 @@ async def _call(function: Callable[..., Any], *arguments: object) -> Any:
         return await answer if inspect.isawaitable(answer) else answer
     except Exception as error:
         raise RoleError(f"{function.__name__} raised {type(error).__name__}: {error}", code="role_failed") from error
-
-
-@contextmanager
-def _answer_of(function: Callable[..., Any]) -> Generator[None]:
-    """Name the file and the line of a function in what is wrong with its answer."""
-    try:
-        yield
-    except RoleError as error:
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: " if code is not None else ""
-        raise RoleError(f"{where}{error.message}") from error
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------
