@@ -187,7 +187,10 @@ def _role_command(role: Role, about: str) -> None:
         def first(path: str, package: Package | None) -> list[list[str]]:
             run, played = _latest(package)
             tried = role_command(role, named=path, run=run, game=game or (_shown(package) if package else "GAME"))
-            return [tried] if played or package is None else [["run", game or _shown(package)], tried]
+            # An optimizer's player is played by the command itself
+            if played or package is None or role == "optimizer":
+                return [tried]
+            return [["run", game or _shown(package)], tried]
 
         place = _place(file or Path(), f"{role}.py", "roles")
         return _begin(out, functools.partial(new_role, role), place, game, declare, first)

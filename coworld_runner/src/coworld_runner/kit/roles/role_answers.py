@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
@@ -16,10 +18,25 @@ from coworld_core.roles.report import write_report
 
 from .role_error import RoleError
 
-__all__ = ["grade_bytes", "write_diagnosis_files", "write_report_files"]
+__all__ = ["answer_of", "grade_bytes", "write_diagnosis_files", "write_report_files"]
 
 _FINDINGS = "findings.json"
 _MANIFEST = "manifest.json"
+
+
+@contextmanager
+def answer_of(function: Callable[..., Any]) -> Generator[None]:
+    """Name the file and the line of a function in what is wrong with its answer.
+
+    Raises:
+        RoleError: The block has raised one.
+    """
+    try:
+        yield
+    except RoleError as error:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: " if code is not None else ""
+        raise RoleError(f"{where}{error.message}") from error
 
 
 def grade_bytes(answer: object, identifier: str) -> bytes:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +23,7 @@ from coworld_core.text.phrases import listed
 from ...package.transfers import read_document
 from . import TargetPlayer
 from .optimizer_host import play_command, play_optimizer
-from .role_answers import grade_bytes, write_diagnosis_files, write_report_files
+from .role_answers import answer_of, grade_bytes, write_diagnosis_files, write_report_files
 from .role_error import RoleError
 from .role_exchange import DOCUMENT_LIMIT, FILE_LIMIT, call_role, fetch_input, put_answer
 
@@ -65,13 +63,13 @@ async def play_role(name: str) -> None:
         if target := os.environ.get("COGAME_GRADE_URI"):
             episode = await _episode(scratch)
             answer = await call_role(function("grade"), episode)
-            with _answer_of(function("grade")):
+            with answer_of(function("grade")):
                 grade = grade_bytes(answer, identifier)
             await put_answer(target, grade, "application/json", "grade")
         elif target := os.environ.get("COGAME_DIAGNOSIS_URI"):
             episode = await _episode(scratch)
             answer = await call_role(function("diagnose"), episode, await _player())
-            with _answer_of(function("diagnose")):
+            with answer_of(function("diagnose")):
                 write_diagnosis_files(answer, identifier, scratch / "answer.zip")
             await put_answer(target, scratch / "answer.zip", "application/zip", "diagnosis")
         elif "COGAME_REPORT_REQUEST" in os.environ or "COGAME_REPORT_REQUEST_URI" in os.environ:
@@ -82,7 +80,7 @@ async def play_role(name: str) -> None:
                 for index, (episode, known) in enumerate(zip(request.episodes, metadata, strict=True))
             ]
             answer = await call_role(function("report"), episodes)
-            with _answer_of(function("report")):
+            with answer_of(function("report")):
                 write_report_files(answer, identifier, scratch / "answer.zip")
             await put_answer(request.report_uri, scratch / "answer.zip", "application/zip", "report")
         elif "COGAME_OPTIMIZER_OUTPUT_URI" in os.environ:
@@ -97,17 +95,6 @@ async def play_role(name: str) -> None:
             raise UsageError(
                 f"The environment asks for no role: it has none of {listed(names)}.", code="environment_incomplete"
             )
-
-
-@contextmanager
-def _answer_of(function: Callable[..., Any]) -> Generator[None]:
-    """Name the file and the line of a function in what is wrong with its answer."""
-    try:
-        yield
-    except RoleError as error:
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        where = f"{Path(code.co_filename).name}:{code.co_firstlineno}: " if code is not None else ""
-        raise RoleError(f"{where}{error.message}") from error
 
 
 # --- inputs -------------------------------------------------------------------------------------------------------
