@@ -199,7 +199,7 @@ async def test_reporter_that_fails_on_its_socket_is_typed(
     assert (fault.party, fault.error_type, said in fault.message) == ("program", error, True), fault
 
 
-async def test_record_of_an_episode_names_its_roles(episode: Path, program: Callable[[str], str]) -> None:
+async def test_record_of_an_episode_names_its_roles(episode: Path, program: Callable[..., str]) -> None:
     package = await resolve_package(ARENA)
     before = read_record(episode)
     broken = program("raise SystemExit(3)\n", "broken.py")
