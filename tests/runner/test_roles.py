@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import shutil
 import zipfile
@@ -13,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+from wasmtime import wat2wasm
 
 from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted, read_events
 from coworld_core.episode.record import read_record
@@ -28,6 +30,7 @@ from coworld_runner.roles.grading import grade_episodes
 from coworld_runner.roles.role_run import RoleOptions
 
 ARENA = Path(__file__).parents[2] / "examples" / "paintarena"
+COMPONENT = Path(__file__).parents[1] / "support" / "reporter.wat"
 SOCKET = str(Path(__file__).parents[1] / "support" / "socket_reporter.py")
 SUMMARIZER, PARQUET = (
     str(ARENA / "src" / "paintarena" / "roles" / f"{name}.py") for name in ("summarizer", "parquet_stats")
@@ -197,6 +200,16 @@ async def test_reporter_is_asked_on_its_socket_and_tells_how_far_it_is(episode: 
     assert again.kept
     assert isinstance(heard[-1], RoleFinished)
     assert heard[-1].kept
+    with pytest.raises(UsageError, match="reporter summarizer serves no socket"):
+        await report_episodes([episode], reporter=SUMMARIZER, options=options)
+
+
+async def test_component_runs_as_a_program(episode: Path, tmp_path: Path) -> None:
+    (tmp_path / "recap.wasm").write_bytes(wat2wasm(COMPONENT.read_text()))
+    report = await report_episodes([episode], reporter=str(tmp_path / "recap.wasm"))
+    assert report.ok, report.record.fault
+    assert (report.answer["reporter_id"], report.page) == ("recap", report.files / "summary.md")
+    assert (report.files / "results.json").read_bytes() == (episode / "results.json").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -237,9 +250,13 @@ async def test_record_of_an_episode_names_its_roles(episode: Path, program: Call
         plan = plan_episode(package, variant="quick", players=["sweep-painter"])
         with pytest.raises(UsageError, match="No player of paintarena"):
             await require_roles(roles, plan, backend)
-        results = await run_episode_roles([episode], roles, game=package, backend=backend)
+        heard: list[BaseEvent] = []
+        results = await run_episode_roles([episode], roles, game=package, backend=backend, publish=heard.append)
         again = await run_episode_roles([episode], roles, game=package, backend=backend)
     assert [result.ok for result in results] == [False, True, True]
+    steps = [isinstance(event, RoleStarted) for event in heard if isinstance(event, RoleStarted | RoleFinished)]
+    running = list(itertools.accumulate(1 if started else -1 for started in steps))
+    assert (len(running), max(running), running[-1]) == (6, 2, 0)
     assert [result.answer.kept for result in again if result.answer is not None] == [False, True, True]
     record = read_record(episode)
     assert [(each.role, each.id, each.slot, each.status, each.score, each.error_type) for each in record.roles] == [

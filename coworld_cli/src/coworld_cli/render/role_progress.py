@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RoleProgress"]
 
+_Event = RoleStarted | RoleProgressed | RoleFinished
+_Key = tuple[object, ...]
 _MOST_SHOWN = 6
 
 
@@ -28,20 +30,20 @@ class RoleProgress:
     """What is known of the roles of a run."""
 
     def __init__(self) -> None:
-        self._running: dict[str, _Role] = {}
-        self._told: dict[str, str] = {}
+        self._running: dict[_Key, _Role] = {}
+        self._told: dict[_Key, str] = {}
         self._done = self._failed = self._total = 0
 
     def note(self, event: BaseEvent) -> None:
         """Take in an event of the run."""
         match event:
             case RoleStarted():
-                self._running[event.run_id] = _Role(_who(event))
+                self._running[_key(event)] = _Role(_who(event))
                 self._total = event.total or self._done + len(self._running)
-            case RoleProgressed() if event.run_id in self._running:
-                self._running[event.run_id].how_far = _how_far(event)
+            case RoleProgressed() if _key(event) in self._running:
+                self._running[_key(event)].how_far = _how_far(event)
             case RoleFinished():
-                self._running.pop(event.run_id, None)
+                self._running.pop(_key(event), None)
                 self._done, self._total = event.done or self._done + 1, event.total or self._total
                 self._failed += not event.ok
             case _:
@@ -51,9 +53,9 @@ class RoleProgress:
         """The line for an event, or an empty string."""
         match event:
             case RoleProgressed(stage=stage):
-                if self._told.get(event.run_id) == stage:
+                if self._told.get(_key(event)) == stage:
                     return ""
-                self._told[event.run_id] = stage
+                self._told[_key(event)] = stage
                 return f"{_who(event)}: {_how_far(event)}"
             case RoleFinished(ok=True):
                 said = number(event.score) if event.score is not None else "done"
@@ -80,7 +82,12 @@ class RoleProgress:
         return [bar, *(Text(f"  {role.who}  {role.how_far}".rstrip(), style="dim") for role in rows)]
 
 
-def _who(event: RoleStarted | RoleProgressed | RoleFinished) -> str:
+def _key(event: _Event) -> _Key:
+    """What tells roles apart: those of a certification have the certification's run id."""
+    return (event.role, event.id, event.slot, event.episodes)
+
+
+def _who(event: _Event) -> str:
     slot = f" on slot {event.slot}" if event.slot is not None else ""
     return f"{clean(f'{event.role} {event.id}', one_line=True)}{slot}"
 

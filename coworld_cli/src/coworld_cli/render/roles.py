@@ -203,7 +203,8 @@ def _cell(value: object) -> str:
 def _failure(answer: RoleAnswer) -> list[str]:
     fault = answer.record.fault
     assert fault is not None
-    lines = [clean(fault.message)]
+    who = clean(f"{answer.record.role} {answer.record.id}", one_line=True)
+    lines = [f"{who[0].upper()}{who[1:]}: {clean(fault.message)}"]
     if fault.hint:
         lines.append(hint_line(fault.hint))
     lines += [f"    {line}" for line in clean(fault.log_tail).splitlines()[-8:]]

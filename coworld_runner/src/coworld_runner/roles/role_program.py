@@ -43,6 +43,11 @@ class RoleProgram:
         """Whether it is a WebAssembly component, which needs wasmtime where it runs."""
         return self.own is not None and self.own.file.endswith(COMPONENT)
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether it is only a function or a component, which a program of ours plays."""
+        return self.own is not None and self.own.command[: len(_HOST)] == _HOST
+
     def identity(self, digest: str) -> dict[str, object]:
         """What it is, for a key: the same identity, the same program.
 

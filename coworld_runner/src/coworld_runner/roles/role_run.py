@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from coworld_core.episode.events import FaultSeen
 from coworld_core.episode.outcome import Fault
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.ids import new_run_id
 
 from ..backend import Backend, Limits, Network, Placement, Port, Publish, enforceable, to_nobody
@@ -112,18 +112,25 @@ async def run_role(
 
     Raises:
         WorkspaceError: The directory is not fresh or not writable; nothing was started.
-        UsageError: It is a WebAssembly component, and wasmtime is not installed (`wasmtime_missing`).
+        UsageError: It is a WebAssembly component, and wasmtime is not installed (`wasmtime_missing`), or it is to be
+            asked on a socket, and is only a function or a component (`role_not_runnable`).
         CapabilityError: It requires something that the backend cannot enforce; nothing was started.
         ImageError: The image is not available; nothing was started.
         EnvironmentFault: The machine or the engine failed.
     """
     options = options or RoleOptions()
     can = backend.capabilities
+    ask = work.request
     if program.is_component and not can.images:
         require_wasmtime()
+    if ask is not None and program.is_hosted:
+        raise UsageError(
+            f"{program} serves no socket: it is played by ours, which is asked in its environment.",
+            code="role_not_runnable",
+            hint="Ask it there; one that serves is a program of its own.",
+        )
     runnable = program.runnable
     publish = publish or to_nobody
-    ask = work.request
     network = "game-only" if ask is not None and options.network == "none" else options.network
 
     def environment(placement: Placement) -> Mapping[str, str]:
