@@ -341,10 +341,13 @@ def _recorded_package(runs: Sequence[Run]) -> str:
     for place in places:
         if not place.exists():
             raise missing(place, what="episode")
-        rows = read_rows(place) if (place / ROWS_NAME).is_file() else ()
+        rows = tuple(read_rows(place)) if (place / ROWS_NAME).is_file() else ()
         for workspace in (place, *(place / row.workspace for row in rows)):
             if (record := _record_of(workspace)) is not None and record.manifest:
                 return record.manifest
+        if place.is_dir() and not rows:
+            # It says better what is wrong with one that has no record
+            read_episode(place)
     raise UsageError(
         f"Nothing tells which game {places[0]} is of.",
         code="game_unknown",
