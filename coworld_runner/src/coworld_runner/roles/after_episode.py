@@ -44,7 +44,7 @@ from ..episode.run_context import entered_backend
 from ..package.locations import expand, missing
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode
-from ..runs.workspace import digest
+from ..runs.workspace import digest, unwritable
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
 from .role_program import RoleProgram, find_role
 from .role_run import RoleOptions, RoleOutcome, RoleWork, run_role
@@ -263,7 +263,7 @@ class _Opened:
                 context={"path": str(self.directory)},
             )
         began = dt.datetime.now(dt.UTC)
-        place = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=_made(self.directory.parent)))
+        place = _place_for(self.directory)
         try:
             outcome = await run_role(
                 self.program,
@@ -287,6 +287,9 @@ class _Opened:
             **self.program.identity(image),
             "episodes": [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles],
             "player": None if self.player is None else self.player.model_dump(mode="json"),
+            "network": self.options.network == "open",
+            # By name: what a value is cannot be found out by trying
+            "secret_env": sorted(self.options.secret_env),
         }
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
@@ -398,6 +401,15 @@ def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: D
     return Path.cwd() / f"{_plain(first.id)}-{name}"
 
 
+def _place_for(directory: Path) -> Path:
+    """Make the directory in which an answer is made before it is put into its own."""
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    except OSError as error:
+        raise unwritable(directory, error) from error
+
+
 def _keep(record: RoleRecord, packed: Path | None, place: Path, directory: Path) -> None:
     """Complete what a role has left, and put it into its directory instead of what it left before."""
     if packed is not None:
@@ -425,13 +437,3 @@ def _known(directory: Path) -> RoleRecord | None:
         return read_role_record(directory)
     except CoworldError:
         return None
-
-
-def _made(directory: Path) -> Path:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkspaceError(
-            f"{directory} cannot be made: {error.strerror}.", code="path_unwritable", context={"path": str(directory)}
-        ) from error
-    return directory
