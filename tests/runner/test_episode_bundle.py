@@ -18,6 +18,7 @@ from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.roles.bundle_file import BundleError
 from coworld_runner import plan_episode, run_batch, run_episode
 from coworld_runner.replay.replay_file import game_of, resolve_replay
+from coworld_runner.roles.after_episode import package_of
 from coworld_runner.roles.episode_bundle import bundle_episode, read_episode
 from coworld_runner.runs.workspace import open_workspace
 
@@ -98,6 +99,12 @@ async def test_episodes_of_a_run_of_several_are_named_by_number_or_key(small: Wo
         async with resolve_replay(workspace):
             pass
     assert caught.value.code == "several_episodes"
+    # A package leads to its last run, whatever is asked of it
+    with pytest.raises(UsageError) as caught:
+        read_episode(tmp_path)
+    assert (caught.value.code, caught.value.hint) == ("not_an_episode", f"Its last run: {workspace}")
+    with pytest.raises(UsageError, match="is a package, not a run"):
+        await package_of(None, [tmp_path])
 
 
 async def test_an_episode_that_failed_before_it_had_a_record_has_a_bundle(tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ async def test_same_grader_on_the_same_episode_is_not_run_again(episode: Path, p
     assert (first.kept, again.kept, again.record) == (False, True, first.record)
     asked = await grade_episode(episode, grader=named, again=True)
     assert (asked.kept, asked.record.key, asked.record.run_id != first.record.run_id) == (False, first.record.key, True)
+    # With a service and its key it may say something else; which key that is does not matter
+    options = [RoleOptions(network="open"), RoleOptions(secret_env={"K": "1"}), RoleOptions(secret_env={"K": "2"})]
+    keys = [(await grade_episode(episode, grader=named, options=each)).record.key for each in options]
+    assert len({first.record.key, *keys}) == 3
+    assert keys[1] == keys[2]
     program("def grade(episode):\n    return 7\n")
     changed = await grade_episode(episode, grader=named)
     assert (changed.kept, changed.answer["score"]) == (False, 7)

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, TypedDict, Unpack, cast
 from xml.etree import ElementTree
 
 from pydantic import ValidationError
@@ -27,7 +27,7 @@ from .plain_values import adapter, to_json
 from .play import Play
 from .rules_errors import ActionRefused, RulesError
 
-__all__ = ["AUDIT_CODES", "audit_rules", "game_transcript", "transcript_difference"]
+__all__ = ["AUDIT_CODES", "AuditArguments", "audit_rules", "game_transcript", "transcript_difference"]
 
 AUDIT_CODES: Final = {
     "rules_failed": "the rules raise an exception or return something invalid",
@@ -96,16 +96,26 @@ _MEND_FAILED: Final = {
 """The same for rules that fail, by method."""
 
 
-def audit_rules(
-    rules: type[Rules],
-    *,
-    config: RulesConfig | None = None,
-    seats: int | None = None,
-    seed: int = 1,
-    ticks: int = 1000,
-    seconds: float = 10.0,
-    sample: Callable[[random.Random], Any] | None = None,
-) -> Report:
+class AuditArguments(TypedDict, total=False):
+    """The games of an audit."""
+
+    config: RulesConfig | None
+    """Their config; by default one with default values only."""
+    seats: int | None
+    """Number of seats; by default the minimum."""
+    seed: int
+    """The seed of the compared game and of the actions, by default 1."""
+    ticks: int
+    """Maximum number of ticks of the games that are compared, by default 1000."""
+    seconds: float
+    """Maximum time for each of about ten games, by default 10 s; the one that must come to its end gets five times as
+    much."""
+    sample: Callable[[random.Random], Any] | None
+    """Returns a random action as JSON, for games whose `legal` returns None; without it, their seats miss their
+    turns."""
+
+
+def audit_rules(rules: type[Rules], **games: Unpack[AuditArguments]) -> Report:
     """Play games of random legal actions several times, compare them, and check what the rules return.
 
     Whole games, or their first `ticks` ticks, are compared: twice with the same seed, once more observing only the
@@ -121,19 +131,13 @@ def audit_rules(
 
     Args:
         rules: The game.
-        config: Its config; by default one with default values only.
-        seats: Number of seats; by default the minimum.
-        seed: The seed of the compared game and of the actions.
-        ticks: Maximum number of ticks of the games that are compared.
-        seconds: Maximum time for each of about ten games; the one that must come to its end gets five times as much.
-        sample: Returns a random action as JSON, for games whose `legal` returns None; without it, their seats
-            miss their turns.
+        games: The games that are played, as described in `AuditArguments`.
 
     Returns:
         The findings, with codes from `AUDIT_CODES`; `line` is the line in the file named in the message, `hint` what to
         do. The message says what leads there: the seed, and the actions of each tick.
     """
-    audit = _Audit(rules, config=config, seats=seats, seed=seed, ticks=ticks, seconds=seconds, sample=sample)
+    audit = _Audit(rules, **games)
     with watched(audit.note_call):
         same = audit.guarded(audit.compare)
     if same:
@@ -144,26 +148,12 @@ def audit_rules(
     return Report(source=rules.__name__, issues=tuple(audit.found.values()))
 
 
-def game_transcript(
-    rules: type[Rules],
-    *,
-    config: RulesConfig | None = None,
-    seats: int | None = None,
-    seed: int = 1,
-    ticks: int = 1000,
-    seconds: float = 10.0,
-    sample: Callable[[random.Random], Any] | None = None,
-) -> list[dict[str, Any]]:
+def game_transcript(rules: type[Rules], **games: Unpack[AuditArguments]) -> list[dict[str, Any]]:
     """Play a game of random actions and missed turns, to compare it with the same game in another process.
 
     Args:
         rules: The game.
-        config: As for `audit_rules`.
-        seats: As for `audit_rules`.
-        seed: As for `audit_rules`.
-        ticks: As for `audit_rules`.
-        seconds: Maximum time; a slow game is played as far as it has come by then.
-        sample: As for `audit_rules`.
+        games: As for `audit_rules`. A slow game is played as far as it has come within `seconds`.
 
     Returns:
         What is seen at each tick, as JSON: what `transcript_difference` compares.
@@ -171,7 +161,7 @@ def game_transcript(
     Raises:
         RulesError: The rules fail.
     """
-    audit = _Audit(rules, config=config, seats=seats, seed=seed, ticks=ticks, seconds=seconds, sample=sample)
+    audit = _Audit(rules, **games)
     return json.loads(to_json(audit.transcript().seen))
 
 
@@ -223,12 +213,12 @@ class _Audit:
         self,
         rules: type[Rules],
         *,
-        config: RulesConfig | None,
-        seats: int | None,
-        seed: int,
-        ticks: int,
-        seconds: float,
-        sample: Callable[[random.Random], Any] | None,
+        config: RulesConfig | None = None,
+        seats: int | None = None,
+        seed: int = 1,
+        ticks: int = 1000,
+        seconds: float = 10.0,
+        sample: Callable[[random.Random], Any] | None = None,
     ) -> None:
         self.found: dict[tuple[str, str], Issue] = {}
         self._rules = rules

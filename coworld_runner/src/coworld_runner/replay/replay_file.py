@@ -33,7 +33,7 @@ from coworld_core.text.size_text import shown_size
 from coworld_core.text.urls import shown_url
 
 from ..package.locations import FETCH_SECONDS, Location, fetch, missing, read_location, s3_address
-from ..runs.episode_places import find_episode, runs_below, several_episodes
+from ..runs.episode_places import find_episode, not_one_episode, runs_below
 from ..runs.scratch import open_scratch
 from ..runs.workspace import replays_of
 
@@ -227,7 +227,7 @@ def _look(path: Path) -> tuple[Path, bytes, int]:
     try:
         if path.is_dir():
             if not (path / "replay").is_file():
-                raise several_episodes(path) or UsageError(
+                raise not_one_episode(path) or UsageError(
                     f"{path} is a directory, and there is no file `replay` in it.",
                     code="path_missing",
                     hint="Name the replay itself, or the workspace of an episode that wrote one.",

@@ -291,6 +291,9 @@ class _Opened:
             "episodes": [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles],
             "player": None if self.player is None else self.player.model_dump(mode="json"),
             **({"socket": True} if self.options.socket else {}),
+            "network": self.options.network == "open",
+            # By name: what a value is cannot be found out by trying
+            "secret_env": sorted(self.options.secret_env),
         }
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
@@ -319,10 +322,13 @@ def _recorded_package(runs: Sequence[Run]) -> str:
     for place in places:
         if not place.exists():
             raise missing(place, what="episode")
-        rows = read_rows(place) if (place / ROWS_NAME).is_file() else ()
+        rows = tuple(read_rows(place)) if (place / ROWS_NAME).is_file() else ()
         for workspace in (place, *(place / row.workspace for row in rows)):
             if (record := _record_of(workspace)) is not None and record.manifest:
                 return record.manifest
+        if place.is_dir() and not rows:
+            # It says better what is wrong with one that has no record
+            read_episode(place)
     raise UsageError(
         f"Nothing tells which game {places[0]} is of.",
         code="game_unknown",

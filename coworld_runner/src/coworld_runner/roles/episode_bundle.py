@@ -25,7 +25,7 @@ from coworld_core.roles.bundle_file import Bundle, Pieces, is_bundle, items_of, 
 
 from ..package.locations import expand, missing
 from ..runs._locks import is_free
-from ..runs.episode_places import find_episode, row_at, several_episodes
+from ..runs.episode_places import find_episode, not_one_episode, row_at
 
 __all__ = ["EndedEpisode", "bundle_episode", "read_episode"]
 
@@ -95,7 +95,7 @@ def read_episode(path: str | os.PathLike[str]) -> EndedEpisode:
         return _ended(layout, row.run_id, judge_row(row), len(row.slots), _metadata_of_row(row))
     if not place.exists():
         raise missing(place, what="episode")
-    raise several_episodes(place) or _not_ended(layout)
+    raise not_one_episode(place) or _not_ended(layout)
 
 
 async def bundle_episode(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import anyio.to_thread
 
 from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
-from coworld_core.errors import CoworldError, WorkspaceError
+from coworld_core.errors import CoworldError
 from coworld_core.files.atomic import write_whole
 from coworld_core.files.zips import open_zip
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT
@@ -27,6 +27,7 @@ from coworld_core.roles.role_record import (
 
 from ..backend import Backend
 from ..runs.event_bus import EventBus
+from ..runs.workspace import unwritable
 from .role_program import RoleProgram
 from .role_run import RoleOptions, RoleWork, run_role
 
@@ -85,7 +86,7 @@ async def run_and_keep(
         bus.publish(event.model_copy(update=about) if isinstance(event, RoleProgressed) else event)
 
     began = dt.datetime.now(dt.UTC)
-    place = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=_made(directory.parent)))
+    place = _place_for(directory)
     bus.publish(RoleStarted(**about))
     try:
         outcome = await run_role(
@@ -167,11 +168,10 @@ def _unpack(path: Path, directory: Path) -> None:
         archive.extract_all(directory)
 
 
-def _made(directory: Path) -> Path:
+def _place_for(directory: Path) -> Path:
+    """Make the directory in which an answer is made before it is put into its own."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     except OSError as error:
-        raise WorkspaceError(
-            f"{directory} cannot be made: {error.strerror}.", code="path_unwritable", context={"path": str(directory)}
-        ) from error
-    return directory
+        raise unwritable(directory, error) from error

@@ -13,7 +13,7 @@ from coworld_core.hints import Hint
 
 from .workspace import LATEST
 
-__all__ = ["find_episode", "row_at", "runs_below", "several_episodes"]
+__all__ = ["find_episode", "not_one_episode", "row_at", "runs_below"]
 
 _RESULTS = "results"
 
@@ -59,15 +59,24 @@ def row_at(workspace: Path) -> EpisodeRow | None:
     return None
 
 
-def several_episodes(run: Path) -> UsageError | None:
-    """Return the error for a workspace of many episodes, where one is expected; None if it is none."""
-    if not (run / ROWS_NAME).is_file():
+def not_one_episode(place: Path) -> UsageError | None:
+    """Return the error for a run of many episodes or a package with runs, in place of an episode; None for all else."""
+    if (place / ROWS_NAME).is_file():
+        return UsageError(
+            f"{place} holds a run of several episodes.",
+            code="several_episodes",
+            hint=f"Name one of them by its number, from 1: {place / '1'}.",
+            context={"path": str(place)},
+        )
+    runs = _runs(place, below=False)
+    if not runs:
         return None
+    latest, link = max(runs)[1], place / _RESULTS / LATEST
     return UsageError(
-        f"{run} holds a run of several episodes.",
-        code="several_episodes",
-        hint=f"Name one of them by its number, from 1: {run / '1'}.",
-        context={"path": str(run)},
+        f"{place} is a package, not a run.",
+        code="not_an_episode",
+        hint=f"Its last run: {link if link.exists() else latest}",
+        context={"path": str(place)},
     )
 
 
@@ -86,18 +95,23 @@ def runs_below(place: Path, *, below: bool) -> Iterator[tuple[Path, Path]]:
             yield from ((results.parent, run) for run in results.glob("*") if not run.is_symlink())
 
 
+def _runs(place: Path, *, below: bool) -> list[tuple[int, Path]]:
+    """The workspaces of the runs of packages, each with its age."""
+    return [
+        (file.stat().st_mtime_ns, run)
+        for _, run in runs_below(place, below=below)
+        for file in (EpisodeLayout(run).record, run / ROWS_NAME)
+        if file.is_file()
+    ]
+
+
 def latest_run(place: Path) -> Path:
     """Return the workspace of the newest run of the packages at or below a directory.
 
     Raises:
         UsageError: There is none (`no_run`).
     """
-    found = [
-        (file.stat().st_mtime_ns, run)
-        for _, run in runs_below(place, below=True)
-        for file in (EpisodeLayout(run).record, run / ROWS_NAME)
-        if file.is_file()
-    ]
+    found = _runs(place, below=True)
     if not found:
         raise UsageError(
             f"There is no run at or below {place} yet.",

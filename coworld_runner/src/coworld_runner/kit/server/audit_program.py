@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from coworld_core.issues import Issue, Severity
     from coworld_core.rules import EpisodeConfig, Rules
+    from coworld_core.rules.audit import AuditArguments
 
 __all__ = ["main"]
 
@@ -81,7 +82,7 @@ async def _audit(name: str) -> int:
     return 0
 
 
-def _options(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
+def _options(rules: type[Rules], config: EpisodeConfig, *, share: float = 1.0) -> AuditArguments:
     from coworld_core.rules import action_schema
 
     from ...package.random_player import sample
@@ -95,7 +96,7 @@ def _options(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
         "config": config.rules,
         "seats": config.seats,
         # The audit plays as long as about fifteen games, other processes as one each, and half is in reserve
-        "seconds": _seconds() / 40,
+        "seconds": share * _seconds() / 40,
         "sample": sampled,
     }
 
@@ -115,9 +116,8 @@ async def _write_transcript(name: str, path: str) -> int:
 def _transcripts(rules: type[Rules], config: EpisodeConfig) -> list[list[dict[str, Any]]]:
     from coworld_core.rules.audit import game_transcript
 
-    options = _options(rules, config)
-    options["seconds"] /= GAMES
-    return [game_transcript(rules, seed=seed, **options) for seed in range(1, GAMES + 1)]
+    options = _options(rules, config, share=1 / GAMES)
+    return [game_transcript(rules, **{**options, "seed": seed}) for seed in range(1, GAMES + 1)]
 
 
 async def _other_processes(name: str, rules: type[Rules], config: EpisodeConfig) -> list[Issue]:
