@@ -63,6 +63,13 @@ def browser() -> Generator[Browser]:
 
 
 @pytest.fixture(autouse=True)
+def no_browser_unasked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certifications look at pages only in tests that are about that."""
+    if not request.node.get_closest_marker("browser"):
+        monkeypatch.setenv("COWORLD_BROWSER", "none")
+
+
+@pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Generator[None]:
     """Fail a test that leaves a process, a thread, a port, a directory or a container behind."""
     # A browser is shared by the tests of a module, and starts and ends processes of its own as it pleases

@@ -11,13 +11,14 @@ from support.formats import LATER, files, with_added_fields, with_later_values
 from support.hostile_certification import HOSTILE, hostile_certification
 from support.small_world import LONG, world
 
+from coworld_core.certificate import read_certificate
 from coworld_runner.certification import read_certification, render_page
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 ALLOWED = {
     *("html", "head", "meta", "title", "style", "body", "main", "header", "div", "b", "h1", "h2", "h3", "small", "p"),
     *("nav", "a", "span", "aside", "ul", "ol", "li", "code", "dl", "dt", "dd", "section", "details", "summary", "pre"),
-    *("table", "thead", "tbody", "tr", "th", "td", "footer"),
+    *("figure", "img", "figcaption", "i", "table", "thead", "tbody", "tr", "th", "td", "footer"),
 }
 
 
@@ -60,7 +61,9 @@ def assert_self_contained(html: str) -> Page:
                 assert value is not None
                 assert value.startswith("#")
                 assert value[1:] in ids
-            assert name not in ("src", "srcset", "style", "action", "formaction", "background", "data", "poster")
+            assert name not in ("srcset", "action", "formaction", "background", "data", "poster")
+            assert name != "src" or (tag == "img" and re.fullmatch(r"data:image/png;base64,[\w+/=]+", value or ""))
+            assert name != "style" or (tag == "i" and re.fullmatch(r"width:\d+(\.\d+)?%", value or ""))
     assert not re.search(r"url\(|@import|expression|</", page.styles)
     policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in (policy or "")
@@ -76,7 +79,9 @@ async def test_a_real_page_is_self_contained_and_tells_everything(tmp_path: Path
     async with world(game_vices=("no_replay",), player_vices=("second:leaves",), change=mixed) as bad:
         found = await bad.certify(tmp_path / "out")
     html = (tmp_path / "out/certification.html").read_text()
-    assert html == render_page(found)
+    certificate, _ = read_certificate(tmp_path / "out")
+    assert html == render_page(found, certificate)
+    assert certificate.verdict is None
     page = assert_self_contained(html)
     for step in found.steps:
         assert step.id in page.text
@@ -100,6 +105,17 @@ async def test_a_good_page_shows_the_degree(tmp_path: Path) -> None:
     assert "Executable" in page.text
     assert "First (first) 1, Second (second) 2.5" in page.text
     assert "Not certified" not in page.text
+    certificate, _ = read_certificate(tmp_path / "out")
+    assert certificate.id in page.text
+    assert certificate.content.digest in page.text
+
+
+def test_pictures_are_on_the_page_and_large_ones_only_named() -> None:
+    html = render_page(hostile_certification(), pictures={"player": b"a picture", "replay": b"x" * (1 << 21)})
+    page = assert_self_contained(html)
+    (picture,) = [attrs for name, attrs in page.tags if name == "img"]
+    assert (picture["alt"], picture["src"]) == ("The player page", "data:image/png;base64,YSBwaWN0dXJl")
+    assert "screenshots/replay.png" in page.text
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "interrupted"])

@@ -235,16 +235,19 @@ FETCHES = """
 const place = new URLSearchParams(location.hash.slice(1)).get("replay");
 const tell = type => parent.postMessage({src: "coworld-replay", type, message: "of no use"}, "*");
 tell("loading");
-fetch(place).then(answer => answer.text()).then(text => { document.title = text; tell(TYPE); });
+fetch(place).then(answer => answer.text()).then(text => { document.body.textContent = text; tell(TYPE); });
 """
+READY = FETCHES.replace("TYPE", '"ready"')
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize(
     ("script", "broken"),
     [
-        (FETCHES.replace("TYPE", '"ready"'), set[str]()),
+        (READY, set[str]()),
         (FETCHES.replace("TYPE", '"error"') + "missing();", {"viewer_failed", "viewer_complains"}),
+        (READY.replace("document.body.textContent", "document.title"), {"viewer_blank"}),
+        (READY + "fetch('https://fonts.example.org/one?secret').catch(() => 0);", {"viewer_asks_others"}),
         ("", {"viewer_fetches"}),
     ],
 )
@@ -256,6 +259,7 @@ async def test_a_viewer_is_looked_at_in_a_browser(tmp_path: Path, script: str, b
         seconds = 0.2 if broken == {"viewer_fetches"} else 30
         issues = await check_viewer(tmp_path / "viewer", tmp_path / "replay", packed=False, seconds=seconds)
     assert {issue.code for issue in issues if issue.severity == "error"} == broken
+    assert not any("secret" in issue.message for issue in issues)
 
 
 async def test_malformed_viewer_fails_without_a_browser(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ def environment(extra: Mapping[str, str | None] | None = None) -> dict[str, str]
     """This process's environment without variables that change the command's output; None removes a variable."""
     shaping = ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "DISPLAY", "WAYLAND_DISPLAY", "UV_RUN_RECURSION_DEPTH")
     kept = {name: text for name, text in os.environ.items() if not name.startswith("COWORLD_") and name not in shaping}
+    # Whether there is a browser would decide how long a certification takes, and what it says
+    kept["COWORLD_BROWSER"] = "none"
     kept["TERM"] = "xterm-256color"
     for name, text in (extra or {}).items():
         if text is None:

@@ -257,7 +257,7 @@ class _Game:
                 return _reply(204, "")
             if "empty_viewer_page" in self.vices and parts.path == "/client/global":
                 return _reply(200, "\n")
-            return _reply(200, "<!doctype html><title>counting</title>")
+            return _reply(200, "<!doctype html><title>counting</title><p>Counting")
         if parts.path == "/global":
             return None
         if parts.path == "/player":
@@ -445,6 +445,7 @@ def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> Certify
     """Options with bounded waits and no network; `episode` changes single fields, `changes` whole options."""
     waits = EpisodeOptions(timeout_seconds=60.0, ready_timeout_seconds=20.0, player_exit_timeout_seconds=5.0)
     options = CertifyOptions(
+        browser=False,
         episode=replace(waits, **(episode or {})),
         replay=ReplayOptions(ready_timeout=20.0),
         sources=SourceOptions(offline=True),

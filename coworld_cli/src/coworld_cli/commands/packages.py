@@ -306,6 +306,12 @@ def _api_address(server: str | None) -> str | None:
     type=click.Choice(get_args(Generation)),
     help="Certify by the rules of this published version: which manifests it takes, and how it hands games a replay.",
 )
+@click.option(
+    "--browser/--no-browser",
+    "browser",
+    default=True,
+    help="Look at the pages in a headless browser, if one is installed.  [default: browser]",
+)
 @click.option("--sign-with", type=FILE, metavar="FILE", help="Sign the certificate with this private key.")
 @click.option(
     "--authority", default="", metavar="NAME", help="Who certifies, in the certificate. Default: your account's name."
@@ -328,6 +334,7 @@ def certify(
     published: Generation | None,
     sign_with: Path | None,
     authority: str,
+    browser: bool,
     open_browser: bool | None,
 ) -> int:
     """Check step by step that a Coworld follows the runtime contract.
@@ -355,6 +362,7 @@ def certify(
             published=published,
             sign_with=key,
             authority=authority,
+            browser=browser,
             output_dir=output_dir,
             overwrite=overwrite,
         )
@@ -384,6 +392,7 @@ async def certify_here(
     published: Generation | None = None,
     sign_with: Path | None = None,
     authority: str = "",
+    browser: bool = True,
     output_dir: Path | None = None,
     overwrite: bool = False,
 ) -> tuple[Certification, Path]:
@@ -397,6 +406,7 @@ async def certify_here(
         published: Published version by whose rules to certify; None: the current rules.
         sign_with: Private key for the certificate.
         authority: Who certifies.
+        browser: Whether to look at the pages in a browser.
         output_dir: Directory for the evidence; None: a fresh one under `certification` in the package's results.
         overwrite: Whether to empty `output_dir` first.
     """
@@ -444,6 +454,7 @@ async def certify_here(
                     published=published,
                     authority=authority,
                     signer=signer,
+                    browser=browser,
                 ),
                 overwrite=overwrite,
                 listeners=(progress,),

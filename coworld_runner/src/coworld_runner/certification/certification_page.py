@@ -6,12 +6,16 @@ visible. How the page looks is in `templates/certification.html`.
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from ..web.page_templates import page_template
 from .certification_record import Certification
+from .page_checks import PageName
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -23,18 +27,33 @@ __all__ = ["render_page"]
 _WORDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
-def render_page(certification: Certification, certificate: Certificate | None = None) -> str:
+_MOST_BYTES = 1 << 20
+"""The largest picture that the page holds."""
+
+
+def render_page(
+    certification: Certification,
+    certificate: Certificate | None = None,
+    *,
+    pictures: Mapping[PageName, bytes] = MappingProxyType({}),
+) -> str:
     """Render a certification as one HTML document.
 
     Args:
         certification: The record; nothing in it is trusted.
         certificate: Its certificate.
+        pictures: PNGs of the Coworld's pages.
     """
     answers = Counter(_WORDS.get(step.status, step.status) for step in certification.all_steps)
     tally = dict.fromkeys(_WORDS.values(), 0) | answers
     return _template().render(
         record=certification,
         certificate=certificate,
+        slowest=max((step.seconds for step in certification.all_steps), default=0.0) or 1.0,
+        pictures=[
+            (name, base64.b64encode(picture).decode() if len(picture) <= _MOST_BYTES else "")
+            for name, picture in pictures.items()
+        ],
         words=_WORDS,
         tally=", ".join(f"{count} {word}" for word, count in tally.items() if count),
         scores=", ".join(f"{who} {score:g}" for who, score in certification.standings),

@@ -43,7 +43,7 @@ from ..package.plan import plan_episode
 from ..package.resolver import Package
 from ..package.viewer_bundle import find_bundle
 from ..replay.replay_session import REPLAY_SUFFIXES, ReplayOptions, verify_replay
-from ..replay.viewer_check import check_viewer
+from ..replay.viewer_check import check_viewer_files
 from ..runs.event_bus import Listener
 from .certification_record import Evidence, Level, SkipReason, StepId
 from .commissioner_check import check_commissioners
@@ -51,6 +51,7 @@ from .config_check import check_configs, configs_of_refused
 from .declared_roles import ROLES_RUN, run_declared_roles
 from .further_episodes import play_further
 from .package_content import package_files
+from .page_checks import look_at_pages
 from .player_presence import check_attendance
 from .rules_audit import audit_served_rules
 from .secret_leaks import slots_leaked
@@ -68,7 +69,7 @@ from .step_answers import (
     required,
     skipped,
 )
-from .step_ledger import EPISODE, StepLedger
+from .step_ledger import EPISODE, SCREENSHOTS, StepLedger
 
 __all__ = ["STEPS", "Candidate", "CertifyOptions", "blamed_in", "carry_out", "say_of_refused"]
 
@@ -89,6 +90,8 @@ class CertifyOptions:
     """Platform that images must support, on a backend with images; hosted runs need this one."""
     images_timeout: float = 1800.0
     """For fetching all images."""
+    browser: bool = True
+    """Whether to look at the pages in a browser, if there is one."""
     audit_timeout: float = time_limits.RULES_AUDIT
     """For the audit of the rules of a game of the kit."""
     commissioner: CommissionerOptions = field(default_factory=lambda: CommissionerOptions(reply_timeout=30.0))
@@ -117,6 +120,7 @@ class CertifyOptions:
         published: Generation | None = None,
         authority: str = "",
         signer: Signer | None = None,
+        browser: bool = True,
     ) -> CertifyOptions:
         """Return the default options with another deadline for the smoke episode.
 
@@ -127,6 +131,7 @@ class CertifyOptions:
             published: Published version whose rules apply; None means today's.
             authority: Name of whoever certifies.
             signer: The key that signs the certificate.
+            browser: Whether to look at the pages in a browser, if there is one.
         """
         usual = cls()
         ready = min(timeout, usual.episode.ready_timeout_seconds)
@@ -139,6 +144,7 @@ class CertifyOptions:
             published=published,
             authority=authority,
             signer=signer,
+            browser=browser,
         )
 
 
@@ -518,29 +524,24 @@ async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
         if directory is None:
             detail = "Its replays are shown by a viewer that is not on this machine."
             return skipped("not_applicable", detail, hint="Certify the package's own directory.")
-        seconds = candidate.options.replay.ready_timeout
-        packed = viewer.replay_compression == "gzip"
-        issues = await check_viewer(directory, candidate.episode.replay, packed=packed, seconds=seconds)
-        evidence = [issue_evidence(issue) for issue in issues]
-        if any(item.broken for item in evidence):
-            return failed_on("replay_unloadable", evidence)
-        if all(item.ok for item in evidence):
-            return passed("In a browser, the replay viewer fetches the replay and reports no errors.", evidence)
-        return passed(" ".join(item.message for item in evidence), evidence)
-    found: dict[Compression, Evidence] = {}
+        found = (await check_viewer_files(directory))[1]
+        evidence = [issue_evidence(found)]
+        return passed(found.message, evidence) if evidence[0].ok else failed_on("replay_unloadable", evidence)
+    forms: dict[Compression, Evidence] = {}
     # Units that need the same ports have to run one after the other
     gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 3)
 
     async def show(packing: Compression) -> None:
         async with gate:
-            found[packing] = await _show(candidate, packing)
+            forms[packing] = await _show(candidate, packing)
 
     needed: Compression = "zlib" if candidate.options.packs_replays else "none"
     order = sorted(REPLAY_SUFFIXES, key=lambda packing: packing != needed)
     async with anyio.create_task_group() as group:
         for packing in order:
             group.start_soon(show, packing)
-    deciding, *_ = evidence = [found[packing] for packing in order]
+    evidence = [forms[packing] for packing in order]
+    deciding = evidence[0]
     if deciding.broken:
         return failed_on("replay_unloadable", evidence)
     return passed(deciding.message, evidence)
@@ -671,6 +672,33 @@ async def _clients_handled(candidate: Candidate, ledger: StepLedger) -> StepAnsw
     return passed(f"Bad messages did no harm{', and lost players were readmitted' if lost else ''}.", evidence)
 
 
+async def _pages_drawn(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
+    options, replay = candidate.options.episode, candidate.options.replay
+    seen = await look_at_pages(
+        candidate.package,
+        candidate.episode.replay,
+        backend=candidate.backend,
+        publish=candidate.publish,
+        options=dataclasses.replace(options, platform=options.platform or candidate.platform),
+        replay_options=dataclasses.replace(replay, platform=replay.platform or candidate.platform),
+        workspace=candidate.layout.workspace,
+    )
+    ledger.page_tokens = seen.tokens
+    shown: list[Evidence] = []
+    for name, picture in seen.pictures.items():
+        place = candidate.layout.workspace / SCREENSHOTS / f"{name}.png"
+        await anyio.to_thread.run_sync(_keep_picture, place, picture)
+        ledger.pictures[name] = picture
+        artifact = candidate.layout.relative(place)
+        shown.append(note("page_picture", f"The {name} page, as the browser showed it.", artifact=artifact))
+    return dataclasses.replace(seen.answer, evidence=(*seen.answer.evidence, *shown))
+
+
+def _keep_picture(place: Path, picture: bytes) -> None:
+    place.parent.mkdir(exist_ok=True)
+    place.write_bytes(picture)
+
+
 async def _seed_repeats(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     assert ledger.further is not None
     results = ledger.further.results
@@ -729,6 +757,7 @@ STEPS: Mapping[StepId, Step] = {
     "supporting-roles": Step(_supporting_roles),
     "clients-handled": Step(_clients_handled, (_smoke_was_right,)),
     "seed-repeats": Step(_seed_repeats, (_was_played_again,)),
+    "pages-drawn": Step(_pages_drawn, (_smoke_was_right,)),
     "rules-audit": Step(_rules_audit, (_fixture_is_right, _fixture_has_images)),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Unpack
 
@@ -26,6 +26,7 @@ from .certificate_writing import make_certificate
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
 from .certification_steps import Candidate, CertifyOptions, carry_out, say_of_refused
+from .page_checks import PageName
 from .rules_audit import own_steps
 from .step_answers import StepAnswer, failed, skipped
 from .step_ledger import StepLedger, Subject
@@ -95,7 +96,7 @@ async def certify(
                 publish=opened.bus.publish,
                 episode_listeners=episode_listeners,
             )
-            beside = own_steps(package.manifest, candidate.options.published)
+            beside = own_steps(package.manifest, candidate.options.published, browser=candidate.options.browser)
             seal = partial(make_certificate, candidate)
             return await _go_through(opened, subject, partial(carry_out, candidate), beside=beside, seal=seal)
 
@@ -165,7 +166,7 @@ async def _go_through(
         for step in steps[len(ledger.steps) :]:
             _tell(run.bus, ledger.note(step, _not_reached(status, ledger.trouble), 0.0))
         certification = ledger.record(subject, run, status)
-        _write(run, certification, partial(seal, ledger) if seal and status == "completed" else None)
+        _write(run, certification, partial(seal, ledger) if seal and status == "completed" else None, ledger.pictures)
     return certification
 
 
@@ -193,7 +194,10 @@ def _not_reached(status: EpisodeStatus, trouble: str | None) -> StepAnswer:
 
 
 def _write(
-    run: OpenRun, certification: Certification, seal: Callable[[Certification, bytes], Certificate] | None
+    run: OpenRun,
+    certification: Certification,
+    seal: Callable[[Certification, bytes], Certificate] | None,
+    pictures: Mapping[PageName, bytes],
 ) -> None:
     """Write the record, the certificate and the page, without awaiting, so that the writing cannot be cancelled."""
     run.bus.publish(
@@ -209,4 +213,6 @@ def _write(
     certificate = seal(certification, record) if seal is not None else None
     if certificate is not None:
         run.reserve.write(run.layout.workspace / CERTIFICATE_NAME, certificate.to_json().encode())
-    run.reserve.write(run.layout.workspace / PAGE_NAME, render_page(certification, certificate).encode())
+    run.reserve.write(
+        run.layout.workspace / PAGE_NAME, render_page(certification, certificate, pictures=pictures).encode()
+    )

@@ -44,11 +44,18 @@ def rules_served(manifest: Manifest) -> tuple[tuple[str, ...], str] | None:
     return None
 
 
-def own_steps(manifest: Manifest, published: Generation | None) -> tuple[TranscriptStep, ...]:
-    """The steps beside the published ones that a Coworld takes; none by the rules of a published version."""
+def own_steps(manifest: Manifest, published: Generation | None, *, browser: bool = True) -> tuple[TranscriptStep, ...]:
+    """The steps beside the published ones that a Coworld takes; none by the rules of a published version.
+
+    Args:
+        manifest: The Coworld.
+        published: The version whose rules apply.
+        browser: Whether its pages are to be looked at.
+    """
     if published is not None:
         return ()
-    return tuple(step for step in OWN_STEPS if step.id != "rules-audit" or rules_served(manifest))
+    left_out = {"rules-audit": not rules_served(manifest), "pages-drawn": not browser}
+    return tuple(step for step in OWN_STEPS if not left_out.get(step.id))
 
 
 async def audit_served_rules(

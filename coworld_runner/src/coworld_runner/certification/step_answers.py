@@ -95,9 +95,9 @@ def advice(code: str, message: str, *, hint: str | None = None, artifact: str | 
     return Evidence(code=code, level="advice", ok=False, message=message, hint=hint, artifact=artifact)
 
 
-def note(code: str, message: str, *, slot: int | None = None) -> Evidence:
+def note(code: str, message: str, *, slot: int | None = None, artifact: str | None = None) -> Evidence:
     """A fact."""
-    return Evidence(code=code, level="note", ok=True, message=message, slot=slot)
+    return Evidence(code=code, level="note", ok=True, message=message, slot=slot, artifact=artifact)
 
 
 def issue_evidence(issue: Issue, *, artifact: str | None = None) -> Evidence:

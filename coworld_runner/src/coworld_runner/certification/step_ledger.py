@@ -22,11 +22,14 @@ from ..episode.run_start import OpenRun
 from .certification_record import UNDECIDED, Certification, Evidence, SourceRecord, StepRecord
 from .contract_checks import ContractProbes
 from .further_episodes import FurtherEpisodes
+from .page_checks import PageName
 from .step_answers import StepAnswer
 from .transcript import TRANSCRIPT, TranscriptStep
 
-__all__ = ["EPISODE", "StepLedger", "Subject"]
+__all__ = ["EPISODE", "SCREENSHOTS", "StepLedger", "Subject"]
 
+SCREENSHOTS = "screenshots"
+"""Directory of pictures of the pages."""
 EPISODE = "episode"
 """The smoke episode's own workspace, below the certification's."""
 
@@ -70,6 +73,10 @@ class StepLedger:
     """The smoke episode once it has ended, in any way."""
     further: FurtherEpisodes | None = None
     """What the episodes after a smoke episode without faults have shown."""
+    pictures: dict[PageName, bytes] = field(default_factory=dict[PageName, bytes])
+    """PNGs of the pages."""
+    page_tokens: tuple[str, ...] = ()
+    """The tokens of the episode in which the pages were looked at."""
     trouble: str | None = None
     """Why the certification could not go on, if that was not the Coworld's fault."""
 
@@ -160,7 +167,7 @@ class StepLedger:
     def plain(self, text: str) -> str:
         """Clean a text for display: without control sequences, lone surrogates and tokens of this run."""
         text = strip_controls(writable(text))
-        for tokens in (self.probes.tokens, *(self.further.tokens if self.further else ())):
+        for tokens in (self.probes.tokens, self.page_tokens, *(self.further.tokens if self.further else ())):
             for slot, token in enumerate(tokens):
                 text = text.replace(token, f"[token of slot {slot}]")
         return text

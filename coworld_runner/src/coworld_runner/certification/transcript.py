@@ -149,6 +149,14 @@ OWN_STEPS = (
         how="Results of two undisturbed episodes of the fixture with the same seed are compared.",
     ),
     _step(
+        "pages-drawn",
+        checks="The pages show something in a browser.",
+        criterion="A static replay viewer fetches the smoke episode's replay, draws something, reports no error, and "
+        "asks no other host. The same of the game's own pages is advice.",
+        how="The fixture is played once more, with a browser as a viewer, and its replay is shown; without a browser "
+        "it is not tried.",
+    ),
+    _step(
         "rules-audit",
         checks="The rules of a game of the kit give the same game wherever it is played, and valid answers.",
         criterion="The audit of the rules has no errors, games in other processes are the same, and so is the smoke "

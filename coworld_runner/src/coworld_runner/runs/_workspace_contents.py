@@ -47,7 +47,7 @@ _LOG_NAMES = re.compile(
 )
 _STEP_LOGS = ("replay-plain", "replay-zlib", "replay-gzip", "rules-audit")
 """Directories of logs of a certification."""
-_CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-seed-again")
+_CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-seed-again", "pages")
 """Directories of episodes of a certification."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
 """Names of temporary files, which a killed run leaves."""
@@ -120,6 +120,8 @@ class _Reader:
                 self._read_logs(path)
             elif entry.name == ROLES_DIRECTORY and "episode" in self._kinds:
                 self._read_roles(path)
+            elif entry.name == "screenshots" and "certification" in self._kinds:
+                self._read_files(path, _is_screenshot)
             elif self._has_episodes(entry.name):
                 self._read_episode(path)
             else:
@@ -251,6 +253,10 @@ class _Reader:
 
 def _has_log_name(entry: os.DirEntry[str]) -> bool:
     return bool(_LOG_NAMES.fullmatch(entry.name))
+
+
+def _is_screenshot(entry: os.DirEntry[str]) -> bool:
+    return re.fullmatch(r"(player|viewers|replay)\.png", entry.name) is not None
 
 
 def _begun(events: Path) -> _Kind:
