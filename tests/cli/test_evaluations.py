@@ -87,7 +87,8 @@ def test_comparison_text_for_people(interrupted: Interrupted) -> None:
         "There is not enough evidence to tell Guest from Confidant, after 1 block.\n\n"
         "  player     mean  95 % interval\n"
     )
-    assert "  Blocks:      0 won, 0 lost, 1 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
+    said = "  Blocks:      0 won, 0 lost, 1 drawn\n  Elo:         +0 (-∞ to +∞)\n  Evidence:    none: 1 (20 decides)\n"
+    assert said in done.stdout
 
 
 def test_require_better_and_markdown_output(interrupted: Interrupted) -> None:
@@ -183,6 +184,7 @@ def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
         ("better", "evidence", True, True),
         ("worse", "evidence", False, False),
         ("equal", "margin", True, False),
+        ("not_better", "evidence", False, False),
         ("undecided", "max_blocks", True, False),
         ("undecided", "never_started", False, False),
         ("undecided", "game_faults", False, False),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluation_result"]
 
-_COLOURS = {"better": "green", "worse": "red", "equal": "cyan"}
+_COLOURS = {"better": "green", "worse": "red", "not_better": "red", "equal": "cyan"}
 
 
 def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | None = None) -> str:
