@@ -166,6 +166,20 @@ def test_diagnose_reports_findings(tmp_path: Path) -> None:
     assert (elsewhere.status, "has no evaluation" in elsewhere.stderr) == (2, True)
 
 
+def test_plan_of_a_comparison_plays_nothing(tmp_path: Path) -> None:
+    asked = ("compare", "counter", "random-taker", "-m", NIM, "--plan")
+    said = coworld(*asked, cwd=tmp_path).stdout
+    assert said.startswith(
+        "Counter against Random Taker: at most 200 blocks of 2 episodes. A verdict needs at least 15 blocks.\n"
+    )
+    done = coworld(*asked, "--elo1", "5", "--json", cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    assert (done.json["plan"]["elo0"], done.json["plan"]["elo1"]) == (0.0, 5.0)
+    assert done.json["plan"]["max_blocks"] > 10_000
+    assert len(done.json["rows"]) == 5
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", QUICK, "guest"),

@@ -47,6 +47,7 @@ from coworld_core.evaluation.estimates import (
     student_quantile,
 )
 from coworld_core.evaluation.markdown import report_markdown
+from coworld_core.evaluation.power import forecast
 from coworld_core.evaluation.ranking import Ranking, RankingReport, least_ranking_blocks, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate
 from coworld_runner.evaluation.evaluation_rules import EvaluationRules
@@ -522,6 +523,36 @@ def test_blocks_in_doubt_fail_a_test_rather_than_pass_it() -> None:
     assert sure.passed
     assert not doubted.passed
     assert (sure.counter_evidence, sure.blocks_left() < 0) == (doubted.counter_evidence, True)
+
+
+def test_forecast_is_what_comparisons_do() -> None:
+    plan = comparison_plan(max_blocks=200)
+    found = forecast(plan)
+    assert found == forecast(plan)
+    assert (found.least_blocks, found.episodes_per_block) == (15, 2)
+    assert [row.better for row in found.rows] == sorted(row.better for row in found.rows)
+    equal, *_, clear = found.rows
+    assert equal.better + equal.otherwise <= 0.05
+    assert (clear.undecided, clear.median is not None and 15 <= clear.median <= 30) == (0.0, True)
+    # The same truth, compared with the program that decides
+    chance, ended = random.Random(1), list[int]()
+    for _ in range(30):
+        ended.append(decided([1.0 if chance.random() < clear.share else -1.0 for _ in range(200)]).blocks)
+    assert clear.median == pytest.approx(statistics.median(ended), abs=4)
+
+
+def test_forecast_of_long_tests_in_strides_is_that_of_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = comparison_plan(elo0=0.0, elo1=60.0, max_blocks=300)
+    exact = forecast(plan)
+    monkeypatch.setattr("coworld_core.evaluation.power._EXACT", 0)
+    strides = forecast(plan)
+    assert exact != strides
+    for one, other in zip(exact.rows, strides.rows, strict=True):
+        assert (one.better, one.undecided) == (
+            pytest.approx(other.better, abs=0.1),
+            pytest.approx(other.undecided, abs=0.1),
+        )
+        assert one.median == pytest.approx(other.median, rel=0.3)
 
 
 def test_what_a_bot_author_reads_first() -> None:

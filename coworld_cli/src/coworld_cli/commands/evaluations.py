@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -122,6 +122,14 @@ _markdown_option = click.option(
     metavar="RISK",
     help="How often a player that is better by --elo1 may fail that test.",
 )
+@click.option(
+    "--plan",
+    "only_plan",
+    is_flag=True,
+    cls=SectionOption,
+    section="What to play",
+    help="Play nothing: say how many blocks it takes for which difference.",
+)
 @_markdown_option
 @output_options
 def compare(
@@ -135,6 +143,7 @@ def compare(
     elo1: float | None,
     alpha: float,
     beta: float,
+    only_plan: bool,
     markdown: bool,
 ) -> int:
     """Find out whether one player is better than another.
@@ -153,6 +162,10 @@ def compare(
     _refuse({"--margin": margin is not None and elo1 is not None}, "and --elo1 exclude each other.")
     must_win = _BETTER in options.require
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
+    if only_plan:
+        _refuse({"--markdown": markdown, "--output-dir": options.output_dir is not None}, "has no meaning with --plan.")
+        terms = {"margin": margin, "elo0": elo0, "elo1": elo1, "alpha": alpha, "beta": beta}
+        return run_async(out, lambda running: _forecast(options, running, new, old, terms))
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import compare
@@ -546,6 +559,37 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
     return players
 
 
+async def _forecast(options: EvaluationOptions, running: Running, new: str, old: str, terms: Mapping[str, Any]) -> int:
+    """Say how many blocks a comparison takes."""
+    from coworld_runner.evaluation.comparison import ComparisonTerms, forecast_comparison
+
+    from .. import exitcodes
+    from ..render.evaluation_text import forecast_text
+    from ..run_preparation import find_package
+
+    package = await find_package(options, running)
+    found = await forecast_comparison(package, new, old, rules=_rules(options), terms=ComparisonTerms(**terms))
+    running.out.answer(found.model_dump(mode="json"))
+    running.out.say(forecast_text(found))
+    return exitcodes.OK
+
+
+def _rules(options: EvaluationOptions, secret_env: Mapping[str, str] | None = None) -> EvaluationRules:
+    """What to play and what counts."""
+    from coworld_runner.evaluation import EvaluationRules
+
+    return EvaluationRules(
+        variant=options.variant,
+        command=options.run,
+        secret_env=secret_env or {},
+        seed=options.seed or 0,
+        max_blocks=options.max_blocks,
+        metric=options.metric,
+        forfeit=options.forfeit,
+        count_starved=options.count_starved,
+    )
+
+
 async def _play(
     options: EvaluationOptions,
     running: Running,
@@ -554,7 +598,6 @@ async def _play(
 ) -> tuple[_Report, Path]:
     """Play an evaluation and show its progress; returns its report and its directory."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.package.player_names import read_players
 
     from ..render.progress import show_progress
@@ -573,16 +616,7 @@ async def _play(
     package = await find_package(options, running)
     # Report a wrong player before opening a backend
     own = [player.own for player in read_players(players, package)]
-    rules = EvaluationRules(
-        variant=options.variant,
-        command=options.run,
-        secret_env=await player_secrets(options, out),
-        seed=options.seed or 0,
-        max_blocks=options.max_blocks,
-        metric=options.metric,
-        forfeit=options.forfeit,
-        count_starved=options.count_starved,
-    )
+    rules = _rules(options, await player_secrets(options, out))
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"

@@ -9,6 +9,7 @@ from typing import Unpack
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
 from coworld_core.evaluation.elo import usual_blocks
+from coworld_core.evaluation.power import ComparisonForecast, forecast
 
 from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
@@ -16,7 +17,7 @@ from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
 
-__all__ = ["compare"]
+__all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
 
 
 async def compare(
@@ -63,6 +64,31 @@ async def compare(
     entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
     terms = ComparisonTerms(margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta)
     return await play_evaluation(Comparison(_plan(entrants, terms)), entrants, **run)
+
+
+async def forecast_comparison(
+    what: Package | str | os.PathLike[str],
+    new: str,
+    old: str,
+    *,
+    rules: EvaluationRules | None = None,
+    terms: ComparisonTerms | None = None,
+) -> ComparisonForecast:
+    """Say how many blocks a comparison takes for which difference; nothing is played.
+
+    Args:
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        new: The player expected to be better.
+        old: The player it is compared with.
+        rules: What would be played and what would count.
+        terms: What would be decided.
+
+    Raises:
+        UsageError: An unknown variant or player.
+        ManifestError: The config does not satisfy the game's schema.
+    """
+    entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
+    return forecast(_plan(entrants, terms or ComparisonTerms()))
 
 
 @dataclass(frozen=True, kw_only=True)
