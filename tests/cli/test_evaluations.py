@@ -87,7 +87,8 @@ def test_comparison_text_for_people(interrupted: Interrupted) -> None:
         "There is not enough evidence to tell Guest from Confidant, after 1 block.\n\n"
         "  player     mean  95 % interval\n"
     )
-    assert "  Blocks:      0 won, 0 lost, 1 drawn\n  Evidence:    1 (20 decides)\n" in done.stdout
+    said = "  Blocks:      0 won, 0 lost, 1 drawn\n  Elo:         +0 (-∞ to +∞)\n  Evidence:    none: 1 (20 decides)\n"
+    assert said in done.stdout
 
 
 def test_require_better_and_markdown_output(interrupted: Interrupted) -> None:
@@ -165,6 +166,20 @@ def test_diagnose_reports_findings(tmp_path: Path) -> None:
     assert (elsewhere.status, "has no evaluation" in elsewhere.stderr) == (2, True)
 
 
+def test_plan_of_a_comparison_plays_nothing(tmp_path: Path) -> None:
+    asked = ("compare", "counter", "random-taker", "-m", NIM, "--plan")
+    said = coworld(*asked, cwd=tmp_path).stdout
+    assert said.startswith(
+        "Counter against Random Taker: at most 200 blocks of 2 episodes. A verdict needs at least 15 blocks.\n"
+    )
+    done = coworld(*asked, "--elo1", "5", "--json", cwd=tmp_path)
+    assert done.status == 0, done.stderr
+    assert (done.json["plan"]["elo0"], done.json["plan"]["elo1"]) == (0.0, 5.0)
+    assert done.json["plan"]["max_blocks"] > 10_000
+    assert len(done.json["rows"]) == 5
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
     refused = {
         "empty_pool": ("pickup", QUICK, "guest"),
@@ -183,6 +198,7 @@ def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
         ("better", "evidence", True, True),
         ("worse", "evidence", False, False),
         ("equal", "margin", True, False),
+        ("not_better", "evidence", False, False),
         ("undecided", "max_blocks", True, False),
         ("undecided", "never_started", False, False),
         ("undecided", "game_faults", False, False),

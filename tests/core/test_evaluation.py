@@ -16,6 +16,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from support.full import FULL
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
@@ -35,6 +36,7 @@ from coworld_core.evaluation.designs import (
     rotation,
     round_robin,
 )
+from coworld_core.evaluation.elo import EloTest, share_of
 from coworld_core.evaluation.estimates import (
     Sample,
     Scale,
@@ -45,6 +47,7 @@ from coworld_core.evaluation.estimates import (
     student_quantile,
 )
 from coworld_core.evaluation.markdown import report_markdown
+from coworld_core.evaluation.power import forecast
 from coworld_core.evaluation.ranking import Ranking, RankingReport, least_ranking_blocks, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate
 from coworld_runner.evaluation.evaluation_rules import EvaluationRules
@@ -469,7 +472,7 @@ def test_a_difference_not_worth_having() -> None:
 
 def test_players_that_differ_rarely_are_not_called_equal() -> None:
     """However many of the first blocks agree."""
-    runs, equal = 200 if FULL else 30, 0
+    runs, equal = 200 if FULL else 12, 0
     for seed in range(runs):
         chance = random.Random(seed)
         differences = [-10.0 if chance.random() < 0.06 else 0.0 for _ in range(100)]
@@ -478,6 +481,107 @@ def test_players_that_differ_rarely_are_not_called_equal() -> None:
     assert decided([0.0] * 100, margin=5.0, lowest=0.0, highest=20.0).stopped == "margin"
     # What is seen of a game of unknown bounds is less
     assert decided([0.0] * 100).interval is None
+
+
+def test_a_test_of_an_elo_difference() -> None:
+    wins = decided([1.0] * 400, elo0=0.0, elo1=100.0)
+    assert (wins.verdict, wins.stopped) == ("better", "evidence")
+    assert wins.elo_test is not None
+    assert wins.elo_test.evidence >= 20 > wins.elo_test.counter_evidence
+    assert wins.headline == f"New is better than Old by more than 0 Elo, after {wins.blocks} blocks."
+    even = decided([1.0, -1.0] * 200, elo0=0.0, elo1=100.0)
+    assert (even.verdict, even.stopped) == ("not_better", "evidence")
+    assert even.headline == f"New is not better than Old by 100 Elo, after {even.blocks} blocks."
+    with pytest.raises(ValidationError, match="elo0 is the lower one"):
+        comparison_plan(elo0=5.0, elo1=0.0)
+
+
+@pytest.mark.parametrize("draws", [0.0, 0.7])
+@pytest.mark.parametrize(("elo", "wrong"), [(0.0, "passed"), (60.0, "failed")])
+def test_a_test_of_an_elo_difference_errs_rarely_and_ends(elo: float, wrong: str, draws: float) -> None:
+    runs, most = (2_000, 4_000) if FULL else (40, 1_500)
+    errors = ended = 0
+    for seed in range(runs):
+        chance, test, blocks = random.Random(seed), EloTest(0.0, 60.0, alpha=0.05, beta=0.05), 0
+        win = share_of(elo) - draws / 2
+        while blocks < most and not (test.passed or test.failed):
+            luck = chance.random()
+            share = 1.0 if luck < win else 0.5 if luck < win + draws else 0.0
+            test.take(share, share)
+            blocks += 1
+        errors += getattr(test, wrong)
+        ended += test.passed or test.failed
+    assert errors <= 0.05 * runs
+    assert ended >= 0.9 * runs
+
+
+def test_blocks_in_doubt_fail_a_test_rather_than_pass_it() -> None:
+    sure, doubted = EloTest(0.0, 100.0, alpha=0.05, beta=0.05), EloTest(0.0, 100.0, alpha=0.05, beta=0.05)
+    for _ in range(60):
+        sure.take(0.75, 0.75)
+        doubted.take(0.0, 0.75)
+    assert sure.passed
+    assert not doubted.passed
+    assert (sure.counter_evidence, sure.blocks_left() < 0) == (doubted.counter_evidence, True)
+
+
+def test_forecast_is_what_comparisons_do() -> None:
+    plan = comparison_plan(max_blocks=200)
+    found = forecast(plan)
+    assert found == forecast(plan)
+    assert (found.least_blocks, found.episodes_per_block) == (15, 2)
+    assert [row.better for row in found.rows] == sorted(row.better for row in found.rows)
+    equal, *_, clear = found.rows
+    assert equal.better + equal.otherwise <= 0.05
+    assert (clear.undecided, clear.median is not None and 15 <= clear.median <= 30) == (0.0, True)
+    # The same truth, compared with the program that decides
+    chance, ended = random.Random(1), list[int]()
+    for _ in range(30):
+        ended.append(decided([1.0 if chance.random() < clear.share else -1.0 for _ in range(200)]).blocks)
+    assert clear.median == pytest.approx(statistics.median(ended), abs=4)
+
+
+def test_forecast_of_long_tests_in_strides_is_that_of_each_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = comparison_plan(elo0=0.0, elo1=60.0, max_blocks=300)
+    exact = forecast(plan)
+    monkeypatch.setattr("coworld_core.evaluation.power._EXACT", 0)
+    strides = forecast(plan)
+    assert exact != strides
+    for one, other in zip(exact.rows, strides.rows, strict=True):
+        assert (one.better, one.undecided) == (
+            pytest.approx(other.better, abs=0.1),
+            pytest.approx(other.undecided, abs=0.1),
+        )
+        assert one.median == pytest.approx(other.median, rel=0.3)
+
+
+def test_what_a_bot_author_reads_first() -> None:
+    report = decided([1.0] * 9 + [-1.0] * 4 + [0.0] * 2)
+    assert report.elo is not None
+    # The mean of 9 wins and 2 draws in 15 blocks, on the logistic scale
+    assert report.elo.value == pytest.approx(400 * math.log10(10 / 5), abs=0.01)
+    assert report.elo.low is not None
+    assert report.elo.high is not None
+    assert report.elo.low < 0 < 200 < report.elo.high
+    # The share of a beta distribution (10, 5) above a half is a sum of binomials
+    assert report.chance == pytest.approx(sum(math.comb(14, k) for k in range(10)) / 2**14, rel=1e-5)
+    assert report.more_blocks is not None
+    enough = report.blocks + report.more_blocks
+    share = enough / 15
+    assert sign_evidence(round(9 * share), round(4 * share)) >= 20 > sign_evidence(round(8 * share), round(5 * share))
+    facts = dict(report.contents().facts)
+    assert facts["Elo"].startswith("+120 (-")
+    assert facts["Chance"].startswith("91 % that New is better (Beta posterior of 13 decided blocks")
+    assert facts["Evidence"].startswith("hardly any: ")
+    assert facts["Needed"] == f"about {report.more_blocks} more blocks, if it goes on like this"
+    unbeaten = decided([1.0] * 15)
+    assert unbeaten.elo is not None
+    assert (unbeaten.elo.value, unbeaten.elo.high, unbeaten.more_blocks) == (None, None, None)
+    facts = dict(unbeaten.contents().facts)
+    assert facts["Elo"].startswith("+∞ (+")
+    assert facts["Evidence"].startswith("decisive: ")
+    assert "Needed" not in facts
+    assert decided([1.0, -1.0]).more_blocks is None
 
 
 def test_not_enough_evidence() -> None:

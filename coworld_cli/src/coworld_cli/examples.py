@@ -24,6 +24,7 @@ coworld bundle examples/paintarena/results/latest --include results --include re
 coworld bundle results/latest/3 --slot 0
 coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
 coworld compare ./new.py ./old.py -m examples/nim
+coworld compare ./new.py ./old.py -m examples/nim --plan
 coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
 coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
 coworld rank examples/nim counter random-taker ./bot.py -o ranking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -33,6 +33,7 @@ __all__ = ["commands", "passes"]
 commands = NounGroup()
 
 _BETTER = "better"
+_FAILED = ("worse", "not_better")
 _ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
 """Options for playing that commands which measure declare differently, or do not need."""
 _SEED = {"default": 0, "show_default": True, "help": "Base seed, from which the seed of every block is derived."}
@@ -85,10 +86,65 @@ _markdown_option = click.option(
     metavar="X",
     help="Differences of mean scores up to this do not matter: stop when there is certainly no larger one.",
 )
+@click.option(
+    "--elo1",
+    cls=SectionOption,
+    section="What counts",
+    type=float,
+    metavar="ELO",
+    help="Test instead whether NEW is better by more than --elo0, as Fishtest does: an Elo difference worth having.",
+)
+@click.option(
+    "--elo0",
+    cls=SectionOption,
+    section="What counts",
+    type=float,
+    metavar="ELO",
+    help="In that test, an Elo difference that is not worth having.  [default: 0]",
+)
+@click.option(
+    "--alpha",
+    cls=SectionOption,
+    section="What counts",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    metavar="RISK",
+    help="How often an equal player may be called better or worse, or one of --elo0 pass.",
+)
+@click.option(
+    "--beta",
+    cls=SectionOption,
+    section="What counts",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    metavar="RISK",
+    help="How often a player that is better by --elo1 may fail that test.",
+)
+@click.option(
+    "--plan",
+    "only_plan",
+    is_flag=True,
+    cls=SectionOption,
+    section="What to play",
+    help="Play nothing: say how many blocks it takes for which difference.",
+)
 @_markdown_option
 @output_options
 def compare(
-    out: Output, options: EvaluationOptions, new: str, old: str, game: str, margin: float | None, markdown: bool
+    out: Output,
+    options: EvaluationOptions,
+    new: str,
+    old: str,
+    game: str,
+    margin: float | None,
+    elo0: float | None,
+    elo1: float | None,
+    alpha: float,
+    beta: float,
+    only_plan: bool,
+    markdown: bool,
 ) -> int:
     """Find out whether one player is better than another.
 
@@ -96,12 +152,20 @@ def compare(
     seed and in both orders; with more than two seats, one after the other in the same seat. The comparison ends as soon
     as the evidence decides: better, worse, no difference worth having (--margin), or not enough evidence.
 
-    Exit status: 1 when NEW is worse or nothing could be measured, and with --require better whenever it is not better.
+    Exit status: 1 when NEW is worse, fails a test (--elo1), or nothing could be measured; with --require better
+    whenever it is not better.
     """
     from ..event_loop import run_async
 
+    if elo0 is not None and elo1 is None:
+        raise click.UsageError("--elo0 needs --elo1.", click.get_current_context())
+    _refuse({"--margin": margin is not None and elo1 is not None}, "and --elo1 exclude each other.")
     must_win = _BETTER in options.require
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
+    if only_plan:
+        _refuse({"--markdown": markdown, "--output-dir": options.output_dir is not None}, "has no meaning with --plan.")
+        terms = {"margin": margin, "elo0": elo0, "elo1": elo1, "alpha": alpha, "beta": beta}
+        return run_async(out, lambda running: _forecast(options, running, new, old, terms))
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import compare
@@ -110,7 +174,9 @@ def compare(
             options,
             running,
             (new, old),
-            lambda package, run, rules: compare(package, new, old, rules=rules, margin=margin, **run),
+            lambda package, run, rules: compare(
+                package, new, old, rules=rules, margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta, **run
+            ),
         )
         return _show(report, workspace, out, ok=passes(report, must_win=must_win), markdown=markdown)
 
@@ -493,6 +559,37 @@ def _proportions(bots: Sequence[str]) -> dict[str, float]:
     return players
 
 
+async def _forecast(options: EvaluationOptions, running: Running, new: str, old: str, terms: Mapping[str, Any]) -> int:
+    """Say how many blocks a comparison takes."""
+    from coworld_runner.evaluation.comparison import ComparisonTerms, forecast_comparison
+
+    from .. import exitcodes
+    from ..render.evaluation_text import forecast_text
+    from ..run_preparation import find_package
+
+    package = await find_package(options, running)
+    found = await forecast_comparison(package, new, old, rules=_rules(options), terms=ComparisonTerms(**terms))
+    running.out.answer(found.model_dump(mode="json"))
+    running.out.say(forecast_text(found))
+    return exitcodes.OK
+
+
+def _rules(options: EvaluationOptions, secret_env: Mapping[str, str] | None = None) -> EvaluationRules:
+    """What to play and what counts."""
+    from coworld_runner.evaluation import EvaluationRules
+
+    return EvaluationRules(
+        variant=options.variant,
+        command=options.run,
+        secret_env=secret_env or {},
+        seed=options.seed or 0,
+        max_blocks=options.max_blocks,
+        metric=options.metric,
+        forfeit=options.forfeit,
+        count_starved=options.count_starved,
+    )
+
+
 async def _play(
     options: EvaluationOptions,
     running: Running,
@@ -501,7 +598,6 @@ async def _play(
 ) -> tuple[_Report, Path]:
     """Play an evaluation and show its progress; returns its report and its directory."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.package.player_names import read_players
 
     from ..render.progress import show_progress
@@ -520,16 +616,7 @@ async def _play(
     package = await find_package(options, running)
     # Report a wrong player before opening a backend
     own = [player.own for player in read_players(players, package)]
-    rules = EvaluationRules(
-        variant=options.variant,
-        command=options.run,
-        secret_env=await player_secrets(options, out),
-        seed=options.seed or 0,
-        max_blocks=options.max_blocks,
-        metric=options.metric,
-        forfeit=options.forfeit,
-        count_starved=options.count_starved,
-    )
+    rules = _rules(options, await player_secrets(options, out))
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
@@ -554,9 +641,9 @@ def passes(report: ComparisonReport, *, must_win: bool) -> bool:
 
     Args:
         report: The comparison's report.
-        must_win: Whether NEW must be better; otherwise it must not be worse.
+        must_win: Whether NEW must be better; otherwise it must not be worse, nor fail a test.
     """
-    return report.verdict == "better" if must_win else report.verdict != "worse" and _measured(report)
+    return report.verdict == "better" if must_win else report.verdict not in _FAILED and _measured(report)
 
 
 def _show(report: ShownReport, workspace: Path, out: Output, *, ok: bool, markdown: bool) -> int:

@@ -11,11 +11,12 @@ from .results import labelled
 from .text import clean, shown_path, table
 
 if TYPE_CHECKING:
+    from coworld_core.evaluation.power import ComparisonForecast
     from coworld_core.evaluation.report_contents import ShownReport, Table
 
-__all__ = ["evaluation_result"]
+__all__ = ["evaluation_result", "forecast_text"]
 
-_COLOURS = {"better": "green", "worse": "red", "equal": "cyan"}
+_COLOURS = {"better": "green", "worse": "red", "not_better": "red", "equal": "cyan"}
 
 
 def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | None = None) -> str:
@@ -44,6 +45,18 @@ def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | Non
             labelled(
                 [("Artifacts", shown_path(workspace)), ("Report", shown_path(workspace / "report.md"))], indent=""
             ),
+        ]
+    )
+
+
+def forecast_text(forecast: ComparisonForecast) -> str:
+    """How many blocks a comparison takes, as text."""
+    word = click.style("note:", fg="yellow", bold=True)
+    return "\n\n".join(
+        [
+            click.style(clean(forecast.headline, one_line=True), bold=True),
+            _table(forecast.table, titled=False),
+            *(f"{word} {note}" for note in forecast.notes),
         ]
     )
 

@@ -6,19 +6,22 @@ gives the mean difference and its interval. If the two disagree, a remark says s
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from ..documents.records import OpenEnum
+from ..documents.records import OpenEnum, Record
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SlotRow
 from ..text.phrases import plural
 from .betting import MeanTest
-from .block_ledger import JudgedBlock
+from .block_ledger import JudgedBlock, Pair
+from .comparison_words import chance_better, evidence_words, more_blocks, percent, two_digits
 from .designs import Lineup, comparison_lineups
+from .elo import EloDifference, EloTest, elo_difference
 from .estimates import Doubt, Interval, Sample, firm_evidence, least_wins, running_interval
 from .number_text import interval_words, number
 from .report_base import (
@@ -37,9 +40,10 @@ __all__ = ["NEW", "OLD", "Comparison", "ComparisonPlan", "ComparisonReport", "Co
 NEW, OLD = "new", "old"
 """Labels of the two entrants."""
 
-ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "undecided"], OpenEnum]
+ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "not_better", "undecided"], OpenEnum]
 """`better` or `worse`: the new player wins or loses more blocks than chance explains; `equal`: the mean
-difference is within the margin; `undecided`: not enough evidence."""
+difference is within the margin; `undecided`: not enough evidence. In a test of an Elo difference, `better`: by more
+than the lower one; `not_better`: by less than the upper one."""
 
 
 class ComparisonPlan(EvaluationPlan):
@@ -49,10 +53,33 @@ class ComparisonPlan(EvaluationPlan):
     new: SlotRow = Field(description="The player that is to prove better.")
     old: SlotRow = Field(description="The player to compare it with.")
     margin: float | None = Field(default=None, ge=0, description="Differences up to this count as none.")
+    elo0: float | None = Field(
+        default=None, description="An Elo difference up to this is not worth having; null: no such test."
+    )
+    elo1: float | None = Field(default=None, description="An Elo difference from this on is; null: no such test.")
+    beta: float = Field(default=0.05, gt=0, lt=1, description="How often one from elo1 on may fail the test.")
+
+    @model_validator(mode="after")
+    def _with_both(self) -> ComparisonPlan:
+        if (self.elo0 is None) != (self.elo1 is None) or (
+            self.elo0 is not None and self.elo1 is not None and self.elo0 >= self.elo1
+        ):
+            raise ValueError("elo0 and elo1 belong together, and elo0 is the lower one")
+        return self
 
     def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
         return {NEW: self.new, OLD: self.old}
+
+
+class EloTestRecord(Record):
+    """How far a test of an Elo difference has come."""
+
+    elo0: float = Field(description="A difference up to this is not worth having.")
+    elo1: float = Field(description="A difference from this on is.")
+    beta: float = Field(description="How often such a difference may fail.")
+    evidence: float = Field(ge=0, description="Evidence for a difference of more than elo0; 1 / alpha decides.")
+    counter_evidence: float = Field(ge=0, description="Evidence for one of less than elo1; 1 / beta decides.")
 
 
 class ComparisonReport(ShownReport):
@@ -64,6 +91,19 @@ class ComparisonReport(ShownReport):
     lost: int = Field(ge=0, description="Blocks in which it scored less.")
     drawn: int = Field(ge=0, description="Blocks in which both scored the same.")
     evidence: float = Field(ge=0, description="Evidence for a difference; 1 / alpha decides.")
+    elo: EloDifference | None = Field(
+        default=None, description="The Elo difference of the new player; null without blocks."
+    )
+    elo_test: EloTestRecord | None = Field(default=None, description="The test of that difference; null: none.")
+    chance: float | None = Field(
+        default=None,
+        description="Chance that the new player wins more than half of all decided blocks: the beta posterior of those "
+        "played, with a uniform prior; null if none is decided.",
+    )
+    more_blocks: int | None = Field(
+        default=None,
+        description="About how many more blocks a verdict needs if it goes on like this; null: none, or it is unknown.",
+    )
     doubtful: int = Field(
         default=0,
         ge=0,
@@ -80,13 +120,21 @@ class ComparisonReport(ShownReport):
         if self.difference is None:
             return super().estimates()
         between = f"{self.plan.new.name} less {self.plan.old.name}"
-        own = Estimate(quantity="difference", of=between, value=self.difference, interval=self.interval)
-        return [own, *super().estimates()]
+        own = [Estimate(quantity="difference", of=between, value=self.difference, interval=self.interval)]
+        elo = self.elo
+        if elo is not None and elo.value is not None and elo.low is not None and elo.high is not None:
+            interval = IntervalRecord(low=elo.low, high=elo.high, method="betting")
+            own.append(Estimate(quantity="Elo difference", of=between, value=elo.value, interval=interval))
+        return [*own, *super().estimates()]
 
     def said(self, after: str) -> str:
         """The verdict in a sentence."""
         new, old = self.plan.new.name, self.plan.old.name
         match self.verdict:
+            case "better" if self.elo_test is not None:
+                return f"{new} is better than {old} by more than {self.elo_test.elo0:g} Elo, {after}."
+            case "not_better" if self.elo_test is not None:
+                return f"{new} is not better than {old} by {self.elo_test.elo1:g} Elo, {after}."
             case "better" | "worse":
                 return f"{new} is {self.verdict} than {old}, {after}."
             case "equal":
@@ -116,6 +164,12 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         self._differences = Sample()
         self._won = self._lost = 0
         self._doubt = Doubt()
+        self._shares = array("d")
+        self._test = (
+            EloTest(plan.elo0, plan.elo1, alpha=plan.alpha, beta=plan.beta)
+            if plan.elo0 is not None and plan.elo1 is not None
+            else None
+        )
         self._values = array("d")
         self._margins: tuple[MeanTest, ...] = ()
         self._bounds = self.differences
@@ -139,6 +193,14 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
             self._lost += difference < 0
         for doubt in block.doubts.values():
             self._doubt = self._doubt.plus(doubt)
+        share = self._share(block)
+        if share is not None:
+            self._shares.append(share)
+        if self._test is not None:
+            if share is not None or block.doubts:
+                self._test.take(*_worst_and_best(share, block.doubts))
+            self.verdict = "better" if self._test.passed else "not_better" if self._test.failed else "undecided"
+            return "evidence" if self.verdict != "undecided" else ""
         if self._evidence >= 1 / self.plan.alpha:
             self.verdict = "better" if self._won > self._lost else "worse"
             return "evidence"
@@ -150,11 +212,28 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
     @property
     def least_blocks(self) -> int | None:
         """How many blocks in a row one player has to win for a verdict."""
-        return least_wins(1 / self.plan.alpha)
+        plan = self.plan
+        if plan.elo0 is None or plan.elo1 is None:
+            return least_wins(1 / plan.alpha)
+        test, blocks = EloTest(plan.elo0, plan.elo1, alpha=plan.alpha, beta=plan.beta), 0
+        while not (test.passed or test.failed):
+            test.take(1.0, 1.0)
+            blocks += 1
+        return blocks
 
     @property
     def _evidence(self) -> float:
         return firm_evidence(self._won, self._lost, self._doubt)
+
+    def _share(self, block: JudgedBlock) -> float | None:
+        """The new player's share of the points of a block; None if it does not count."""
+        if block.fate != "counted":
+            return None
+        pairs = [(block.scores[NEW], block.scores[OLD])]
+        if self.plan.slot_count == 2:
+            first, second = block.tables
+            pairs = [first, second[::-1]]
+        return math.fsum(0.5 * (1 + (new > old) - (new < old)) for new, old in pairs) / len(pairs)
 
     def _within(self, margin: float) -> bool:
         scale = self.differences
@@ -168,10 +247,29 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         standing = {
             "won": self._won,
             "lost": self._lost,
-            "evidence": rounded(self._evidence),
+            "evidence": rounded(self._test.evidence if self._test is not None else self._evidence),
             "decides": 1 / self.plan.alpha,
         }
         return super().progress().model_copy(update=standing)
+
+    def _test_record(self) -> EloTestRecord | None:
+        plan, test = self.plan, self._test
+        if test is None or plan.elo0 is None or plan.elo1 is None:
+            return None
+        return EloTestRecord(
+            elo0=plan.elo0,
+            elo1=plan.elo1,
+            beta=plan.beta,
+            evidence=rounded(test.evidence),
+            counter_evidence=rounded(test.counter_evidence),
+        )
+
+    def _more_blocks(self) -> int | None:
+        if self._test is not None:
+            left = self._test.blocks_left()
+            return two_digits(left) if left < math.inf else None
+        needed = 1 / self.plan.alpha
+        return more_blocks(self._won, self._lost, self._differences.count, self._doubt, needed=needed)
 
     def report(self) -> ComparisonReport:
         """The result; it does not depend on the order of the rows, nor on rows after the verdict."""
@@ -194,12 +292,24 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 "lost": lost,
                 "drawn": differences.count - won - lost,
                 "evidence": rounded(firm_evidence(won, lost, doubt)),
+                "elo": elo_difference(self._shares, alpha=self.plan.alpha) if self.measured else None,
+                "elo_test": self._test_record(),
+                "chance": chance_better(won, lost) if won + lost else None,
+                "more_blocks": self._more_blocks() if self.measured and self.verdict == "undecided" else None,
                 "doubtful": doubt.lost if won >= lost else doubt.other_lost,
                 "difference": middle,
                 "interval": interval_record(interval),
                 "remarks": (*common["remarks"], *_about_difference(self.verdict, won, lost, middle, interval)),
             }
         )
+
+
+def _worst_and_best(share: float | None, doubts: Mapping[Pair, Doubt]) -> tuple[float, float]:
+    """The new player's share of a block if it is counted against it, and if it is counted against the old one."""
+    doubt = doubts.get((NEW, OLD), Doubt())
+    worst = 0.0 if doubt.lost else 0.5 if share is None or doubt.won else share
+    best = 1.0 if doubt.other_lost else 0.5 if share is None or doubt.other_won else share
+    return (worst if share is None else min(worst, share)), (best if share is None else max(best, share))
 
 
 def compare_rows(plan: ComparisonPlan, rows: Iterable[EpisodeRow]) -> ComparisonReport:
@@ -228,19 +338,37 @@ def _about_difference(
     return []
 
 
-def _doubtful(report: ComparisonReport) -> str:
-    leads = report.plan.new.name if report.won >= report.lost else report.plan.old.name
-    blocks = plural(report.doubtful, "block")
-    return f"{blocks} that failed or had to be played again; the evidence counts them against {leads}"
-
-
 def _facts(report: ComparisonReport) -> list[tuple[str, str]]:
-    plan = report.plan
-    facts = [
-        ("Blocks", f"{report.won} won, {report.lost} lost, {report.drawn} drawn"),
-        ("Evidence", f"{number(report.evidence)} ({number(1 / plan.alpha)} decides)"),
-        *([("Doubtful", _doubtful(report))] if report.doubtful else []),
-    ]
+    """The facts below the verdict, the first ones first."""
+    plan, test = report.plan, report.elo_test
+    decided = report.won + report.lost
+    facts = [("Blocks", f"{report.won} won, {report.lost} lost, {report.drawn} drawn")]
+    if report.elo is not None:
+        facts.append(("Elo", str(report.elo)))
+    if report.chance is not None:
+        of = f"Beta posterior of {plural(decided, 'decided block')}, uniform prior"
+        facts.append(("Chance", f"{percent(report.chance)} that {plan.new.name} is better ({of})"))
+    if test is not None:
+        for word, elo, evidence, decides in (
+            ("more", test.elo0, test.evidence, 1 / plan.alpha),
+            ("less", test.elo1, test.counter_evidence, 1 / test.beta),
+        ):
+            words = evidence_words(evidence, decides)
+            facts.append((f"Elo {word} than {elo:g}", f"{words}: {number(evidence)} ({number(decides)} decides)"))
+    else:
+        decides = 1 / plan.alpha
+        words = evidence_words(report.evidence, decides)
+        facts.append(("Evidence", f"{words}: {number(report.evidence)} ({number(decides)} decides)"))
+    if report.verdict == "undecided" and decided:
+        more = report.more_blocks
+        needed = f"about {plural(more, 'more block')}" if more is not None else "more blocks than can be foretold"
+        facts.append(("Needed", f"{needed}, if it goes on like this"))
+    if report.doubtful:
+        leads = plan.new.name if report.won >= report.lost else plan.old.name
+        blocks = plural(report.doubtful, "block")
+        facts.append(
+            ("Doubtful", f"{blocks} failed or had to be played again; the evidence counts them against {leads}")
+        )
     if report.difference is not None:
         interval = interval_words(report.interval, signed=True)
         facts.append(

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Unpack
 
+from coworld_core.errors import UsageError
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
+from coworld_core.evaluation.elo import usual_blocks
+from coworld_core.evaluation.power import ComparisonForecast, forecast
 
 from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
@@ -13,7 +17,7 @@ from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
 
-__all__ = ["compare"]
+__all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
 
 
 async def compare(
@@ -23,6 +27,10 @@ async def compare(
     *,
     rules: EvaluationRules | None = None,
     margin: float | None = None,
+    elo0: float | None = None,
+    elo1: float | None = None,
+    alpha: float = 0.05,
+    beta: float = 0.05,
     **run: Unpack[BatchArguments],
 ) -> ComparisonReport:
     """Find out whether one player is better than another, in as few episodes as possible.
@@ -37,19 +45,88 @@ async def compare(
         old: The player it is compared with.
         rules: What to play and what counts.
         margin: The largest difference of mean scores that is still considered negligible.
+        elo0: With `elo1`, test whether NEW is better by more than this Elo difference; None: 0.
+        elo1: An Elo difference that is worth having; None: no such test.
+        alpha: How often an equal player, or one better by `elo0` at most, may be called better.
+        beta: How often a player that is better by `elo1` may fail the test.
         run: Where and how to play.
 
     Returns:
         The report, which is also written to `report.json` and `report.md`.
 
     Raises:
-        UsageError: An unknown variant, a metric that the results do not have, an image that has changed since the
-            comparison began, or a workspace of another evaluation.
+        UsageError: Terms that exclude each other (code `bad_terms`), an unknown variant, a metric that the results do
+            not have, an image that has changed since the comparison began, or a workspace of another evaluation.
         ManifestError: The config does not satisfy the game's schema.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
-    rows = entrants.rows()
-    plan = ComparisonPlan.model_validate({**entrants.common(), "new": rows[NEW], "old": rows[OLD], "margin": margin})
-    return await play_evaluation(Comparison(plan), entrants, **run)
+    terms = ComparisonTerms(margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta)
+    return await play_evaluation(Comparison(_plan(entrants, terms)), entrants, **run)
+
+
+async def forecast_comparison(
+    what: Package | str | os.PathLike[str],
+    new: str,
+    old: str,
+    *,
+    rules: EvaluationRules | None = None,
+    terms: ComparisonTerms | None = None,
+) -> ComparisonForecast:
+    """Say how many blocks a comparison takes for which difference; nothing is played.
+
+    Args:
+        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        new: The player expected to be better.
+        old: The player it is compared with.
+        rules: What would be played and what would count.
+        terms: What would be decided.
+
+    Raises:
+        UsageError: An unknown variant or player.
+        ManifestError: The config does not satisfy the game's schema.
+    """
+    entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
+    return forecast(_plan(entrants, terms or ComparisonTerms()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonTerms:
+    """What a comparison decides, and how often it may be wrong."""
+
+    margin: float | None = None
+    """The largest difference of mean scores that is still considered negligible."""
+    elo0: float | None = None
+    """With `elo1`, the Elo difference that is not worth having; None: 0."""
+    elo1: float | None = None
+    """The Elo difference that is worth having; None: no test of Elo differences."""
+    alpha: float = 0.05
+    """How often an equal player, or one better by `elo0` at most, may be called better."""
+    beta: float = 0.05
+    """How often a player that is better by `elo1` may fail the test."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.alpha < 1 and 0 < self.beta < 1):
+            raise UsageError("The risks alpha and beta are above 0 and below 1.", code="bad_terms")
+        if self.elo1 is None and self.elo0 is not None:
+            raise UsageError("elo0 needs elo1: the Elo difference that is worth having.", code="bad_terms")
+        if self.elo1 is not None and self.elo1 <= (self.elo0 or 0.0):
+            raise UsageError(f"elo1 must be larger than elo0, which is {self.elo0 or 0.0:g}.", code="bad_terms")
+        if self.elo1 is not None and self.margin is not None:
+            raise UsageError("A margin and a test of Elo differences exclude each other.", code="bad_terms")
+
+
+def _plan(entrants: Entrants, terms: ComparisonTerms) -> ComparisonPlan:
+    rows, elo0 = entrants.rows(), terms.elo0 or 0.0
+    least = usual_blocks(elo0, terms.elo1, alpha=terms.alpha) if terms.elo1 is not None else 0
+    own = {
+        "new": rows[NEW],
+        "old": rows[OLD],
+        "margin": terms.margin,
+        "elo0": elo0 if terms.elo1 is not None else None,
+        "elo1": terms.elo1,
+        "alpha": terms.alpha,
+        "beta": terms.beta,
+    }
+    return ComparisonPlan.model_validate({**entrants.common(least=least), **own})
