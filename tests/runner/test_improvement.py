@@ -321,7 +321,7 @@ def test_best_is_shown_unless_someone_has_changed_it(begun: tuple[ImprovementFol
 
 def test_leftovers_of_a_killed_run_go(begun: tuple[ImprovementFolder, ImprovementPlan], nim: Package) -> None:
     folder, plan = begun
-    left = [folder.path / ".best-12", folder.step(0) / ".improver.x", folder.step(0) / ".player-unpacked"]
+    left = [folder.path / ".best-12", folder.step(0) / ".player-unpacked"]
     for place in left:
         place.mkdir()
     folder.begin(plan, files_player(folder.path.parent / "bot.py", nim))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coworld_core.episode.events import PhaseStarted
+from coworld_core.episode.events import Notice, PhaseStarted
 from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.evaluation.comparison import ComparisonReport
@@ -196,6 +196,7 @@ class StepMaker:
             run_id=new_run_id(),
             unpack=False,
         )
+        await anyio.to_thread.run_sync(folder.sweep_step, number)
         fault = record.fault
         if fault is not None and fault.party != "program":
             raise EnvironmentFault(fault.message, code=fault.error_type, hint=fault.hint)
@@ -264,6 +265,8 @@ class StepMaker:
         if best == 0:
             return None
         self._phase("final")
+        message = f"The best player, of step {best}, is compared with the first, on seeds of their own."
+        self.publish(Notice(level="info", message=message))
         report = await self._compare(best, 0, self._evaluation("final", best), self.folder.final(best))
         return step_comparison(report)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,10 +18,15 @@ from coworld_core.roles.bundle_file import BUNDLE_LIMIT
 from coworld_core.roles.role_record import ROLE_FILES, ROLE_RECORD, DiagnosedPlayer, RoleRecord, read_role_record
 
 from ..backend import Backend, Publish
+from ..runs.reaper import sweep_run
+from ..runs.scratch import find_scratch
 from .role_program import RoleProgram
 from .role_run import RoleOptions, RoleWork, run_role
 
 __all__ = ["kept_record", "run_and_keep"]
+
+_BEGINS_WITHIN = 60.0
+"""Seconds in which a run has made what shows that it is alive."""
 
 _Value = TypeVar("_Value")
 
@@ -64,7 +69,8 @@ async def run_and_keep(
         As `run_role`.
     """
     began = dt.datetime.now(dt.UTC)
-    place = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=_made(directory.parent)))
+    await _remove_killed(directory, backend)
+    place = _made(directory.with_name(f".{directory.name}.{run_id}"))
     try:
         outcome = await run_role(
             program, work, backend=backend, directory=place, options=options, publish=publish, run_id=run_id
@@ -92,6 +98,17 @@ async def run_and_keep(
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return record
+
+
+async def _remove_killed(directory: Path, backend: Backend) -> None:
+    """Remove what killed runs of the same program have left, with their units; those of living ones stay."""
+    for place in [*directory.parent.glob(f".{directory.name}.*")]:
+        run_id = place.name.rpartition(".")[2]
+        found = find_scratch(run_id)
+        if any(item.alive for item in found) or (not found and time.time() - place.stat().st_mtime < _BEGINS_WITHIN):
+            continue
+        await sweep_run(backend, run_id)
+        await anyio.to_thread.run_sync(shutil.rmtree, place, True)
 
 
 def kept_record(directory: Path) -> RoleRecord | None:
