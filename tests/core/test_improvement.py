@@ -108,6 +108,7 @@ reports = st.builds(
     best=counts,
     steps=histories,
     spent=spent,
+    unfinished=st.none() | st.integers(1, 9),
     ended=st.sampled_from(["", "steps", "episodes", "seconds", "losses"]),
     final=st.none() | comparisons,
 )
