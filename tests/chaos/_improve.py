@@ -22,7 +22,6 @@ async def main(game: str, player: str, optimizer: str, workspace: str, variant: 
         budget=ImprovementBudget(steps=2),
         rules=ImprovementRules(episodes=2, evaluation=evaluation),
         workspace=Path(workspace),
-        backend="process",
         parallel=4,
     )
 

@@ -82,6 +82,7 @@ async def improve_player(
     improver: str | Optimizer | None = None,
     budget: ImprovementBudget | None = None,
     rules: ImprovementRules | None = None,
+    measuring: Backend | str | None = None,
     **run: Unpack[BatchArguments],
 ) -> Improvement:
     """Improve a player: let a program change a copy of it, compare the two, keep what is better, and again.
@@ -102,6 +103,8 @@ async def improve_player(
             function `optimize(task, player)`, an image, or a command line. None: the only optimizer of the manifest.
         budget: When to end; ten steps by default.
         rules: What to play, what counts, and how programs are run.
+        measuring: Where comparisons are played; None: where everything else is, or as `compare` chooses if that is to
+            be chosen (`auto`).
         run: Where and how to play. Without a workspace, it is one for this player and its content among the package's
             results, so that the same call goes on there.
 
@@ -154,6 +157,7 @@ async def improve_player(
                     optimizer=optimizer,
                     optimizing=optimizing,
                     backend=backend,
+                    measuring=measuring or ("auto" if options.backend == "auto" and not options.install else backend),
                     roles=roles,
                     rules=rules,
                     publish=opened.bus.publish,

@@ -79,6 +79,8 @@ class StepMaker:
     """Where the program runs that changes the player."""
     backend: Backend
     """Where everything else runs."""
+    measuring: Backend | str
+    """Where comparisons are played; `auto`: as they choose."""
     roles: EvidenceRoles
     rules: ImprovementRules
     publish: Publish
@@ -273,7 +275,7 @@ class StepMaker:
     async def _compare(self, new: int, old: int, rules: EvaluationRules, workspace: Path) -> ComparisonReport:
         player = self.plan.player
         players = [str(self.folder.playable(number, player)) for number in (new, old)]
-        run: BatchArguments = {**self.nested, "workspace": workspace}
+        run: BatchArguments = {**self.nested, "workspace": workspace, "backend": self.measuring}
         return await compare(self.package, *players, rules=rules, margin=self.plan.margin, **run)
 
     def played(self, state: ImprovementState) -> int:
