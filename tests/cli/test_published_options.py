@@ -29,7 +29,7 @@ ABSENT = {
     *("retry-certification", "visibility", "resolve-and-upload"),
     *("stats extract-paintarena", "stats schema", "stats validate", "manifest-schema check", "episode-annotations"),
 }
-"""Published commands that there are not here."""
+"""Published commands that there are not here; `optimize` opens a workbench there, and is `improve` here."""
 
 
 def commands(found: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
@@ -58,7 +58,7 @@ def test_every_published_option_is_accepted(release: str, ours: dict[str, set[st
     missing = {
         name: unknown
         for name, options in published.items()
-        if name in ours and (unknown := sorted(set(options) - ours[name]))
+        if name in ours and name not in ABSENT and (unknown := sorted(set(options) - ours[name]))
     }
     assert missing == {}
 

@@ -108,6 +108,7 @@ reports = st.builds(
     best=counts,
     steps=histories,
     spent=spent,
+    unfinished=st.none() | st.integers(1, 9),
     ended=st.sampled_from(["", "steps", "episodes", "seconds", "losses"]),
     final=st.none() | comparisons,
 )
@@ -122,7 +123,9 @@ def step(number: int, status: str, digest: str = "", **more: object) -> Improvem
 
 @quick
 @given(plans, histories)
-def test_a_log_is_read_as_it_was_written_without_a_torn_line(plan: ImprovementPlan, history: tuple) -> None:  # type: ignore[type-arg]
+def test_a_log_is_read_as_it_was_written_without_a_torn_line(
+    plan: ImprovementPlan, history: tuple[ImprovementStep, ...]
+) -> None:
     assert read_improvement_plan(plan.model_dump_json().encode()) == plan
     log = b"".join(each.to_line() for each in history)
     assert tuple(read_improvement_steps(log)) == history

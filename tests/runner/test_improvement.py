@@ -321,7 +321,7 @@ def test_best_is_shown_unless_someone_has_changed_it(begun: tuple[ImprovementFol
 
 def test_leftovers_of_a_killed_run_go(begun: tuple[ImprovementFolder, ImprovementPlan], nim: Package) -> None:
     folder, plan = begun
-    left = [folder.path / ".best-12", folder.step(0) / ".improver.x", folder.step(0) / ".player-unpacked"]
+    left = [folder.path / ".best-12", folder.step(0) / ".player-unpacked"]
     for place in left:
         place.mkdir()
     folder.begin(plan, files_player(folder.path.parent / "bot.py", nim))
@@ -381,3 +381,33 @@ async def test_every_bad_change_loses_its_step_and_the_others_go_on(tmp_path: Pa
     assert (done.report.best, done.report.ended, done.report.final) == (0, "steps", None)
     assert (done.best.read_text(), (tmp_path / "bot.py").read_text()) == (WEAK, WEAK)
     assert (await improved()).report == done.report
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_budget_that_ends_amid_a_step_keeps_what_there_is(tmp_path: Path) -> None:
+    (tmp_path / "bot.py").write_text(WEAK)
+    (tmp_path / "opt.py").write_text(f"def optimize(task, player):\n    player.write_text({STRONG!r})\n")
+
+    async def improved(budget: ImprovementBudget) -> Improvement:
+        return await improve_player(
+            NIM,
+            tmp_path / "bot.py",
+            improver=str(tmp_path / "opt.py"),
+            budget=budget,
+            rules=ImprovementRules(episodes=1, evaluation=EvaluationRules(count_starved=True)),
+            workspace=tmp_path / "ws",
+            backend="process",
+            parallel=2,
+        )
+
+    comparison = tmp_path / "ws" / "steps" / "0001" / "comparison" / "episodes.jsonl"
+    first = (await improved(ImprovementBudget(episodes=4))).report
+    assert (first.ended, first.unfinished, first.steps, first.spent.episodes) == ("episodes", 1, (), 4)
+    kept = comparison.read_bytes()
+    again = (await improved(ImprovementBudget(episodes=4))).report
+    assert (again.ended, again.unfinished, comparison.read_bytes()) == ("episodes", 1, kept)
+    more = (await improved(ImprovementBudget(episodes=6))).report
+    assert (more.ended, more.spent.episodes, comparison.read_bytes().startswith(kept)) == ("episodes", 6, True)
+    timed = (await improved(ImprovementBudget(seconds=0.001))).report
+    assert (timed.ended, timed.unfinished) == ("seconds", 1)

@@ -26,7 +26,9 @@ async def package(tmp_path: Path, *, seeded: str = "", **changes: Any) -> Packag
     if seeded:
         document["game"]["config_schema"]["properties"][seeded] = {"type": "integer"}
     document["game"]["version"] = "1.0"
-    roles = [entry for name in ("player", "commissioner", "grader", "diagnoser") for entry in document[name]]
+    roles = [
+        entry for name in ("player", "commissioner", "grader", "diagnoser", "optimizer") for entry in document[name]
+    ]
     for section in (document["game"]["runnable"], *roles):
         section["image"] = "paintarena:1"
     for config in (document["certification"]["game_config"], document["variants"][0]["game_config"]):

@@ -225,7 +225,16 @@ def improve(
             with show_progress(running, package.manifest.game.name) as progress:
                 episode = episode_arguments(options, progress, backend, workspace, "", watch=out.live)
                 run = batch_arguments(options, progress, {**episode, "run_id": None})
-                done = await improve_player(package, bot, improver=optimizer, budget=limit, rules=rules, **run)
+                done = await improve_player(
+                    package,
+                    bot,
+                    improver=optimizer,
+                    budget=limit,
+                    rules=rules,
+                    # A comparison knows best where to play
+                    measuring="auto" if options.backend == "auto" and not options.install else None,
+                    **run,
+                )
         out.answer(improvement_answer(done))
         out.say(improvement_result(done))
         return exitcodes.OK if done.report.improved else exitcodes.ANSWER_IS_NO

@@ -47,6 +47,8 @@ def improvement_result(done: Improvement) -> str:
         parts.append(table([head, *map(_row, report.steps)], right=[0], indent="  "))
     if why := _ENDED.get(report.ended):
         parts.append(why)
+    elif report.unfinished is not None:
+        parts.append(f"Step {report.unfinished} has not ended: the same command with a larger budget goes on with it.")
     where = [
         ("Spent", said),
         ("Best player", shown_path(done.best)),

@@ -176,6 +176,7 @@ class Progress:
         nested = bool(self._steps)
         if isinstance(event, RunStarted) and nested:
             self._episode = _Episode(_seats(event))
+            self._evaluation = None
         elif isinstance(event, RunFinished) and nested:
             self._episode = None
         elif isinstance(event, RunStarted):
@@ -198,7 +199,6 @@ class Progress:
             self._evaluation = event
         elif isinstance(event, StepStarted):
             self._steps.append(_Step(event.step, clean(event.checks, one_line=True)))
-            self._evaluation = None
         elif isinstance(event, StepFinished):
             for step in self._steps:
                 if step.id == event.step:

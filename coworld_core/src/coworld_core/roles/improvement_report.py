@@ -33,7 +33,10 @@ class ImprovementReport(Record):
     plan: ImprovementPlan = Field(description="What was improved.")
     best: int = Field(ge=0, description="Step that made the best player; 0: the first player.")
     steps: tuple[ImprovementStep, ...] = Field(default=(), description="The steps.")
-    spent: ImprovementSpent = Field(default=ImprovementSpent(), description="What was spent on them.")
+    spent: ImprovementSpent = Field(
+        default=ImprovementSpent(), description="What was spent, also on a step that has not ended."
+    )
+    unfinished: int | None = Field(default=None, ge=1, description="Number of a step that has begun and not ended.")
     ended: ImprovementEnd = Field(default="", description="What ended it.")
     final: StepComparison | None = Field(
         default=None, description="The best player against the first, on seeds of its own; null if they are the same."
@@ -62,17 +65,30 @@ class ImprovementReport(Record):
 
 
 def improvement_report(
-    state: ImprovementState, *, ended: ImprovementEnd = "", final: StepComparison | None = None
+    state: ImprovementState,
+    *,
+    spent: ImprovementSpent | None = None,
+    unfinished: bool = False,
+    ended: ImprovementEnd = "",
+    final: StepComparison | None = None,
 ) -> ImprovementReport:
     """The report of an improvement.
 
     Args:
         state: Where it stands.
+        spent: What was spent, also on a step that has not ended; None: on those that have.
+        unfinished: Whether the next step has begun.
         ended: What ended it.
         final: The best player against the first.
     """
     return ImprovementReport(
-        plan=state.plan, best=state.best, steps=state.steps, spent=state.spent, ended=ended, final=final
+        plan=state.plan,
+        best=state.best,
+        steps=state.steps,
+        spent=spent or state.spent,
+        unfinished=state.next if unfinished else None,
+        ended=ended,
+        final=final,
     )
 
 
@@ -100,6 +116,8 @@ def improvement_markdown(report: ImprovementReport) -> str:
         ]
         lines.append("")
     spent = report.spent
+    if report.unfinished is not None:
+        lines += [f"Step {report.unfinished} has not ended.", ""]
     lines.append(f"{plural(spent.steps, 'step')}, {plural(spent.episodes, 'episode')}, {spent.seconds:.0f} s.")
     return "\n".join([*lines, ""])
 

@@ -147,7 +147,8 @@ def task_page(task: ImprovementTask, *, inputs: str = "", player: str = "") -> s
         lines += ["## How it plays now", "", "| Slot | Outcome | Scores | Grade | Bundle |", "|---|---|---|---|---|"]
         for each in task.evidence:
             scores = " ".join(f"{score:g}" for score in each.scores) or "–"
-            grade = each.grade.get("score", "–")
+            score = each.grade.get("score")
+            grade = f"{score:.4g}" if isinstance(score, int | float) else "–"
             failed = f" ({' '.join(each.failure.split())})" if each.failure else ""
             lines.append(f"| {each.slot} | {each.outcome}{failed} | {scores} | {grade} | {place(each.bundle)} |")
         lines += ["", "A bundle is a zip with the results, the replay and the logs of an episode.", ""]

@@ -26,7 +26,7 @@ from ..runs.workspace import atomic_write
 __all__ = ["ImprovementFolder", "changes_text", "player_files"]
 
 _PLAYER = "player"
-_UNFINISHED = (".player-", ".best-", ".old-", ".improver.")
+_UNFINISHED = (".player-", ".best-", ".old-")
 _LONGEST_DIFF = 1 << 20
 _MAY_DIFFER = frozenset({"schema_version", "version"})
 
@@ -140,6 +140,12 @@ class ImprovementFolder:
         else:
             part.rename(self.best)
         return True
+
+    def sweep_step(self, number: int) -> None:
+        """Remove what killed programs have left in a step's directory, once none of them runs any more."""
+        for left in self.step(number).glob(".*"):
+            if left.is_dir():
+                shutil.rmtree(left)
 
     def _sweep(self) -> None:
         for place in (self.path, *self.path.glob("steps/*"), *self.path.glob("steps/*/player")):

@@ -28,7 +28,7 @@ from coworld_core.roles.improvement import (
     StepComparison,
     read_improvement_steps,
 )
-from coworld_core.roles.improvement_budget import ImprovementBudget, ImprovementLeft
+from coworld_core.roles.improvement_budget import ImprovementBudget, ImprovementLeft, ImprovementSpent
 from coworld_core.roles.improvement_report import (
     ImprovementEnd,
     ImprovementReport,
@@ -82,6 +82,7 @@ async def improve_player(
     improver: str | Optimizer | None = None,
     budget: ImprovementBudget | None = None,
     rules: ImprovementRules | None = None,
+    measuring: Backend | str | None = None,
     **run: Unpack[BatchArguments],
 ) -> Improvement:
     """Improve a player: let a program change a copy of it, compare the two, keep what is better, and again.
@@ -102,6 +103,8 @@ async def improve_player(
             function `optimize(task, player)`, an image, or a command line. None: the only optimizer of the manifest.
         budget: When to end; ten steps by default.
         rules: What to play, what counts, and how programs are run.
+        measuring: Where comparisons are played; None: where everything else is, or as `compare` chooses if that is to
+            be chosen (`auto`).
         run: Where and how to play. Without a workspace, it is one for this player and its content among the package's
             results, so that the same call goes on there.
 
@@ -154,6 +157,7 @@ async def improve_player(
                     optimizer=optimizer,
                     optimizing=optimizing,
                     backend=backend,
+                    measuring=measuring or ("auto" if options.backend == "auto" and not options.install else backend),
                     roles=roles,
                     rules=rules,
                     publish=opened.bus.publish,
@@ -210,7 +214,10 @@ class _Loop:
             await self._steps(budget)
             self._final = await maker.against_the_first(self._state)
         finally:
-            report = improvement_report(self._state, ended=self._ended, final=self._final)
+            begun = self._folder.step(self._state.next).is_dir()
+            report = improvement_report(
+                self._state, spent=self._spent(), unfinished=begun, ended=self._ended, final=self._final
+            )
             ok = bool(self._ended) and (self._final is not None or self._state.best == 0)
             status: EpisodeStatus = "completed" if ok else "interrupted"
             self._publish(RunFinished(status=status, ok=ok, seconds=self._opened.seconds()))
@@ -223,10 +230,8 @@ class _Loop:
         lost = 0
         while not self._ended:
             before = self._seconds_before()
-            spent = self._state.spent
-            played = spent.episodes + self._maker.played(self._state)
-            left = budget.left(spent.model_copy(update={"episodes": played, "seconds": spent.seconds + before}))
-            most = None if budget.episodes is None else max(0, budget.episodes - spent.episodes)
+            left = budget.left(self._spent())
+            most = None if budget.episodes is None else max(0, budget.episodes - self._state.spent.episodes)
             if part := left.ended:
                 self._ended = part
             elif lost == _PATIENCE:
@@ -253,6 +258,13 @@ class _Loop:
             if self._state.next == number and (place := self._folder.step(number)).is_dir():
                 atomic_write(place / _SECONDS, f"{before + time.monotonic() - began:.3f}\n".encode())
         return lost
+
+    def _spent(self) -> ImprovementSpent:
+        """What was spent, also on a step that has not ended."""
+        spent = self._state.spent
+        episodes = spent.episodes + self._maker.played(self._state)
+        seconds = round(spent.seconds + self._seconds_before(), 3)
+        return ImprovementSpent(steps=spent.steps, episodes=episodes, seconds=seconds)
 
     def _seconds_before(self) -> float:
         """Seconds that earlier runs have spent on the next step; those of one that was killed are not known."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coworld_core.episode.events import PhaseStarted
+from coworld_core.episode.events import Notice, PhaseStarted
 from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.evaluation.comparison import ComparisonReport
@@ -80,6 +80,8 @@ class StepMaker:
     """Where the program runs that changes the player."""
     backend: Backend
     """Where everything else runs."""
+    measuring: Backend | str
+    """Where comparisons are played; `auto`: as they choose."""
     roles: EvidenceRoles
     rules: ImprovementRules
     publish: Publish
@@ -196,6 +198,7 @@ class StepMaker:
             bus=EventBus(new_run_id(), self.publish, keep=EVENTS_KEPT),
             unpack=False,
         )
+        await anyio.to_thread.run_sync(folder.sweep_step, number)
         fault = record.fault
         if fault is not None and fault.party != "program":
             raise EnvironmentFault(fault.message, code=fault.error_type, hint=fault.hint)
@@ -264,13 +267,15 @@ class StepMaker:
         if best == 0:
             return None
         self._phase("final")
+        message = f"The best player, of step {best}, is compared with the first, on seeds of their own."
+        self.publish(Notice(level="info", message=message))
         report = await self._compare(best, 0, self._evaluation("final", best), self.folder.final(best))
         return step_comparison(report)
 
     async def _compare(self, new: int, old: int, rules: EvaluationRules, workspace: Path) -> ComparisonReport:
         player = self.plan.player
         players = [str(self.folder.playable(number, player)) for number in (new, old)]
-        run: BatchArguments = {**self.nested, "workspace": workspace}
+        run: BatchArguments = {**self.nested, "workspace": workspace, "backend": self.measuring}
         return await compare(self.package, *players, rules=rules, margin=self.plan.margin, **run)
 
     def played(self, state: ImprovementState) -> int:

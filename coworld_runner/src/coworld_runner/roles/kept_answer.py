@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shutil
-import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,6 +27,8 @@ from coworld_core.roles.role_record import (
 
 from ..backend import Backend
 from ..runs.event_bus import EventBus
+from ..runs.reaper import sweep_run
+from ..runs.scratch import find_scratch
 from ..runs.workspace import unwritable
 from .role_program import RoleProgram
 from .role_run import RoleOptions, RoleWork, run_role
@@ -35,6 +37,9 @@ __all__ = ["EVENTS_KEPT", "kept_record", "role_finished", "run_and_keep"]
 
 EVENTS_KEPT = 1000
 """Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
+
+_BEGINS_WITHIN = 60.0
+"""Seconds in which a run has made what shows that it is alive."""
 
 _Value = TypeVar("_Value")
 
@@ -86,7 +91,8 @@ async def run_and_keep(
         bus.publish(event.model_copy(update=about) if isinstance(event, RoleProgressed) else event)
 
     began = dt.datetime.now(dt.UTC)
-    place = _place_for(directory)
+    await _remove_killed(directory, backend)
+    place = _place_for(directory, bus.run_id)
     bus.publish(RoleStarted(**about))
     try:
         outcome = await run_role(
@@ -119,6 +125,17 @@ async def run_and_keep(
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return record
+
+
+async def _remove_killed(directory: Path, backend: Backend) -> None:
+    """Remove what killed runs of the same program have left, with their units; those of living ones stay."""
+    for place in [*directory.parent.glob(f".{directory.name}.*")]:
+        run_id = place.name.rpartition(".")[2]
+        found = find_scratch(run_id)
+        if any(item.alive for item in found) or (not found and time.time() - place.stat().st_mtime < _BEGINS_WITHIN):
+            continue
+        await sweep_run(backend, run_id)
+        await anyio.to_thread.run_sync(shutil.rmtree, place, True)
 
 
 def role_finished(record: RoleRecord, *, kept: bool = False) -> RoleFinished:
@@ -168,10 +185,12 @@ def _unpack(path: Path, directory: Path) -> None:
         archive.extract_all(directory)
 
 
-def _place_for(directory: Path) -> Path:
-    """Make the directory in which an answer is made before it is put into its own."""
+def _place_for(directory: Path, run_id: str) -> Path:
+    """Make the directory in which a run makes an answer, before it is put into its own."""
+    place = directory.with_name(f".{directory.name}.{run_id}")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+        place.mkdir(mode=0o700)
     except OSError as error:
         raise unwritable(directory, error) from error
+    return place
