@@ -7,8 +7,6 @@ and of all that it was given.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
 import os
 import shutil
 import tempfile
@@ -283,12 +281,8 @@ class _Opened:
 
     async def _key(self) -> str:
         image = "" if self.program.own is not None else await self._image_digest()
-        told = {
-            **self.program.identity(image),
-            "episodes": [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles],
-            "player": None if self.player is None else self.player.model_dump(mode="json"),
-        }
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        bundles = [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles]
+        return self.program.key(image, episodes=bundles, player=self.player)
 
     async def _image_digest(self) -> str:
         image, platform = self.program.runnable.image, self.options.platform
