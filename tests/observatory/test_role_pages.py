@@ -124,7 +124,7 @@ def test_report_and_diagnosis_are_asked_for_and_shown_in_frames(scene: Scene, pa
     # What is done cannot be asked for; what has failed can
     expect(ask.locator("form")).to_have_count(4)
     ask.get_by_role("button", name="Report", exact=True).click()
-    page.wait_for_url("**#roles")
+    page.wait_for_url("**#reports")
     page.locator("#ask").get_by_role("button", name="Diagnose left:v1").click()
     expect(page.locator("#reports iframe")).to_have_count(2, timeout=PATIENCE)
     expect(page.locator("#ask form")).to_have_count(2)

@@ -19,7 +19,7 @@ from support.quick_roles import with_roles
 from observatory.api.leagues import LeagueError, change_league_settings
 from observatory.operations.retention import prune
 from observatory.settings import Retention
-from observatory.store.models import League, RoleRun, User
+from observatory.store.models import Coworld, League, RoleRun, User
 from observatory.work.queue import Queue
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -168,8 +168,8 @@ async def test_a_role_whose_worker_died_is_run_again_and_counts_for_its_account(
             await session.execute(sa.update(User).where(User.id == ann.id).values(quotas={"episodes": 1}))
         async with platform.client(ann) as client:
             body = {"coworld_id": world.id, "roster": roster("left", "left")}
-            refused = await client.post("/v2/experience-requests", json=body)
-            assert refused.status_code == 429, refused.text
+            full = await client.post("/v2/experience-requests", json=body)
+            assert full.status_code == 429, full.text
     # The platform has ended while the grader ran, which is no attempt
     (subject.directory / "roles.py").write_text(
         (subject.directory / "roles.py").read_text().replace('while behaviour == "waits"', "while False")
@@ -178,6 +178,17 @@ async def test_a_role_whose_worker_died_is_run_again_and_counts_for_its_account(
         row = await ended(platform, run)
         assert (row.status, row.score, row.attempts) == ("completed", 0.25, 1)
         assert row.run_id != first.run_id
+        # An upload with a command of its own does not run where nothing is isolated
+        async with platform.services.database.writing() as session:
+            coworld = await session.get_one(Coworld, world.id)
+            [wild] = coworld.manifest["grader"]
+            coworld.manifest = {**coworld.manifest, "grader": [{**wild, "run": ["python3", "-c", "0"]}]}
+        async with platform.client(ann) as client:
+            other = (await asked(client, episode["id"], "grader")).json()
+        assert other["id"] != run["id"]
+        refused = await ended(platform, other)
+        assert refused.error is not None
+        assert "is not declared by any package on this machine" in refused.error
         # A worker that is killed: its lease ends, and another takes over, three times in all
         async with platform.services.database.writing() as session:
             lost = await session.get_one(RoleRun, run["id"])

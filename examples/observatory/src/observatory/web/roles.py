@@ -117,7 +117,8 @@ async def ask(request: Request) -> Response:
     except Refusal as refusal:
         detail = refusal.detail if isinstance(refusal.detail, str) else str(refusal.detail[0].get("msg"))
         return trouble(request, caller, refusal.status, "Nothing was started", detail)
-    return RedirectResponse(f"{place}#roles", status_code=303)
+    part = "grades" if body.role == "grader" else "reports"
+    return RedirectResponse(f"{place}#{part}", status_code=303)
 
 
 async def role_run(request: Request) -> Response:
