@@ -226,7 +226,7 @@ async def test_worker_without_the_lease_changes_nothing(tmp_path: Path, database
         first = await slow.claim()
         assert first is not None
         (gone,) = await quick.expire()
-        assert (gone.episode_id, gone.run_id) == (first.episode_id, first.run_id)
+        assert (gone.prefix, gone.run_id) == (first.prefix, first.run_id)
         second = await quick.claim()
         assert second is not None
         assert (second.episode_id, second.attempt) == (first.episode_id, 2)

@@ -18,7 +18,7 @@ from support.uploads import manifest_for, upload_image
 from observatory.api.leagues import create_league
 from observatory.api.not_offered import NOT_OFFERED
 from observatory.app import document
-from observatory.store.models import Artifact, EpisodeRequest, Round
+from observatory.store.models import Artifact, EpisodeRequest, RoleRun, Round
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +133,10 @@ TABLE: dict[str, Row] = {
     "GET /v2/episode-requests/{ereq}/{version_id}/policy-logs/{agent}": Row(KNOWN_404, params={"agent": "0"}),
     "GET /v2/episode-requests/{ereq}/{version_id}/policy-artifact/{agent}": Row(KNOWN_404, params={"agent": "0"}),
     "GET /v2/episode-requests/{ereq}/bundle": Row(PRIVATE),
+    "GET /v2/episode-requests/{ereq}/role-runs": Row(PRIVATE),
+    "POST /v2/episode-requests/{ereq}/role-runs": Row(KNOWN_404, body={"role": "grader"}),
+    "GET /v2/role-runs/{role_run}": Row(PRIVATE),
+    "GET /v2/role-runs/{role_run}/output": Row(PRIVATE),
     "GET /files/{artifact_id}/{filename}": Row(("403",) * 5, params={"filename": "replay.z"}),
     "GET /v2/episode-requests/download-manifest": Row(ANYONE, query={"ids": "$ereq"}),
     "GET /jobs/{job}/artifacts/{kind}": Row(TEAM, params={"kind": "logs"}),
@@ -256,8 +260,24 @@ async def scene_of(platform: Inside) -> Scene:
             division_id=division["id"],
         )
         db.add(this)
+        report = await platform.services.artifacts.put("roles/hush", b"hush")
+        run = RoleRun(
+            episode_request_id=ereq,
+            user_id=row.user_id,
+            role="diagnoser",
+            runnable_id="hush",
+            position=0,
+            slots=[0],
+            key="0" * 64,
+            status="completed",
+            answer={"render": "hush.md"},
+            output_key=report.key,
+            output_size=report.size,
+            output_sha256=report.sha256,
+        )
+        db.add(run)
         await db.flush()
-        artifact, round_id = kept.id, this.id
+        artifact, round_id, role_run = kept.id, this.id, run.id
     [version] = (await platform.get("/stats/policy-versions", ann, name_exact="hush-policy"))["entries"]
     lobby = await platform.post(f"/v2/leagues/{league}/lobbies", ann, {"idempotency_key": "hers"})
     games = {game["coworld_name"]: game["id"] for game in await platform.get("/v2/games", ann)}
@@ -280,6 +300,7 @@ async def scene_of(platform: Inside) -> Scene:
         "seed_id": seed["id"],
         "game_id": games["hush-game"],
         "ereq": ereq,
+        "role_run": role_run,
         "xreq": asked["id"],
         "artifact_id": artifact,
         "job": "job-1",

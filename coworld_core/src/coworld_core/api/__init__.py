@@ -137,6 +137,9 @@ if TYPE_CHECKING:
     from .policies import SelectionAccess as SelectionAccess
     from .policies import SelectionAccessBody as SelectionAccessBody
     from .problems import Problem as Problem
+    from .role_runs import EpisodeRole as EpisodeRole
+    from .role_runs import RoleRun as RoleRun
+    from .role_runs import RoleRunBody as RoleRunBody
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -278,5 +281,10 @@ else:
                 "SelectionAccessBody",
             ),
             ".problems": ("Problem",),
+            ".role_runs": (
+                "EpisodeRole",
+                "RoleRun",
+                "RoleRunBody",
+            ),
         },
     )

@@ -25,6 +25,7 @@ ID_PREFIXES: dict[str, str] = {
     "player": "ply_",
     "pool": "pool_",
     "reporter": "rptr_",
+    "role run": "role_",
     "round": "round_",
     "submission": "sub_",
     "user": "user_",

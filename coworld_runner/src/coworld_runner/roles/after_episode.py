@@ -6,8 +6,6 @@ and of all that it was given.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -286,16 +284,8 @@ class _Opened:
 
     async def _key(self, publish: Publish) -> str:
         image = "" if self.program.own is not None else await self._image_digest(publish)
-        told: dict[str, Any] = {
-            **self.program.identity(image),
-            "episodes": [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles],
-            "player": None if self.player is None else self.player.model_dump(mode="json"),
-            **({"socket": True} if self.options.socket else {}),
-            "network": self.options.network == "open",
-            # By name: what a value is cannot be found out by trying
-            "secret_env": sorted(self.options.secret_env),
-        }
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        bundles = [await anyio.to_thread.run_sync(digest, bundle) for bundle in self.bundles]
+        return self.program.key(image, episodes=bundles, player=self.player, how=self.options.identity())
 
     async def _image_digest(self, publish: Publish) -> str:
         image, platform = self.program.runnable.image, self.options.platform

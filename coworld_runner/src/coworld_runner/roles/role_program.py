@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReporterReference, WasmReporter
 from coworld_core.manifest.models import Runnable
 from coworld_core.roles.role_functions import ROLE_FUNCTIONS
-from coworld_core.roles.role_record import Role
+from coworld_core.roles.role_record import DiagnosedPlayer, Role
 from coworld_core.text.phrases import closest, listed
 
 from ..package.own_players.component_file import COMPONENT, read_component
@@ -60,6 +63,30 @@ class RoleProgram:
             "run": list(self.own.shown() if self.own is not None else self.runnable.run),
             "env": dict(self.runnable.env),
         }
+
+    def key(
+        self,
+        digest: str,
+        *,
+        episodes: Sequence[str],
+        player: DiagnosedPlayer | None = None,
+        how: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Digest of the program and of all that it is given, in hexadecimal: the same key, the same work.
+
+        Args:
+            digest: The digest of its image; empty if that is not known.
+            episodes: A digest of what it is given of each episode.
+            player: The player to diagnose.
+            how: How it is run, as far as that may change what it says.
+        """
+        told = {
+            **self.identity(digest),
+            "episodes": list(episodes),
+            "player": None if player is None else player.model_dump(mode="json"),
+            **(how or {}),
+        }
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     def __str__(self) -> str:
         return f"{self.role} {self.id}"

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import anyio.to_thread
 
@@ -50,6 +50,14 @@ class RoleOptions:
     """Secret variables, such as the key of a service."""
     platform: str | None = None
     """os/architecture of images; None: the engine's default."""
+
+    def identity(self) -> dict[str, Any]:
+        """What may change what a program says. Secrets are told by name: values cannot be found out by trying."""
+        return {
+            **({"socket": True} if self.socket else {}),
+            "network": self.network == "open",
+            "secret_env": sorted(self.secret_env),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,7 @@ PARTS = (
     "api.experience",
     "api.artifacts",
     "api.annotations",
+    "api.role_runs",
     "api.feed",
     "api.replays",
     "web.game_proxy",

@@ -23,6 +23,7 @@ from .cli_options import (
     artifacts_option,
     changing,
     commissioned,
+    followed,
     keep_secret,
     looking,
     port_option,
@@ -436,6 +437,7 @@ def league_group() -> None:
     metavar="N",
     help="Disqualify a policy that was at fault in each of its last N episodes.  [default: never]",
 )
+@followed
 @commissioned
 @where
 def league_add(
@@ -491,6 +493,7 @@ def league_add(
 )
 @click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
+@followed
 @commissioned
 @where
 def league_set(settings: Settings, out: Out, name: str, every: float | None, **terms: object) -> None:
@@ -537,6 +540,8 @@ def league_list(settings: Settings, out: Out) -> None:
         entries = "any number" if league["entries_per_user"] is None else league["entries_per_user"]
         plays += f"division{'s' if league['divisions'] > 1 else ''}, entries of one account: {entries}"
         out.say(f"    {league['state']}: {plays}{_under_way(league)}")
+        if league["roles"]:
+            out.say(f"    Each completed episode of a round is {league['roles']}.")
         if league["trouble"]:
             out.say(f"    The last attempt failed: {league['trouble']}")
         if league["unattended"]:

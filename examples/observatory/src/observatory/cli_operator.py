@@ -183,7 +183,7 @@ def _policy_enable(settings: Settings, out: Out, reference: str, user: str | Non
 @click.command("queue")
 @where
 def _queue(settings: Settings, out: Out) -> None:
-    """Show waiting and running episodes by account, the account that is served next first."""
+    """Show waiting and running episodes and roles by account, the account that is served next first."""
     from .operations.overview import queue
 
     rows = looking(settings, queue)
@@ -196,7 +196,7 @@ def _queue(settings: Settings, out: Out) -> None:
 @click.command("workers")
 @where
 def _workers(settings: Settings, out: Out) -> None:
-    """Show the workers, when each was last seen, and the episodes that it plays."""
+    """Show the workers, when each was last seen, and the episodes and roles that it runs."""
     from .operations.overview import workers
 
     rows = looking(settings, workers)
@@ -206,9 +206,9 @@ def _workers(settings: Settings, out: Out) -> None:
             row["name"],
             row["state"],
             row["backend"],
-            f"{len(row['episodes'])}/{row['parallel'] if row['parallel'] is not None else '?'}",
+            f"{len(row['episodes']) + len(row['roles'])}/{row['parallel'] if row['parallel'] is not None else '?'}",
             _moment(row["seen_at"]),
-            ", ".join(row["episodes"]),
+            ", ".join([*row["episodes"], *row["roles"]]),
         )
         for row in rows
     ]

@@ -27,6 +27,7 @@ __all__ = [
     "artifacts_option",
     "changing",
     "commissioned",
+    "followed",
     "keep_secret",
     "looking",
     "port_option",
@@ -222,6 +223,24 @@ port_option = click.option(
     help="Port to listen on; 0: a free one.",
 )
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
+
+
+def followed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of what follows an episode of a league to a command: fields of `LeagueSettings`."""
+    for option in (
+        click.option(
+            "--report/--no-report",
+            default=None,
+            help="Have the Coworld's reporters report on each completed episode of a round.  [default: no]",
+        ),
+        click.option(
+            "--grade/--no-grade",
+            default=None,
+            help="Have the Coworld's graders grade each completed episode of a round.  [default: no]",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ class Quotas:
     """The most that one account may have; None: as much as it likes.
 
     Args:
-        episodes: Episodes that wait or are played.
+        episodes: Episodes that wait or are played, and roles that were asked for and wait or run.
         sessions: Games that run for people to play, of those that it has started.
         replays: Replays that games show, of those that it has asked for. Callers without an account have it by address.
         stored: Bytes of its images (unpacked, if that is more), Coworlds and secrets, and of what the episodes that it

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated
 
 import sqlalchemy as sa
 from fastapi import Query
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
-from coworld_core.episode.record import read_record
-from coworld_core.roles.bundle import BUNDLE_PARTS, BundleItem, BundleMetadata, plan_bundle
-from coworld_core.roles.bundle_contents import episode_metadata
+from coworld_core.roles.bundle import BUNDLE_PARTS
 
 from ..episodes.access import find_episode, own_slots, sealed, visible
+from ..episodes.bundles import bundle_of
 from ..episodes.downloads import filename_of, send, send_plain, stream_bundle
 from ..errors import Refusal, forbidden, invalid, not_found
+from ..identity.auth import Caller
 from ..operations.retention import PRUNED
+from ..services import Services
 from ..store.columns import JsonObject
 from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest
 from .episodes import find_job, refuse_unfinished, split_ids
 from .pagination import PageQuery, paginate_episodes
 from .routing import Anyone, ApiRouter, Call, Json, QueryModel, SignedIn, Team, binary, gate, refusals
 
-__all__ = ["router"]
+__all__ = ["router", "send_bundle"]
 
 router = ApiRouter(tags=["Artifacts"])
 
@@ -114,31 +117,18 @@ async def get_bundle(call: Anyone, ereq: str, query: Annotated[BundleQuery, Quer
             raise invalid(f"Unknown part of a bundle: {unknown[0]!r}.", at=("query", "include"))
     row = await find_episode(call.db, call.services, call.caller, ereq)
     refuse_unfinished(row)
-    plan = plan_bundle(
-        row.id,
-        [_item(kept) for kept in row.artifacts if kept.kind in BUNDLE_PARTS],
-        status="success" if row.status == "completed" else "failed",
-        metadata=_metadata(row),
-        include=include,
-        slots=own_slots(call.caller, row),
-    )
+    return send_bundle(call.services, call.request, call.caller, row, include=include)
+
+
+def send_bundle(
+    services: Services, request: Request, caller: Caller, row: EpisodeRequest, *, include: Sequence[str] | None
+) -> Response:
+    """Send the bundle of an episode that is over, as far as the caller may see it."""
+    plan = bundle_of(row, include=include, slots=own_slots(caller, row))
     headers = {"Content-Disposition": f'attachment; filename="{row.id}.zip"'}
-    if call.request.method == "HEAD":
+    if request.method == "HEAD":
         return Response(headers=headers, media_type="application/zip")
-    return StreamingResponse(
-        stream_bundle(call.services.artifacts, plan), headers=headers, media_type="application/zip"
-    )
-
-
-def _item(artifact: Artifact) -> BundleItem[Artifact]:
-    key = str(artifact.position) if artifact.position >= 0 else "combined" if artifact.kind == "game_logs" else None
-    return BundleItem(part=artifact.kind, key=key, source=artifact)
-
-
-def _metadata(row: EpisodeRequest) -> BundleMetadata:
-    if row.record is not None:
-        return episode_metadata(read_record(row.record), episode_id=row.episode_id)
-    return BundleMetadata(episode_id=row.episode_id, variant_id=row.variant_id or "unknown")
+    return StreamingResponse(stream_bundle(services.artifacts, plan), headers=headers, media_type="application/zip")
 
 
 # --- by link

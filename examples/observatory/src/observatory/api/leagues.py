@@ -13,6 +13,7 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
+from coworld_core.api import EpisodeRole
 from coworld_core.errors import CoworldError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.tournament.pairings import Commissioned
@@ -27,6 +28,7 @@ from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
 from ..work.league_members import bench_surplus
 from ..work.league_settings import LeagueSettings, describe_division
+from ..work.role_orders import declared_roles
 from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
 from .routing import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .serializers import division_json, game_json, league_json
@@ -294,7 +296,7 @@ async def create_league(
         divisions: The number of divisions.
 
     Raises:
-        LeagueError: Codes `bad_name`, `name_taken`, `unknown_coworld`, `unknown_variant`.
+        LeagueError: Codes `bad_name`, `name_taken`, `unknown_coworld`, `unknown_variant`, `unknown_role`.
         UsageError: There is no such pairing, or no such commissioner.
     """
     if not name.strip() or not name.isprintable() or len(name) > 200:
@@ -322,6 +324,7 @@ async def create_league(
         )
     said = dict(terms or {}) if every is None else {**(terms or {}), "every_seconds": every}
     settled = LeagueSettings.of(said)
+    _require_roles(settled, canonical)
     plays = _who_decides(settled, canonical) or ("static" if every is None else CONTINUOUS)
     league = League(
         name=name,
@@ -353,6 +356,22 @@ async def create_league(
     return league
 
 
+def _require_roles(terms: LeagueSettings, coworld: Coworld | None) -> None:
+    """Refuse roles after each episode that the Coworld does not declare.
+
+    Raises:
+        LeagueError: Code `unknown_role`.
+    """
+    wanted: tuple[tuple[EpisodeRole, bool], ...] = (("grader", terms.grade), ("reporter", terms.report))
+    for role, is_wanted in wanted:
+        if is_wanted and coworld is not None and not declared_roles(coworld, role):
+            raise LeagueError(
+                f"{coworld.name} {coworld.version} declares no {role} that can be run here.",
+                code="unknown_role",
+                hint=f"Upload a version with one, and an image: it is named in the manifest's section `{role}`.",
+            )
+
+
 async def change_league_settings(
     session: AsyncSession, reference: str, *, every: float | None = None, terms: Mapping[str, Any]
 ) -> League:
@@ -365,7 +384,8 @@ async def change_league_settings(
         terms: Fields of its `LeagueSettings`; None removes an optional one.
 
     Raises:
-        LeagueError: Code `season_begun`: the pairing and its blocks cannot change in a season that has rounds.
+        LeagueError: `season_begun`: the pairing and its blocks cannot change in a season that has rounds;
+            `unknown_role`.
         AccountError: There is no such league.
         UsageError: There is no such pairing, or no such commissioner.
     """
@@ -377,6 +397,7 @@ async def change_league_settings(
     settled = LeagueSettings.of({**(league.commissioner_config or {}), **said})
     coworld = await session.get(Coworld, league.game.coworld_id)
     commissioned = _who_decides(settled, coworld)
+    _require_roles(settled, coworld)
     fixed = [word for word, name in _FIXED.items() if getattr(settled, name) != getattr(before, name)]
     divisions = await league_divisions(session, league.id)
     if fixed:

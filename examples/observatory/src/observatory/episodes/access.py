@@ -3,11 +3,13 @@
 An episode is visible to the account that requested it, to the owners of its policies, to the members of its league, and
 to team members who ask for elevated rights. It is visible to all if its league is public, or if it is the check of a
 public Coworld. Results, replay, error and the game's log are visible with the episode; a player's log and artifact only
-to their owner. Config and seed of an episode of a league's round are visible once it is over.
+to their owner. What a role says of an episode is visible to those who may see the episode and the private files that
+the role was given. Config and seed of an episode of a league's round are visible once it is over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -23,7 +25,17 @@ from ..store.columns import JsonObject
 from ..store.models import COWORLD_UPLOAD, FINAL_STATUSES, Coworld, EpisodeRequest, League, Membership, Participant
 from .signed_links import LinkSigner
 
-__all__ = ["EpisodeView", "find_episode", "own_slots", "player_faults", "sealed", "view_of", "visible"]
+__all__ = [
+    "EpisodeView",
+    "find_episode",
+    "may_read",
+    "own_slots",
+    "player_faults",
+    "sealed",
+    "takes_part",
+    "view_of",
+    "visible",
+]
 
 
 def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
@@ -90,6 +102,24 @@ def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
         for seat in row.participants
         if seat.user_id is not None and caller.owns(seat.user_id, seat.player_id)
     )
+
+
+def may_read(caller: Caller, row: EpisodeRequest, slots: Iterable[int]) -> bool:
+    """Whether the caller may see what was made of the private files of some slots."""
+    own = own_slots(caller, row)
+    return own is None or own.issuperset(slots)
+
+
+async def takes_part(session: AsyncSession, caller: Caller, row: EpisodeRequest) -> bool:
+    """Whether the caller has requested an episode, has a policy in it, or is a member of its league."""
+    if caller.owns(row.user_id, row.player_id) or own_slots(caller, row):
+        return True
+    member = sa.select(Membership.id).where(
+        Membership.league_id == row.league_id,
+        Membership.end_time.is_(None),
+        _theirs(Membership.user_id, Membership.player_id, caller),
+    )
+    return row.league_id is not None and await session.scalar(member.limit(1)) is not None
 
 
 def player_faults(row: EpisodeRequest) -> list[JsonObject]:

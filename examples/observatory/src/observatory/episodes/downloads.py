@@ -78,8 +78,14 @@ async def stream_bundle(store: ArtifactStore, plan: BundlePlan[Artifact]) -> Asy
     yield b"".join(ready)
 
 
-def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response:
+def send(store: ArtifactStore, request: Request, artifact: Artifact, *, name: str | None = None) -> Response:
     """Send the stored bytes, according to the request's conditions and range.
+
+    Args:
+        store: The store.
+        request: The request.
+        artifact: What to send.
+        name: Its file name; by default that of its kind.
 
     Raises:
         Refusal: 412 if `If-Match` names another version, 416 for a range beyond the end.
@@ -88,7 +94,7 @@ def send(store: ArtifactStore, request: Request, artifact: Artifact) -> Response
     headers = {
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(filename_of(artifact))}",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name or filename_of(artifact))}",
         "Cache-Control": "private, max-age=3600, immutable",
     }
     wanted = request.headers.get("if-match")

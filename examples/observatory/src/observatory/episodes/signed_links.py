@@ -59,6 +59,16 @@ class LinkSigner:
         """Whether a link has expired."""
         return int(expires) <= time.time()
 
+    def ticket(self, text: str) -> str:
+        """A part of a path that shows for one to two hours that this server has let somebody see something."""
+        expires = (int(time.time()) // _STEP + 2) * _STEP
+        return f"{expires}-{self._sign(text, expires)}"
+
+    def admits(self, text: str, ticket: str) -> bool:
+        """Whether a ticket is this server's, for this, and has not expired."""
+        expires, _, signature = ticket.partition("-")
+        return self.is_good(text, expires, signature) and not self.expired(expires)
+
     def mark(self, text: str) -> str:
         """A signature of a text that only this server can make; deterministic."""
         return hmac.new(self._key, f"mark\n{text}".encode(), hashlib.sha256).hexdigest()[:32]

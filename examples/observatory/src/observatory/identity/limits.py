@@ -24,7 +24,7 @@ from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, conflict
 from ..quotas import Quotas
 from ..store.account_lock import lock_account
-from ..store.models import EpisodeRequest, Player, User
+from ..store.models import EpisodeRequest, Player, RoleRun, User
 from ..store.usage import stored_bytes
 
 __all__ = [
@@ -90,7 +90,7 @@ def sender_of(connection: HTTPConnection) -> str:
 
 
 async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int) -> None:
-    """Refuse further episodes if an account would exceed its quota.
+    """Refuse further episodes, or roles to run on them, if an account would exceed its quota.
 
     Raises:
         Refusal: 429 (code `quota_exceeded`).
@@ -99,15 +99,15 @@ async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int
     if most is None:
         return
     await lock_account(db, user.id)
-    there = await db.scalar(
-        sa.select(sa.func.count())
-        .select_from(EpisodeRequest)
-        .where(EpisodeRequest.user_id == user.id, EpisodeRequest.status.in_(("pending", "running")))
-    )
-    if (there or 0) + more > most:
+    active = ("pending", "running")
+    episodes = sa.select(sa.func.count()).where(EpisodeRequest.user_id == user.id, EpisodeRequest.status.in_(active))
+    roles = sa.select(sa.func.count()).where(RoleRun.user_id == user.id, RoleRun.status.in_(active), ~RoleRun.automatic)
+    there = (await db.scalar(episodes) or 0) + (await db.scalar(roles) or 0)
+    if there + more > most:
+        what = "episode or role" if more == 1 else "episodes"
         raise Refusal(
             429,
-            f"{more} more episodes would exceed your quota: {there or 0} of {most} are pending or running. "
+            f"{more} more {what} would exceed your quota: {there} of {most} are pending or running. "
             "Try again when some have finished, or request fewer.",
             code="quota_exceeded",
             headers={"Retry-After": "60"},

@@ -32,7 +32,7 @@ from ..store.audit import audit
 from ..store.blobs import is_digest
 from ..store.columns import JsonObject, now
 from ..store.database import Database, newest_revision, open_database
-from ..store.models import Artifact, Base, RegistryBlob, RegistryManifest, WorkerRow
+from ..store.models import Artifact, Base, RegistryBlob, RegistryManifest, RoleRun, WorkerRow
 from ..store.vault import Vault
 
 __all__ = ["back_up", "restore"]
@@ -175,7 +175,9 @@ async def _files(copy: Database) -> tuple[list[str], list[str]]:
     """Digests of blobs and keys of artifacts that the rows name."""
     async with copy.reading() as session:
         digests = await session.scalars(sa.union(sa.select(RegistryBlob.digest), sa.select(RegistryManifest.digest)))
-        return list(digests), list(await session.scalars(sa.select(Artifact.key)))
+        written = sa.select(RoleRun.output_key).where(RoleRun.output_key.is_not(None))
+        keys = await session.scalars(sa.union_all(sa.select(Artifact.key), written))
+        return list(digests), [str(key) for key in keys]
 
 
 async def _copied(names: Iterable[str], copy: Callable[[str], Awaitable[None]]) -> list[str]:

@@ -23,6 +23,7 @@ from ..store.models import (
     Membership,
     Policy,
     PolicyVersion,
+    RoleRun,
     Round,
     User,
     WorkerRow,
@@ -102,6 +103,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "trouble": leases[row.id].trouble if row.id in leases else None,
             "unattended": why_unattended(row, leases.get(row.id)),
             "season": row.season,
+            "roles": LeagueSettings.of(row.commissioner_config).roles_in_words,
             "entries_per_user": LeagueSettings.of(row.commissioner_config).entries_per_user,
             "members": members.get(row.id, 0),
             "divisions": divisions.get(row.id, 0),
@@ -165,17 +167,22 @@ async def policies(session: AsyncSession, *, owner: str | None = None, disabled:
 
 
 async def queue(session: AsyncSession) -> list[JsonObject]:
-    """Waiting and running episodes by account, in the order in which accounts are served next."""
-    pending = EpisodeRequest.status == "pending"
+    """Waiting and running episodes and roles by account, in the order in which accounts are served next."""
+    work = sa.union_all(
+        *(
+            sa.select(table.user_id, table.status, table.created_at).where(table.status.in_(("pending", "running")))
+            for table in (EpisodeRequest, RoleRun)
+        )
+    ).subquery()
+    pending = work.c.status == "pending"
     statement = (
         sa.select(
             User.name,
             sa.func.sum(sa.case((pending, 1), else_=0)),
             sa.func.sum(sa.case((pending, 0), else_=1)),
-            sa.func.min(EpisodeRequest.created_at).filter(pending),
+            sa.func.min(work.c.created_at).filter(pending),
         )
-        .join(User, User.id == EpisodeRequest.user_id)
-        .where(EpisodeRequest.status.in_(("pending", "running")))
+        .join(User, User.id == work.c.user_id)
         .group_by(User.id, User.name, User.served_at)
         .order_by(User.served_at.asc().nulls_first(), User.name)
     )
@@ -187,17 +194,10 @@ async def queue(session: AsyncSession) -> list[JsonObject]:
 
 async def workers(session: AsyncSession) -> list[JsonObject]:
     """Workers with their last announcement and their episodes; workers that stopped in order are not listed."""
-    plays: dict[str, list[str]] = {}
-    held = await session.execute(
-        sa.select(EpisodeRequest.lease_owner, EpisodeRequest.id)
-        .where(EpisodeRequest.status == "running", EpisodeRequest.lease_owner.is_not(None))
-        .order_by(EpisodeRequest.started_at)
-    )
-    for owner, episode in held:
-        plays.setdefault(str(owner), []).append(episode)
+    plays, looks = await _held(session, EpisodeRequest), await _held(session, RoleRun)
     rows = {row.name: row for row in await session.scalars(sa.select(WorkerRow).order_by(WorkerRow.name))}
     found: list[JsonObject] = []
-    for name in sorted({*rows, *plays}):
+    for name in sorted({*rows, *plays, *looks}):
         row = rows.get(name)
         alive = row is not None and now() - row.seen_at < _GONE
         found.append(
@@ -210,8 +210,21 @@ async def workers(session: AsyncSession) -> list[JsonObject]:
                 "started_at": _text(row.started_at) if row else None,
                 "seen_at": _text(row.seen_at) if row else None,
                 "episodes": plays.get(name, []),
+                "roles": looks.get(name, []),
             }
         )
+    return found
+
+
+async def _held(session: AsyncSession, table: type[EpisodeRequest] | type[RoleRun]) -> dict[str, list[str]]:
+    """The ids of what each worker is working on, in the order in which it has begun."""
+    found: dict[str, list[str]] = {}
+    for owner, id in await session.execute(
+        sa.select(table.lease_owner, table.id)
+        .where(table.status == "running", table.lease_owner.is_not(None))
+        .order_by(table.started_at)
+    ):
+        found.setdefault(str(owner), []).append(id)
     return found
 
 

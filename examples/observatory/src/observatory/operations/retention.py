@@ -1,4 +1,4 @@
-"""Retention: replays, logs and players' files of old episodes are removed; records, results and scores stay."""
+"""Retention: replays, logs, players' files and reports of old episodes are removed; results, scores and grades stay."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..services import Services
 from ..settings import Retention
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
-from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest
+from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest, RoleRun
 from ..supervisor import Supervisor
 
 __all__ = ["PRUNED", "lifespan", "prune"]
@@ -60,16 +60,21 @@ async def prune(services: Services, rule: Retention, *, dry_run: bool = False) -
     for first in range(0, len(ids), _BATCH):
         batch = ids[first : first + _BATCH]
         going = sa.and_(Artifact.episode_request_id.in_(batch), Artifact.kind.in_(PRUNED))
+        said = sa.and_(RoleRun.episode_request_id.in_(batch), RoleRun.role != "grader", RoleRun.output_key.is_not(None))
         async with services.database.reading() as session:
-            kept = (await session.execute(sa.select(Artifact.key, Artifact.size).where(going))).all()
-        files, size = files + len(kept), size + sum(row.size for row in kept)
+            left = sa.select(Artifact.key, Artifact.size).where(going)
+            written = sa.select(RoleRun.output_key, RoleRun.output_size).where(said)
+            kept = [(str(key), int(count)) for key, count in await session.execute(sa.union_all(left, written))]
+        freed = sum(count for _, count in kept)
+        files, size = files + len(kept), size + freed
         if dry_run:
             continue
-        await services.artifacts.delete(row.key for row in kept)
+        await services.artifacts.delete(key for key, _ in kept)
         async with services.database.writing() as session:
             await session.execute(sa.delete(Artifact).where(going))
+            await session.execute(sa.update(RoleRun).where(said).values(output_key=None, output_size=0))
             await session.execute(sa.update(EpisodeRequest).where(EpisodeRequest.id.in_(batch)).values(pruned_at=now()))
-            audit(session, "episodes.pruned", episodes=len(batch), files=len(kept), bytes=sum(row.size for row in kept))
+            audit(session, "episodes.pruned", episodes=len(batch), files=len(kept), bytes=freed)
     return {"episodes": len(ids), "files": files, "bytes": size}
 
 

@@ -123,6 +123,15 @@ class ArtifactStore:
         """
         return await self._in_thread(self._member, key, name, limit)
 
+    async def members(self, key: str) -> frozenset[str]:
+        """The names of the files in a stored zip.
+
+        Raises:
+            FileNotFoundError: There is nothing under the key.
+            NoMember: It cannot be read as a zip.
+        """
+        return await self._in_thread(self._members, key)
+
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete the values of some keys; missing keys are ignored."""
         await self._in_thread(self._delete, list(keys))
@@ -210,6 +219,14 @@ class ArtifactStore:
         if len(content) > limit:
             raise MemberTooLarge(name)
         return content
+
+    def _members(self, key: str) -> frozenset[str]:
+        with self._open(key, 0) as stored:
+            try:
+                with zipfile.ZipFile(stored) as archive:
+                    return frozenset(archive.namelist())
+            except BROKEN_ZIP as error:
+                raise NoMember(key) from error
 
     def _delete(self, keys: list[str]) -> None:
         for key in keys:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from .models import EpisodeRequest, Participant, Policy, PolicyVersion, User
+from .models import EpisodeRequest, Participant, Policy, PolicyVersion, RoleRun, User
 
-__all__ = ["disabled_episodes", "enabled_versions"]
+__all__ = ["disabled_episodes", "disabled_roles", "enabled_versions"]
 
 
 def enabled_versions() -> sa.ColumnElement[bool]:
@@ -27,6 +27,11 @@ def disabled_episodes() -> sa.ColumnElement[bool]:
     # Rounds use the turns of the game's owner in the queue, but are not requests of that account.
     asked = sa.and_(EpisodeRequest.round_id.is_(None), EpisodeRequest.user_id.in_(_accounts()))
     return sa.or_(asked, EpisodeRequest.id.in_(seated))
+
+
+def disabled_roles() -> sa.ColumnElement[bool]:
+    """Runs of roles that a disabled account has asked for; those of a league only use the turns of an account."""
+    return sa.and_(~RoleRun.automatic, RoleRun.user_id.in_(_accounts()))
 
 
 def _accounts() -> sa.Select[str]:

@@ -50,6 +50,8 @@ from .models_platform import (
     Token,
     User,
 )
+from .models_queue import Queued
+from .models_roles import RoleRun
 
 __all__ = [
     "COWORLD_UPLOAD",
@@ -83,9 +85,11 @@ __all__ = [
     "Policy",
     "PolicySecretEnv",
     "PolicyVersion",
+    "Queued",
     "RegistryBlob",
     "RegistryManifest",
     "RegistryTag",
+    "RoleRun",
     "Round",
     "RoundResult",
     "Season",

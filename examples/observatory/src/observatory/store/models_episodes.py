@@ -9,6 +9,7 @@ from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship
 
 from .columns import Base, JsonObject, id_column, now, reference
 from .models_platform import Coworld, User
+from .models_queue import Queued
 
 __all__ = [
     "COWORLD_UPLOAD",
@@ -72,12 +73,8 @@ class GameConfig(Base):
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
-class EpisodeRequest(Base):
-    """One episode: the request, the lease of the worker that plays it, and the outcome.
-
-    A worker claims a `pending` row by writing `lease_token` and `lease_expires_at`, and finishes it in one
-    transaction that requires the same token: a worker that has lost the lease changes nothing.
-    """
+class EpisodeRequest(Queued, Base):
+    """One episode: the request, the lease of the worker that plays it, and the outcome."""
 
     __tablename__ = "episode_requests"
     __table_args__ = (
@@ -90,13 +87,10 @@ class EpisodeRequest(Base):
     )
 
     id: Mapped[str] = id_column("ereq")
-    user_id: Mapped[str] = reference("users.id")
     player_id: Mapped[str | None] = reference("players.id")
     source: Mapped[str] = mapped_column(sa.String(32), default="request")
     """`experience`, `request`, `coworld_upload`, `round`, `qualification` or `play`."""
     experience_request_id: Mapped[str | None] = reference("experience_requests.id")
-    index: Mapped[int] = mapped_column(default=0)
-    """Its index among the episodes of the same request, from 0."""
     round_id: Mapped[str | None] = reference("rounds.id")
     """The league's round that scheduled it. Never set by a request: only such episodes count in standings."""
     league_id: Mapped[str | None] = reference("leagues.id", index=False)
@@ -110,22 +104,9 @@ class EpisodeRequest(Base):
     seed: Mapped[int | None]
     max_steps: Mapped[int | None]
 
-    status: Mapped[str] = mapped_column(sa.String(32), default="pending")
-    """`pending`, `running`, then `completed`, `failed` or `cancelled`."""
-    priority: Mapped[int] = mapped_column(default=0)
-    """Lower values go first."""
-    attempts: Mapped[int] = mapped_column(default=0)
-    lease_token: Mapped[str | None] = mapped_column(sa.String(64))
-    lease_owner: Mapped[str | None]
-    lease_expires_at: Mapped[dt.datetime | None] = mapped_column(index=True)
-    run_id: Mapped[str | None]
-    """Run label of the last attempt, for cleaning up after a crash."""
-
     job_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     episode_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     live_url: Mapped[str | None] = mapped_column(sa.Text())
-    error_type: Mapped[str | None] = mapped_column(sa.String(64))
-    error: Mapped[str | None] = mapped_column(sa.Text())
     failed_policy_index: Mapped[int | None]
     failed_agent_index: Mapped[int | None]
     steps: Mapped[int | None]
@@ -134,13 +115,10 @@ class EpisodeRequest(Base):
     record: Mapped[JsonObject | None]
     """The runner's `episode.json`."""
 
-    started_at: Mapped[dt.datetime | None]
-    completed_at: Mapped[dt.datetime | None] = mapped_column(index=True)
     pruned_at: Mapped[dt.datetime | None]
     """When its replay, logs and players' files were removed."""
     revision: Mapped[int] = mapped_column(default=0, index=True)
     """Number of its last change (`database.next_revision`)."""
-    created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
     shared: Mapped[GameConfig | None] = relationship(
         lazy="selectin", primaryjoin=lambda: foreign(EpisodeRequest.config_id) == GameConfig.id

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from .models import Artifact, Coworld, CoworldSecret, EpisodeRequest, Image, RegistryBlob, RegistryManifest
+from .models import Artifact, Coworld, CoworldSecret, EpisodeRequest, Image, RegistryBlob, RegistryManifest, RoleRun
 
 __all__ = ["stored", "stored_bytes"]
 
@@ -16,7 +16,7 @@ def stored(user_id: str | None = None) -> sa.Subquery:
     """Stored items: rows of `user_id`, `kind`, `items`, `size` in bytes.
 
     An image's layers count once for each account that has them. Artifacts count for the account that requested the
-    episode.
+    episode, and what roles say for the account that asked for them.
 
     Args:
         user_id: Only this account.
@@ -48,6 +48,10 @@ def stored(user_id: str | None = None) -> sa.Subquery:
             left.c.user_id, left.c.kind, sa.func.count().label("items"), sa.func.sum(left.c.size).label("size")
         ).group_by(left.c.user_id, left.c.kind)
     )
+    said = sa.select(RoleRun.user_id, RoleRun.output_size.label("size")).where(RoleRun.output_key.is_not(None))
+    if user_id is not None:
+        said = said.where(RoleRun.user_id == user_id)
+    parts.append(_summed(said.subquery(), "role_runs"))
     every = sa.union_all(*parts).subquery()
     return (
         sa.select(

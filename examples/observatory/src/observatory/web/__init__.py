@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobbies, operator, pages, play_session, static
+from . import account, leagues, lobbies, operator, pages, play_session, roles, static
 from .visit import trouble
 
 __all__ = ["router"]
@@ -38,8 +38,12 @@ for _path, _page in {
     "/leagues/{league_id}/rounds/{round_id}": leagues.league_round,
     "/episodes": pages.episodes,
     "/episodes/{episode_id}": pages.episode,
+    "/episodes/{episode_id}/bundle": pages.bundle,
     "/episodes/{episode_id}/files/{kind}": pages.file,
     "/episodes/{episode_id}/files/{kind}/{position:int}": pages.file,
+    "/episodes/{episode_id}/roles/{run_id}": roles.role_run,
+    "/episodes/{episode_id}/roles/{run_id}/output": roles.output,
+    "/reports/{ticket}/{run_id}/{entry:path}": roles.report_file,
     "/policies/versions/{version_id}": pages.policy_version,
     "/observatory/v2": pages.deep_link,
     "/live": pages.live,
@@ -53,6 +57,7 @@ for _path, _page in {
     router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
+    "/episodes/{episode_id}/roles": roles.ask,
     "/leagues/{league_id}/lobbies": lobbies.draft_lobby,
     "/lobbies/{lobby_id}/{action}": lobbies.change_lobby,
     "/play/{session_id}": play_session.take_seat,

@@ -32,6 +32,7 @@ from ..store.models import (
     Membership,
     Policy,
     PolicyVersion,
+    RoleRun,
     Round,
     RoundResult,
     Season,
@@ -87,6 +88,7 @@ async def league(request: Request) -> Response:
                 "season": row.season,
                 "paused": state_of(row) == "paused",
                 "commissioner": terms.commissioner_runnable_id,
+                "after": terms.roles_in_words,
                 "entries": terms.entries_in_words,
                 "trouble": lease.trouble if lease is not None else None,
                 "unattended": why_unattended(row, lease),
@@ -255,9 +257,12 @@ async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> l
         .limit(_ROUNDS)
         .options(lazyload(Round.division))
     )
+    shown = rows.all()
+    grades = await _mean_grades(session, [row[0].id for row in shown])
     return [
         {
             "id": found.id,
+            "grades": grades.get(found.id, []),
             "number": found.round_number,
             "season": found.season,
             "division": name,
@@ -267,8 +272,23 @@ async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> l
             "since": found.started_at,
             "error": found.error,
         }
-        for found, name, done, total in rows
+        for found, name, done, total in shown
     ]
+
+
+async def _mean_grades(session: AsyncSession, rounds: Sequence[str]) -> dict[str, list[JsonObject]]:
+    """The mean of what each grader says of the episodes of rounds, by round."""
+    rows = await session.execute(
+        sa.select(EpisodeRequest.round_id, RoleRun.runnable_id, sa.func.avg(RoleRun.score))
+        .join(RoleRun, RoleRun.episode_request_id == EpisodeRequest.id)
+        .where(EpisodeRequest.round_id.in_(rounds), RoleRun.score.is_not(None))
+        .group_by(EpisodeRequest.round_id, RoleRun.runnable_id)
+        .order_by(RoleRun.runnable_id)
+    )
+    found: dict[str, list[JsonObject]] = {}
+    for round_id, name, score in rows:
+        found.setdefault(str(round_id), []).append({"name": name, "score": float(score)})
+    return found
 
 
 async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,16 +14,15 @@ from ..api.experience_roster import league_champions
 from ..api.hosted import player_url
 from ..api.lobbies import end_game, lobby_json, start_game
 from ..api.lobby_seating import chosen_seat, draft, find_lobby, require_host
-from ..api.routing import read_body
 from ..errors import Refusal
 from ..hosted import lobbies
 from ..hosted.sessions import Session
 from ..identity.auth import Caller
 from ..services import Services
-from ..store.audit import Actor, acting
+from ..store.audit import acting
 from ..store.columns import new_id
 from ..store.models import League
-from .visit import Visit, is_same_origin, open_visit, page, trouble
+from .visit import Visit, actor_of, open_visit, page, read_form, refused_form, trouble
 
 __all__ = ["change_lobby", "draft_lobby", "lobby_page"]
 
@@ -63,10 +61,10 @@ async def draft_lobby(request: Request) -> Response:
     async with open_visit(request) as visit:
         caller, services = visit.caller, visit.services
     league_id = request.path_params["league_id"]
-    if (refused := _refused(request, caller, f"/leagues/{league_id}")) is not None:
+    if (refused := refused_form(request, caller, f"/leagues/{league_id}")) is not None:
         return refused
     try:
-        with acting(_actor(request, caller)):
+        with acting(actor_of(request, caller)):
             async with services.database.writing() as db:
                 lobby = await draft(db, caller, league_id, LobbyBody(idempotency_key=new_id()))
     except Refusal as refusal:
@@ -80,12 +78,11 @@ async def change_lobby(request: Request) -> Response:
         caller, services = visit.caller, visit.services
     lobby_id, action = request.path_params["lobby_id"], request.path_params["action"]
     place = f"/lobbies/{lobby_id}"
-    if (refused := _refused(request, caller, place)) is not None:
+    if (refused := refused_form(request, caller, place)) is not None:
         return refused
-    form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
-    values = {name: given[0] for name, given in form.items()}
+    values = await read_form(request)
     try:
-        with acting(_actor(request, caller)):
+        with acting(actor_of(request, caller)):
             if action in ("start", "end"):
                 await _play(services, caller, lobby_id, action, values)
             else:
@@ -132,15 +129,6 @@ async def _play(services: Services, caller: Caller, lobby_id: str, action: str, 
             await start_game(services, db, caller, lobby, key=new_id(), revision=revision)
 
 
-def _refused(request: Request, caller: Caller, place: str) -> Response | None:
-    """The answer to a form of another site, or of a visitor who has to sign in first."""
-    if not is_same_origin(request):
-        return trouble(
-            request, caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
-        )
-    return None if caller.known else RedirectResponse(f"/sign-in?next={place}", status_code=303)
-
-
 def _session(visit: Visit, session_id: str | None) -> Session | None:
     """The running game of a lobby."""
     sessions = visit.services.runtime.sessions
@@ -151,8 +139,3 @@ def _session(visit: Visit, session_id: str | None) -> Session | None:
 def _own_seat(session: Session, caller: Caller) -> str | None:
     own = next((seat for seat in session.joined.values() if seat.subject_id == caller.subject_id), None)
     return player_url("", session, own.slot) if own is not None and session.seats else None
-
-
-def _actor(request: Request, caller: Caller) -> Actor:
-    kind = "player" if caller.player is not None else "user"
-    return Actor(kind=kind, user_id=caller.user_id, origin=request.client.host if request.client else None)

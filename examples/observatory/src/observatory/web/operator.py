@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
-
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from coworld_core.errors import CoworldError
 
-from ..api.routing import read_body
-from ..identity.auth import Caller
 from ..operations import overview
 from ..operations.moderation import disable_policy, disable_user, enable_policy, enable_user, find_policy
-from ..store.audit import Actor, acting, audit_lines
+from ..store.audit import acting, audit_lines
 from ..work.seasons import change_league
-from .visit import Visit, is_same_origin, open_visit, page, trouble
+from .visit import Visit, actor_of, open_visit, page, read_form, refused_form, trouble
 
 __all__ = ["act", "operator"]
 
@@ -48,14 +44,12 @@ async def act(request: Request) -> Response:
         caller, services = visit.caller, visit.services
         if not caller.is_team:
             return _nothing(visit)
-    if not is_same_origin(request):
-        return trouble(
-            request, caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
-        )
-    form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
-    name, reason = form.get("name", [""])[0].strip(), form.get("reason", [""])[0].strip()[:500] or None
+    if (refused := refused_form(request, caller, "/operator")) is not None:
+        return refused
+    form = await read_form(request)
+    name, reason = form.get("name", "").strip(), form.get("reason", "").strip()[:500] or None
     try:
-        with acting(_actor(request, caller)):
+        with acting(actor_of(request, caller)):
             async with services.database.writing() as session:
                 match request.path_params["kind"], request.path_params["action"]:
                     case "user", "disable":
@@ -75,10 +69,6 @@ async def act(request: Request) -> Response:
     except CoworldError as error:
         return trouble(request, caller, 404, "Not found", error.message)
     return RedirectResponse("/operator", status_code=303)
-
-
-def _actor(request: Request, caller: Caller) -> Actor:
-    return Actor(kind="user", user_id=caller.user_id, origin=request.client.host if request.client else None)
 
 
 def _nothing(visit: Visit) -> Response:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from coworld_core.roles.bundle import BUNDLE_PARTS
+
+from ..api.artifacts import send_bundle
 from ..api.episodes import MAX_IDS
 from ..api.feed import LONGEST_WAIT, wait_for_changes
 from ..api.leagues import league_rows
@@ -29,10 +32,12 @@ from ..store.models import (
     Participant,
     PolicyVersion,
 )
+from .roles import role_values
 from .view_models import LogText, episode_rows, read_log, recent_episodes
 from .visit import Visit, is_same_origin, open_visit, page, trouble
 
 __all__ = [
+    "bundle",
     "deep_link",
     "episode",
     "episodes",
@@ -103,7 +108,27 @@ async def episode(request: Request) -> Response:
                 for item in kept
                 if item.kind not in ("replay", *_LOGS)
             ],
+            bundles=_bundles(row, kept),
+            **await role_values(visit, row),
         )
+
+
+async def bundle(request: Request) -> Response:
+    """An episode's bundle, for a browser: all that the visitor may see, or the parts that a form names."""
+    async with open_visit(request) as visit:
+        row = await _episode(visit)
+    if row is None or row.status not in FINAL_STATUSES:
+        return _nothing(visit, "There is no such episode, or it is private or not over.")
+    parts = [part for part in request.query_params.getlist("include") if part]
+    return send_bundle(visit.services, request, visit.caller, row, include=parts or None)
+
+
+def _bundles(row: EpisodeRequest, kept: Sequence[Artifact]) -> list[str]:
+    """The parts of a bundle that there are for a visitor."""
+    if row.status not in FINAL_STATUSES:
+        return []
+    found = {item.kind for item in kept} | {"metadata"}
+    return [part for part in BUNDLE_PARTS if part in found]
 
 
 async def file(request: Request) -> Response:

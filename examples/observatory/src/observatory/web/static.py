@@ -62,6 +62,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
     )
     environment.filters["score"] = _score
+    environment.filters["grade"] = "{:.3g}".format
     environment.filters["size"] = shown_size
     return environment
 

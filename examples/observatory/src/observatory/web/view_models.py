@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ..episodes.access import own_slots, player_faults, sealed, visible
+from ..episodes.access import may_read, own_slots, player_faults, sealed, visible
 from ..episodes.downloads import chunks
 from ..identity.auth import Caller
 from ..services import Services
-from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest
+from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest, RoleRun
 
-__all__ = ["EpisodeRow", "LogText", "SeatRow", "episode_rows", "read_log", "recent_episodes"]
+__all__ = ["EpisodeRow", "GradeRow", "LogText", "SeatRow", "episode_rows", "read_log", "recent_episodes"]
 
 LOG_BYTES = 64 * 1024
 """The number of last bytes of a log that a page shows."""
@@ -37,6 +37,14 @@ class SeatRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GradeRow:
+    """What a grader says."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class EpisodeRow:
     """An episode on a page."""
 
@@ -53,6 +61,7 @@ class EpisodeRow:
     seconds: float | None
     experience_request_id: str | None
     created_at: dt.datetime
+    grades: tuple[GradeRow, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +99,32 @@ async def episode_rows(session: AsyncSession, caller: Caller, rows: Sequence[Epi
     ids = {row.coworld_id for row in rows}
     found = await session.execute(sa.select(Coworld.id, Coworld.name, Coworld.version).where(Coworld.id.in_(ids)))
     coworlds = {row[0]: (row[1], row[2]) for row in found}
-    return [_row(row, caller, *coworlds.get(row.coworld_id, ("a Coworld", ""))) for row in rows]
+    grades = await _grades(session, caller, rows)
+    return [
+        _row(row, caller, *coworlds.get(row.coworld_id, ("a Coworld", "")), grades=grades.get(row.id, ()))
+        for row in rows
+    ]
 
 
-def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> EpisodeRow:
+async def _grades(
+    session: AsyncSession, caller: Caller, rows: Sequence[EpisodeRequest]
+) -> dict[str, tuple[GradeRow, ...]]:
+    """The grades of episodes that the visitor may see."""
+    by_id = {row.id: row for row in rows}
+    found: dict[str, tuple[GradeRow, ...]] = {}
+    for episode, slots, name, score in await session.execute(
+        sa.select(RoleRun.episode_request_id, RoleRun.slots, RoleRun.runnable_id, RoleRun.score)
+        .where(RoleRun.episode_request_id.in_(by_id), RoleRun.score.is_not(None))
+        .order_by(RoleRun.runnable_id, RoleRun.id)
+    ):
+        if score is not None and may_read(caller, by_id[episode], slots):
+            found[episode] = (*found.get(episode, ()), GradeRow(name=name, score=score))
+    return found
+
+
+def _row(
+    row: EpisodeRequest, caller: Caller, coworld: str, version: str, *, grades: tuple[GradeRow, ...]
+) -> EpisodeRow:
     scores = {score.position: score.score for score in row.scores}
     faults = {fault["position"]: str(fault["message"]) for fault in reversed(player_faults(row))}
     best = max(scores.values(), default=0.0)
@@ -124,6 +155,7 @@ def _row(row: EpisodeRequest, caller: Caller, coworld: str, version: str) -> Epi
         seconds=(ended - row.started_at).total_seconds() if ended and row.started_at else None,
         experience_request_id=row.experience_request_id,
         created_at=row.created_at,
+        grades=grades,
     )
 
 

@@ -6,17 +6,19 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from ..api.routing import read_body
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE, Caller
 from ..services import Services
+from ..store.audit import Actor
 from .static import ASSETS, templates
 
-__all__ = ["Visit", "is_same_origin", "open_visit", "page", "trouble"]
+__all__ = ["Visit", "actor_of", "is_same_origin", "open_visit", "page", "read_form", "refused_form", "trouble"]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -83,3 +85,24 @@ def is_same_origin(request: Request) -> bool:
         return site in ("same-origin", "none")
     origin = request.headers.get("origin")
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The first value of each field of a form."""
+    form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
+    return {name: given[0] for name, given in form.items()}
+
+
+def refused_form(request: Request, caller: Caller, place: str) -> Response | None:
+    """The answer to a form of another site, or of a visitor who has to sign in first."""
+    if not is_same_origin(request):
+        return trouble(
+            request, caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
+    return None if caller.known else RedirectResponse(f"/sign-in?next={place}", status_code=303)
+
+
+def actor_of(request: Request, caller: Caller) -> Actor:
+    """The visitor, for the audit log."""
+    kind = "player" if caller.player is not None else "user"
+    return Actor(kind=kind, user_id=caller.user_id, origin=request.client.host if request.client else None)

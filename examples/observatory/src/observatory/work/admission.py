@@ -58,7 +58,7 @@ class OwnPackages(Mapping[str, Path]):
             self._add(package)
 
     def programs(self, image: str) -> list[Admitted]:
-        """The game, the players and the commissioners that the packages declare for an image."""
+        """The game, the players and the other roles that the packages declare for an image."""
         return self._programs.get(_last_part(image), [])
 
     def origin(self, image: str) -> tuple[Path, str] | None:
@@ -81,7 +81,7 @@ class OwnPackages(Mapping[str, Path]):
                     hint="Name only one of the two.",
                 )
         game = manifest.game
-        others = (entry.as_runnable() for entry in (*manifest.player, *manifest.commissioner))
+        others = (entry.as_runnable() for entry in manifest.roles())
         for runnable in (game.runnable, *others):
             name = names.get(runnable.image) or _last_part(runnable.image)
             schema = game.config_schema if runnable.type == "game" else None

@@ -8,27 +8,31 @@ from sqlalchemy.orm import lazyload
 
 from ..store.columns import now
 from ..store.database import Database, next_revision
-from ..store.disabled import disabled_episodes
-from ..store.models import EpisodeRequest, ExperienceRequest
+from ..store.disabled import disabled_episodes, disabled_roles
+from ..store.models import EpisodeRequest, ExperienceRequest, RoleRun
 from .queue import settle_request
 
 __all__ = ["cancel_disabled", "cancel_waiting"]
 
 
 async def cancel_disabled(database: Database) -> int:
-    """Cancel waiting episodes of disabled accounts and policies that were requested in the moment of disabling.
+    """Cancel what was requested in the moment of disabling an account or a policy, and still waits: episodes and roles.
 
-    Until then no worker starts them (`Queue.claim`).
+    Until then no worker starts it (`Queue.claim`).
 
     Returns:
         The number of episodes.
     """
-    left = disabled_episodes()
+    left, roles = disabled_episodes(), sa.and_(RoleRun.status == "pending", disabled_roles())
     async with database.reading() as session:
         waiting = sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending", left).limit(1)
-        if await session.scalar(waiting) is None:
+        asked = sa.select(RoleRun.id).where(roles).limit(1)
+        if await session.scalar(waiting) is None and await session.scalar(asked) is None:
             return 0
     async with database.writing() as session:
+        why = "An operator disabled the account that asked for it."
+        closed = {"status": "cancelled", "completed_at": now(), "error_type": "disabled", "error": why}
+        await session.execute(sa.update(RoleRun).where(roles).values(**closed))
         return await cancel_waiting(
             session, left, "An operator disabled an account or a policy in this episode before it was played."
         )

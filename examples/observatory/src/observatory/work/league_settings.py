@@ -37,6 +37,10 @@ class LeagueSettings(BaseModel):
     """Whether a submission plays an episode against itself before it competes."""
     faults: int | None = Field(default=None, ge=1)
     """The number of consecutive episodes with its own fault after which a policy is disqualified; None: never."""
+    grade: bool = False
+    """Whether the Coworld's graders grade each completed episode of its rounds."""
+    report: bool = False
+    """Whether the Coworld's reporters report on each completed episode of its rounds."""
 
     commissioner_runnable_id: str | None = None
     """The commissioner in the Coworld's manifest that decides the rounds; None: the pairing does."""
@@ -49,6 +53,11 @@ class LeagueSettings(BaseModel):
     def entries_in_words(self) -> str:
         """The number of entries of one account, for people."""
         return "any number" if self.entries_per_user is None else str(self.entries_per_user)
+
+    @property
+    def roles_in_words(self) -> str:
+        """What is done with each completed episode of a round, for people; empty if nothing."""
+        return " and ".join([*(["graded"] if self.grade else []), *(["reported on"] if self.report else [])])
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> LeagueSettings:

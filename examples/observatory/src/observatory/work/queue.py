@@ -1,4 +1,4 @@
-"""The queue of episodes: claimed under a lease, kept by renewing it, finished once.
+"""The queue of episodes, and of roles to run on them: claimed under a lease, kept by renewing it, finished once.
 
 A claim writes a token into the row. Renewing and finishing require that token, so a worker that was wrongly taken for
 dead can change nothing: a request never has two results. Locks are always taken in the same order: the experience
@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -20,8 +20,9 @@ from coworld_core.ids import new_run_id
 
 from ..store.columns import new_id, now
 from ..store.database import Database, next_revision
-from ..store.disabled import disabled_episodes
-from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest, ExperienceRequest, User
+from ..store.disabled import disabled_episodes, disabled_roles
+from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest, ExperienceRequest, Queued, RoleRun, User
+from .role_orders import RoleEnd, order_after_episode, write_role_end
 from .scores import add_scores
 
 __all__ = ["MAX_ATTEMPTS", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
@@ -32,12 +33,24 @@ MAX_ATTEMPTS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """An episode that this worker may play while its lease lasts."""
+    """An episode that this worker may play, or a role that it may run on one, while its lease lasts."""
 
     episode_id: str
+    role_run_id: str | None = None
+    """The role to run on the episode; None: to play it."""
     token: str
     run_id: str
     attempt: int
+
+    @property
+    def what(self) -> str:
+        """What is to be done, for the log."""
+        return _what(self.episode_id, self.role_run_id)
+
+    @property
+    def prefix(self) -> str:
+        """Where this attempt stores what it leaves; different for each, so that none overwrites another's."""
+        return _prefix(self.episode_id, self.role_run_id, self.run_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +86,10 @@ class Outcome:
 class Expired:
     """A claim whose worker has died."""
 
-    episode_id: str
+    what: str
+    """For the log."""
+    prefix: str
+    """Where the attempt may have stored something."""
     run_id: str
 
 
@@ -92,30 +108,39 @@ class Queue:
         self.lease = lease
 
     async def claim(self) -> Claim | None:
-        """Claim the next waiting episode, if there is one."""
+        """Claim what is next, if anything waits."""
         async with self._database.reading() as session:
             # Look without a lock first, so that polling an idle queue does not block writers.
-            waiting = await session.scalar(
-                sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending").limit(1)
-            )
-        if waiting is None:
-            return None
+            for table in _TABLES:
+                if await session.scalar(sa.select(table.id).where(table.status == "pending").limit(1)) is not None:
+                    break
+            else:
+                return None
+        parent = None
         async with self._database.writing() as session:
             row = await _next(session)
             if row is None:
                 return None
-            claim = Claim(episode_id=row.id, token=new_id(), run_id=new_run_id(), attempt=row.attempts + 1)
+            is_episode = isinstance(row, EpisodeRequest)
+            claim = Claim(
+                episode_id=row.id if is_episode else row.episode_request_id,
+                role_run_id=None if is_episode else row.id,
+                token=new_id(),
+                run_id=new_run_id(),
+                attempt=row.attempts + 1,
+            )
             row.status = "running"
             row.attempts = claim.attempt
             row.lease_token = claim.token
             row.lease_owner = self.owner
             row.lease_expires_at = self._deadline()
             row.run_id = claim.run_id
-            row.job_id = row.job_id or new_id()
             row.started_at = now()
             await session.execute(sa.update(User).where(User.id == row.user_id).values(served_at=row.started_at))
-            parent = row.experience_request_id
-            row.revision = await next_revision(session)
+            if is_episode:
+                row.job_id = row.job_id or new_id()
+                parent = row.experience_request_id
+                row.revision = await next_revision(session)
         if parent is not None:
             await self._begin(parent)
         return claim
@@ -135,52 +160,67 @@ class Queue:
         """Renew the leases of these tokens; returns the tokens that are still valid."""
         if not tokens:
             return set()
+        kept: set[str] = set()
         async with self._database.writing() as session:
-            kept = await session.scalars(
-                sa.update(EpisodeRequest)
-                .where(EpisodeRequest.lease_token.in_(list(tokens)))
-                .values(lease_expires_at=self._deadline())
-                .returning(EpisodeRequest.lease_token)
-                .execution_options(synchronize_session=False)
-            )
-            return {token for token in kept if token is not None}
+            for table in _TABLES:
+                renewed = await session.scalars(
+                    sa.update(table)
+                    .where(table.lease_token.in_(list(tokens)))
+                    .values(lease_expires_at=self._deadline())
+                    .returning(table.lease_token)
+                    .execution_options(synchronize_session=False)
+                )
+                kept |= {token for token in renewed if token is not None}
+        return kept
 
     async def watchable(self, claim: Claim, url: str) -> bool:
         """Store where the running episode can be watched; returns False if the lease was lost."""
         async with self._database.writing() as session:
-            row = await _held(session, claim)
+            row = await _held(session, claim, EpisodeRequest)
             if row is None:
                 return False
             row.live_url = url
             row.revision = await next_revision(session)
             return True
 
-    async def finish(self, claim: Claim, outcome: Outcome) -> bool:
-        """Store how an episode ended, in one transaction.
+    async def finish(self, claim: Claim, outcome: Outcome | RoleEnd) -> bool:
+        """Store how an episode or a role ended, in one transaction.
 
         Returns:
-            False if the lease was lost: another worker plays the episode, and nothing was stored.
+            False if the lease was lost: another worker does the work, and nothing was stored.
         """
+        if isinstance(outcome, RoleEnd):
+            return await self._finish_role(claim, outcome)
         async with self._database.writing() as session:
             parent = await session.scalar(
                 sa.select(EpisodeRequest.experience_request_id).where(EpisodeRequest.id == claim.episode_id)
             )
             if parent is not None:
                 await _locked(session, parent)
-            row = await _held(session, claim)
+            row = await _held(session, claim, EpisodeRequest)
             if row is None:
                 # The write may have succeeded although its confirmation was lost.
-                return await _is_over(session, claim)
+                return await _is_over(session, claim, EpisodeRequest)
             await write_outcome(session, row, outcome)
             _let_go(row)
             await session.flush()
+            await order_after_episode(session, row)
             if parent is not None:
                 await settle_request(session, parent)
             row.revision = await next_revision(session)
             return True
 
+    async def _finish_role(self, claim: Claim, end: RoleEnd) -> bool:
+        async with self._database.writing() as session:
+            row = await _held(session, claim, RoleRun)
+            if row is None:
+                return await _is_over(session, claim, RoleRun)
+            write_role_end(row, end)
+            _let_go(row)
+            return True
+
     async def release(self, claim: Claim, *, counts: bool) -> bool:
-        """Return an episode to the queue.
+        """Return an episode or a role to the queue.
 
         Args:
             claim: The claim.
@@ -190,7 +230,7 @@ class Queue:
             False if the lease was lost.
         """
         async with self._database.writing() as session:
-            row = await _held(session, claim)
+            row = await _held(session, claim, _table_of(claim))
             if row is None:
                 return False
             row.status = "pending"
@@ -198,69 +238,74 @@ class Queue:
             if not counts:
                 row.attempts -= 1
             _let_go(row)
-            row.revision = await next_revision(session)
+            if isinstance(row, EpisodeRequest):
+                row.revision = await next_revision(session)
             return True
 
     async def live_runs(self) -> frozenset[str]:
         """Labels of the runs under a lease."""
         async with self._database.reading() as session:
-            found = await session.scalars(sa.select(EpisodeRequest.run_id).where(EpisodeRequest.status == "running"))
+            held = (sa.select(table.run_id).where(table.status == "running") for table in _TABLES)
+            found = await session.scalars(sa.union_all(*held))
             return frozenset(run_id for run_id in found if run_id is not None)
 
     async def expire(self, *, owned_by: str | None = None, held: Collection[str] = ()) -> tuple[Expired, ...]:
-        """Return the episodes of dead workers to the queue, or fail those with too many attempts.
+        """Return the work of dead workers to the queue, or fail what has had too many attempts.
 
         Args:
-            owned_by: Take back this worker's episodes at once, even under a valid lease: it is known to be dead.
+            owned_by: Take back this worker's work at once, even under a valid lease: it is known to be dead.
             held: Tokens of the caller's own claims, which are alive even if their leases have expired.
         """
-        gone = (
-            EpisodeRequest.lease_owner == owned_by if owned_by is not None else EpisodeRequest.lease_expires_at < now()
-        )
-        running = sa.and_(EpisodeRequest.status == "running", gone, EpisodeRequest.lease_token.not_in(list(held)))
-        async with self._database.reading() as session:
-            ids = (await session.scalars(sa.select(EpisodeRequest.id).where(running))).all()
         expired: list[Expired] = []
-        for episode_id in ids:
-            async with self._database.writing() as session:
-                parent = await session.scalar(
-                    sa.select(EpisodeRequest.experience_request_id).where(EpisodeRequest.id == episode_id)
-                )
-                if parent is not None:
-                    await _locked(session, parent)
-                row = await session.scalar(
-                    sa.select(EpisodeRequest)
-                    .where(EpisodeRequest.id == episode_id, running)
-                    .options(*_BARE)
-                    .with_for_update(of=EpisodeRequest)
-                )
-                if row is None:
-                    continue  # Its worker is alive after all, or another worker was faster.
-                expired.append(Expired(episode_id=row.id, run_id=row.run_id or ""))
-                row.started_at = row.run_id = None
-                if row.attempts < MAX_ATTEMPTS:
-                    row.status = "pending"
-                else:
-                    row.status, row.completed_at = "failed", now()
-                    row.error_type = "crash"
-                    row.error = f"The worker was lost {row.attempts} times while it ran this episode."
-                _let_go(row)
-                await session.flush()
-                if parent is not None and row.status == "failed":
-                    await settle_request(session, parent)
-                row.revision = await next_revision(session)
+        for table in _TABLES:
+            gone = table.lease_owner == owned_by if owned_by is not None else table.lease_expires_at < now()
+            running = sa.and_(table.status == "running", gone, table.lease_token.not_in(list(held)))
+            async with self._database.reading() as session:
+                ids = (await session.scalars(sa.select(table.id).where(running))).all()
+            for id in ids:
+                async with self._database.writing() as session:
+                    if (taken := await _take_back(session, table, sa.and_(table.id == id, running))) is not None:
+                        expired.append(taken)
         return tuple(expired)
 
     def _deadline(self) -> dt.datetime:
         return now() + dt.timedelta(seconds=self.lease)
 
 
-_BARE = (
-    lazyload(EpisodeRequest.participants),
-    lazyload(EpisodeRequest.scores),
-    lazyload(EpisodeRequest.artifacts),
-    lazyload(EpisodeRequest.shared),
-)
+_TABLES: tuple[type[EpisodeRequest] | type[RoleRun], ...] = (EpisodeRequest, RoleRun)
+"""What is queued."""
+_BARE = lazyload("*")
+_Row = TypeVar("_Row", bound=Queued)
+
+
+async def _take_back(
+    session: AsyncSession, table: type[EpisodeRequest] | type[RoleRun], condition: sa.ColumnElement[bool]
+) -> Expired | None:
+    parent = None
+    if table is EpisodeRequest:
+        parent = await session.scalar(sa.select(EpisodeRequest.experience_request_id).where(condition))
+        if parent is not None:
+            await _locked(session, parent)
+    row = await session.scalar(sa.select(table).where(condition).options(_BARE).with_for_update(of=table))
+    if row is None:
+        return None  # Its worker is alive after all, or another worker was faster.
+    episode, role = (row.id, None) if isinstance(row, EpisodeRequest) else (row.episode_request_id, row.id)
+    run_id = row.run_id or ""
+    row.started_at = row.run_id = None
+    if row.attempts < MAX_ATTEMPTS:
+        row.status = "pending"
+    else:
+        row.status, row.completed_at = "failed", now()
+        row.error_type = "crash"
+        what = "this episode" if role is None else "it"
+        row.error = f"The worker was lost {row.attempts} times while it ran {what}."
+    _let_go(row)
+    await session.flush()
+    if isinstance(row, EpisodeRequest):
+        if parent is not None and row.status == "failed":
+            await settle_request(session, parent)
+        row.revision = await next_revision(session)
+    return Expired(what=_what(episode, role), prefix=_prefix(episode, role, run_id), run_id=run_id)
 
 
 async def settle_request(session: AsyncSession, request_id: str) -> None:
@@ -283,34 +328,43 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
     row.revision = await next_revision(session)
 
 
-async def _next(session: AsyncSession) -> EpisodeRequest | None:
-    """Lock the next episode to play.
+async def _next(session: AsyncSession) -> EpisodeRequest | RoleRun | None:
+    """Lock the next episode to play, or role to run: what comes first of the first of each."""
+    firsts = [first for table in _TABLES if (first := await _first(session, table)) is not None]
+    return min(firsts, key=lambda first: first[0])[1] if firsts else None
 
-    Episodes of an account that has just been disabled remain in the queue for up to a second, until they are cancelled.
-    They are checked one at a time, since checking all waiting episodes would cost more than a claim.
+
+_Order = tuple[int, dt.datetime, dt.datetime, int]
+_NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+
+
+async def _first(
+    session: AsyncSession, table: type[EpisodeRequest] | type[RoleRun]
+) -> tuple[_Order, EpisodeRequest | RoleRun] | None:
+    """Lock the first waiting row of a table, and tell by what it is ordered.
+
+    Work of an account that has just been disabled remains in the queue for up to a second, until it is cancelled. It is
+    checked one row at a time, since checking all waiting rows would cost more than a claim.
     """
     closed: list[str] = []
+    disabled = disabled_episodes() if table is EpisodeRequest else disabled_roles()
     while True:
-        row = await session.scalar(
-            sa.select(EpisodeRequest)
-            .join(User, User.id == EpisodeRequest.user_id)
-            .where(EpisodeRequest.status == "pending", EpisodeRequest.id.not_in(closed))
+        found = await session.execute(
+            sa.select(table, User.served_at)
+            .join(User, User.id == table.user_id)
+            .where(table.status == "pending", table.id.not_in(closed))
             # Accounts take turns: a thousand episodes of one account do not delay the first episode of another.
-            .order_by(
-                EpisodeRequest.priority,
-                User.served_at.asc().nulls_first(),
-                EpisodeRequest.created_at,
-                EpisodeRequest.index,
-            )
+            .order_by(table.priority, User.served_at.asc().nulls_first(), table.created_at, table.index)
             .limit(1)
-            .options(*_BARE)
-            .with_for_update(skip_locked=True, of=EpisodeRequest)
+            .options(_BARE)
+            .with_for_update(skip_locked=True, of=table)
         )
-        if row is None:
+        first = found.first()
+        if first is None:
             return None
-        its_own = sa.select(EpisodeRequest.id).where(EpisodeRequest.id == row.id, disabled_episodes())
-        if await session.scalar(its_own) is None:
-            return row
+        row, served_at = cast("tuple[EpisodeRequest | RoleRun, dt.datetime | None]", tuple(first))
+        if await session.scalar(sa.select(table.id).where(table.id == row.id, disabled)) is None:
+            return (row.priority, served_at or _NEVER, row.created_at, row.index), row
         closed.append(row.id)
 
 
@@ -318,20 +372,34 @@ async def _locked(session: AsyncSession, request_id: str) -> ExperienceRequest |
     return await session.get(ExperienceRequest, request_id, with_for_update=True)
 
 
-async def _held(session: AsyncSession, claim: Claim) -> EpisodeRequest | None:
+def _table_of(claim: Claim) -> type[EpisodeRequest] | type[RoleRun]:
+    return EpisodeRequest if claim.role_run_id is None else RoleRun
+
+
+def _id_of(claim: Claim) -> str:
+    return claim.role_run_id or claim.episode_id
+
+
+def _what(episode_id: str, role_run_id: str | None) -> str:
+    return f"Episode {episode_id}" if role_run_id is None else f"Role {role_run_id} on episode {episode_id}"
+
+
+def _prefix(episode_id: str, role_run_id: str | None, run_id: str) -> str:
+    return f"episodes/{episode_id}/{run_id}" if role_run_id is None else f"roles/{role_run_id}/{run_id}"
+
+
+async def _held(session: AsyncSession, claim: Claim, table: type[_Row]) -> _Row | None:
     return await session.scalar(
-        sa.select(EpisodeRequest)
-        .where(EpisodeRequest.id == claim.episode_id, EpisodeRequest.lease_token == claim.token)
-        .options(*_BARE)
-        .with_for_update(of=EpisodeRequest)
+        sa.select(table)
+        .where(table.id == _id_of(claim), table.lease_token == claim.token)
+        .options(_BARE)
+        .with_for_update(of=table)
     )
 
 
-async def _is_over(session: AsyncSession, claim: Claim) -> bool:
-    found = sa.select(EpisodeRequest.id).where(
-        EpisodeRequest.id == claim.episode_id,
-        EpisodeRequest.run_id == claim.run_id,
-        EpisodeRequest.status.in_(FINAL_STATUSES),
+async def _is_over(session: AsyncSession, claim: Claim, table: type[Queued]) -> bool:
+    found = sa.select(table.id).where(
+        table.id == _id_of(claim), table.run_id == claim.run_id, table.status.in_(FINAL_STATUSES)
     )
     return await session.scalar(found) is not None
 
@@ -362,5 +430,7 @@ async def write_outcome(session: AsyncSession, row: EpisodeRequest, outcome: Out
         await add_scores(session, row, outcome.scores, moment)
 
 
-def _let_go(row: EpisodeRequest) -> None:
-    row.lease_token = row.lease_owner = row.lease_expires_at = row.live_url = None
+def _let_go(row: EpisodeRequest | RoleRun) -> None:
+    row.lease_token = row.lease_owner = row.lease_expires_at = None
+    if isinstance(row, EpisodeRequest):
+        row.live_url = None

@@ -1,4 +1,4 @@
-"""The worker: takes episodes from the queue, plays them on a backend, and stores how they ended.
+"""The worker: takes episodes and roles from the queue, runs them on a backend, and stores how they ended.
 
 A worker may share a process with the server or run by itself, on this machine or on another that reaches the same
 database, artifacts and data directory. It may be killed at any moment: its leases expire, another worker returns its
@@ -28,6 +28,7 @@ from coworld_core.retries import Backoff, Tries
 from coworld_runner.backend import Backend
 from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.episode.play_links import PlayLinks
+from coworld_runner.roles.role_run import RoleOptions
 
 from ..services import Services
 from ..supervisor import Supervisor
@@ -37,6 +38,8 @@ from .leftovers import remove_leftovers
 from .outcome import POLICY, outcome_of, store_outcome
 from .plan import Job, load_job
 from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
+from .role_orders import RoleEnd
+from .role_worker import end_of, run_claimed_role
 
 __all__ = ["Worker", "WorkerOptions"]
 
@@ -51,9 +54,9 @@ class WorkerOptions:
     """How a worker works. Times are seconds."""
 
     parallel: int = 1
-    """Episodes at a time."""
+    """Episodes and roles at a time."""
     lease: float = 30.0
-    """How long a claim lasts without renewal, and so how long the episodes of a killed worker wait."""
+    """How long a claim lasts without renewal, and so how long the work of a killed worker waits."""
     idle: float = 0.5
     """How long to wait before looking into an empty queue again."""
     grace: float = 10.0
@@ -63,6 +66,8 @@ class WorkerOptions:
     spare: int = 256 * 1024 * 1024
     """The number of bytes that must be free on the disk before an episode starts."""
     episode: EpisodeOptions = field(default_factory=lambda: EpisodeOptions(on_player_failure="continue"))
+    role: RoleOptions = field(default_factory=RoleOptions)
+    """How the programs of roles run: without network, with limits and a deadline."""
 
 
 class _TryAgain(Exception):
@@ -217,9 +222,9 @@ class Worker:
 
     async def _take_back(self, *, owned_by: str | None = None) -> None:
         for item in await self._queue.expire(owned_by=owned_by, held=set(self._held)):
-            _log.warning("Episode %s returns to the queue: its worker is dead.", item.episode_id)
+            _log.warning("%s returns to the queue: its worker is dead.", item.what)
             await self._reap(item.run_id)
-            await self._forget(_prefix(item.episode_id, item.run_id))
+            await self._forget(item.prefix)
 
     async def _tidy(self) -> None:
         """Remove leftovers of runs that no row names any more: runs that died after losing their lease."""
@@ -236,10 +241,10 @@ class Worker:
         if await remove_leftovers(self._backend, run_id):
             await anyio.to_thread.run_sync(_remove, self._workspaces / run_id)
 
-    # ------------------------------------------------------------------ one episode
+    # ------------------------------------------------------------------ one claim
 
     async def _play(self, claim: Claim) -> float:
-        """Play an episode and store how it ended; returns how long to wait before the next one."""
+        """Do what was claimed and store how it ended; returns how long to wait before the next claim."""
         scope = self._held[claim.token]
         written = False
         try:
@@ -247,7 +252,7 @@ class Worker:
                 try:
                     outcome = await self._attempt(claim)
                 except _TryAgain as trouble:
-                    _log.warning("Episode %s returns to the queue: %s", claim.episode_id, trouble)
+                    _log.warning("%s returns to the queue: %s", claim.what, trouble)
                     written = await self._queue.release(claim, counts=trouble.counts)
                     return trouble.pause
                 with anyio.CancelScope(shield=True):
@@ -263,7 +268,7 @@ class Worker:
                 await anyio.to_thread.run_sync(_remove, self._workspaces / claim.run_id)
         return 0.0
 
-    async def _finish(self, claim: Claim, outcome: Outcome) -> bool:
+    async def _finish(self, claim: Claim, outcome: Outcome | RoleEnd) -> bool:
         """Store the outcome, retrying while the lease may last; remove the artifacts if the lease was lost."""
         tries = Tries(Backoff(), retry_timeout=self.options.lease * 4, clock=anyio.current_time)
         while True:
@@ -274,20 +279,20 @@ class Worker:
                 pause = tries.again()
                 if pause is None:
                     raise
-                _log.warning("The outcome of episode %s cannot be stored yet.", claim.episode_id, exc_info=True)
+                _log.warning("The outcome of %s cannot be stored yet.", claim.what, exc_info=True)
             await anyio.sleep(pause)
         if done:
             self.finished += 1
         else:
             _log.warning(
-                "Episode %s had been given to another worker before it ended, so its outcome is discarded.",
-                claim.episode_id,
+                "%s had been given to another worker before it ended, so its outcome is discarded.",
+                claim.what,
             )
-            await self._forget(_prefix(claim.episode_id, claim.run_id))
+            await self._forget(claim.prefix)
         return True
 
-    async def _attempt(self, claim: Claim) -> Outcome:
-        """Play it once.
+    async def _attempt(self, claim: Claim) -> Outcome | RoleEnd:
+        """Play the episode or run the role once.
 
         Raises:
             _TryAgain: The machine failed.
@@ -295,6 +300,8 @@ class Worker:
         last = claim.attempt >= MAX_ATTEMPTS
         layout = EpisodeLayout(self._workspaces / claim.run_id)
         try:
+            if claim.role_run_id is not None:
+                return await self._attempt_role(claim, last=last)
             job = await load_job(self._services, claim.episode_id, self._admission)
             record = await self._run(claim, job)
             verdict = judge(record, POLICY)
@@ -308,7 +315,7 @@ class Worker:
                 verdict,
                 job.seats,
                 store=self._services.artifacts,
-                prefix=_prefix(claim.episode_id, claim.run_id),
+                prefix=claim.prefix,
             )
         except _TryAgain:
             raise
@@ -321,11 +328,27 @@ class Worker:
                 raise _TryAgain(error, counts=False, pause=self.options.retreat) from error
             verdict = judge_error(error)
             if not isinstance(error, CoworldError | OSError):
-                _log.exception("Episode %s failed because of an unexpected error in the worker.", claim.episode_id)
+                _log.exception("%s failed because of an unexpected error in the worker.", claim.what)
                 verdict = replace(verdict, message=f"Internal error in the worker: {type(error).__name__}.")
             if verdict.party == "platform" and not last:
                 raise _TryAgain(error, counts=True, pause=1.0) from error
-            return outcome_of(verdict)
+            return outcome_of(verdict) if claim.role_run_id is None else end_of(verdict)
+
+    async def _attempt_role(self, claim: Claim, *, last: bool) -> RoleEnd:
+        end, fault = await run_claimed_role(
+            self._services,
+            self._backend,
+            self._admission,
+            claim,
+            self._workspaces / claim.run_id,
+            options=self.options.role,
+        )
+        if fault is not None and fault.party == "platform":
+            if not await self.disk.has_room():
+                raise _TryAgain(CoworldError(fault.message), counts=False, pause=self.options.retreat)
+            if not last:
+                raise _TryAgain(CoworldError(fault.message), counts=True)
+        return end
 
     async def _run(self, claim: Claim, job: Job) -> EpisodeRecord:
         record: EpisodeRecord | None = None
@@ -355,10 +378,6 @@ class Worker:
     async def _forget(self, prefix: str) -> None:
         with _supervisor.trying("Artifacts cannot be removed"):
             await self._services.artifacts.forget(prefix)
-
-
-def _prefix(episode_id: str, run_id: str) -> str:
-    return f"episodes/{episode_id}/{run_id}"
 
 
 def _remove(path: Path) -> None:
