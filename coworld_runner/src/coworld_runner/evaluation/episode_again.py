@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,10 @@ from ..episode.many import directory_of
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.resolver import Package, resolve_package
-from ..runs.workspace import atomic_write
 from .in_process import InProcess
 from .in_process_rows import Ended, ended_row, write_evidence
 
-__all__ = ["EpisodeAgain", "note_players", "play_row_again"]
+__all__ = ["EpisodeAgain", "play_row_again"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,22 +35,6 @@ class EpisodeAgain:
     """Whether it was played again; otherwise it had its evidence."""
     same: bool
     """Whether it ended as before. It does unless a player has chance or memory of its own, or depends on time."""
-
-
-def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> None:
-    """Write where the game and the files of players are, so that episodes can be played again."""
-    found: dict[str, str] = {}
-    with suppress(OSError, ValueError, AttributeError):
-        found = json.loads((workspace / PLAYERS_NAME).read_bytes())["players"]
-    known = dict(found)
-    for plan in plans:
-        for seat in plan.seats:
-            if seat.own is not None:
-                own = seat.own
-                found[seat.image] = "random" if own.kind == "random" else str(own.path.absolute().parent / own.file)
-    if found != known or not (workspace / PLAYERS_NAME).exists():
-        document = {"manifest": source, "players": found}
-        atomic_write(workspace / PLAYERS_NAME, (json.dumps(document, indent=2) + "\n").encode())
 
 
 async def play_row_again(

@@ -18,14 +18,13 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import CapabilityError
-from coworld_core.hints import Hint
 from coworld_core.manifest.models import GAME_HOSTED
 
 from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ..episode.backend_choice import runs_as_processes
 from ..episode.episode_options import EpisodeOptions
 from ..kit.rollout.bot_links import BotProgram
-from ..kit.rollout.match_process import MatchProcess
+from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..package.kit_programs import rules_served, seat_file
 from ..package.plan import Seat
 from ..package.resolver import Package
@@ -109,7 +108,7 @@ class InProcess(Backend):
         """Refuse to start programs."""
         raise CapabilityError(
             "Games that are played in worker processes start no programs.",
-            hint=Hint("other_backend", 'Use a backend that does (backend="process").'),
+            hint=PLAY_PROGRAMS,
         )
 
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from coworld_core.episode.record import (
     UnitRecord,
 )
 from coworld_core.errors import ManifestError
+from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
 from coworld_core.manifest.game_results import read_results
 
 from ..episode.blame import Circumstances, Observation, rule
@@ -32,7 +34,7 @@ from ..package.plan import EpisodePlan
 from ..runs.workspace import artifact_records, atomic_write
 from .in_process import InProcess
 
-__all__ = ["Ended", "ended_row", "write_evidence"]
+__all__ = ["Ended", "ended_row", "note_players", "within", "write_evidence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +235,22 @@ def _slot_records(plan: EpisodePlan, row: EpisodeRow, layout: EpisodeLayout) -> 
         )
         for slot, seat in enumerate(plan.seats)
     )
+
+
+def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> None:
+    """Write where the game and the files of players are, so that episodes can be played again."""
+    found: dict[str, str] = {}
+    with suppress(OSError, ValueError, AttributeError):
+        found = json.loads((workspace / PLAYERS_NAME).read_bytes())["players"]
+    known = dict(found)
+    for plan in plans:
+        for seat in plan.seats:
+            if seat.own is not None:
+                own = seat.own
+                found[seat.image] = "random" if own.kind == "random" else str(own.path.absolute().parent / own.file)
+    if found != known or not (workspace / PLAYERS_NAME).exists():
+        document = {"manifest": source, "players": found}
+        atomic_write(workspace / PLAYERS_NAME, (json.dumps(document, indent=2) + "\n").encode())
 
 
 def within(scores: Sequence[float], lowest: float | None, highest: float | None) -> bool:

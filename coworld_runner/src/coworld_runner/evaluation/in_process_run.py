@@ -24,12 +24,11 @@ from coworld_core.manifest.game_results import score_bounds
 from ..episode.many import KeyedRun, directory_of
 from ..errors import unwrapped
 from ..kit.rollout.kept_games import KeptGames
-from ..kit.rollout.match_process import MatchProcess
+from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan
-from .episode_again import note_players
 from .in_process import InProcess
-from .in_process_rows import Ended, ended_row, within, write_evidence
+from .in_process_rows import Ended, ended_row, note_players, within, write_evidence
 
 __all__ = ["InProcessRun"]
 
@@ -211,7 +210,7 @@ class _Playing:
                 raise UsageError(
                     f"{plan.seats[numbers.index(None)].name} cannot play in a worker process.",
                     code="player_not_portable",
-                    hint='Play programs (backend="process").',
+                    hint=PLAY_PROGRAMS,
                 )
             slots = tuple(
                 SlotRow(

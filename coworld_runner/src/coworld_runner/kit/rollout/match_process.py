@@ -1,4 +1,4 @@
-"""A worker process that plays episodes of rules (`match_worker`), from the side of who wants them played."""
+"""A worker process that plays episodes of rules (`match_program`), from the side of who wants them played."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any
+from typing import Any, Final
 
 from coworld_core.errors import CoworldError, EnvironmentFault
+from coworld_core.hints import Hint
 
 from .bot_links import BotProgram
 from .match_worker import Chunk, Outcome
 
-__all__ = ["MatchProcess"]
+__all__ = ["PLAY_PROGRAMS", "MatchProcess"]
+
+PLAY_PROGRAMS: Final = Hint("play_programs", 'Play the game and its players as programs (backend="process").')
 
 
 class MatchProcess:
@@ -33,7 +36,7 @@ class MatchProcess:
     """
 
     def __init__(self, rules: str, *, directory: Path, env: Mapping[str, str], grace: float = 1.0) -> None:
-        command = [sys.executable, "-m", f"{__package__}.match_worker", rules, str(grace)]
+        command = [sys.executable, "-m", f"{__package__}.match_program", rules, str(grace)]
         try:
             # In a group of its own, so that Ctrl-C in a terminal reaches only the process that started it
             self._process = Popen(
@@ -84,7 +87,7 @@ class MatchProcess:
             raise EnvironmentFault(
                 f"A worker process has ended with status {self._process.wait()}.",
                 code="process_died",
-                hint="What it printed is above. --backend process plays the same as programs of their own.",
+                hint=PLAY_PROGRAMS,
             ) from None
         if isinstance(said, CoworldError):
             raise said

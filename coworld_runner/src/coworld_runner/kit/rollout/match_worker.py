@@ -1,24 +1,19 @@
-"""`python -m coworld_runner.kit.rollout.match_worker MODULE:CLASS SECONDS`: plays rules whose players are processes.
+"""Plays episodes of rules whose players are processes, many at once.
 
-What to play arrives on stdin, as a `Chunk` at a time, and outcomes leave on stdout. The episodes of a chunk are played
-at once: each message to a player has what it is asked in all of them, so that one change of processes serves many.
+Each message to a player has what it is asked in all episodes of a chunk, so that one change of processes serves many.
 """
 
 from __future__ import annotations
 
 import marshal
-import os
-import pickle
 import random
 import select
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
-from coworld_core.errors import CoworldError
 from coworld_core.player_seeds import player_seed
-from coworld_core.rules import EpisodeConfig, Rules, RulesError, action_schema, load_rules, read_config
+from coworld_core.rules import EpisodeConfig, Rules, RulesError, action_schema, read_config
 from coworld_core.rules.plain_values import to_json, to_plain
 from coworld_core.time_limits import PLAYER_EXIT
 
@@ -27,10 +22,9 @@ from ..server.greeting import hello_message, seat_schemas
 from .bot_links import BotLink, BotProgram, PlayerHost
 from .bot_messages import ACT, ACTION, AGAIN, CHOICE, END, FAILED, NEW, PASSED
 from .kept_games import KeptGames, KeptKind
-from .process_pipes import own_pipes
 from .seated_episode import SeatedEpisode, SeatFailure
 
-__all__ = ["Chunk", "Outcome", "SeatedGame", "main"]
+__all__ = ["Chunk", "MatchWorker", "Outcome", "SeatedGame"]
 
 _TRIES: Final = 1000
 """How often the player `random` draws an action that may be refused, before it lets its time pass."""
@@ -160,7 +154,13 @@ class MatchWorker:
         self._kept = KeptGames()
 
     def play(self, chunk: Chunk) -> list[Outcome]:
-        """Play the episodes of a chunk."""
+        """Play the episodes of a chunk.
+
+        Raises:
+            UsageError: A config is invalid.
+            EnvironmentFault: A process cannot be started.
+            BrokenPipeError: Nobody wants the outcomes any more.
+        """
         for number, config in chunk.configs.items():
             self._configs[number] = read_config(self._rules, config)
         self._programs.update(chunk.players)
@@ -452,8 +452,7 @@ class MatchWorker:
             ready, _, _ = select.select([*links, self._parent], [], [], min(max(until, 0.001), 1.0))
             if self._parent in ready:
                 # Nothing arrives while a chunk is played, so it was closed
-                self.close()
-                os._exit(0)
+                raise BrokenPipeError
             for link in links:
                 if link in ready:
                     self._hear(link)
@@ -546,49 +545,3 @@ class MatchWorker:
 
 def _told(error: RulesError) -> str:
     return "\n".join((*error.lines, f"the rules failed: {error.message}"))
-
-
-def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
-    """Play what arrives until the pipe is closed."""
-
-    def say(what: object) -> None:
-        pickle.dump(what, out, pickle.HIGHEST_PROTOCOL)
-        out.flush()
-
-    try:
-        worker = MatchWorker(load_rules(rules, alone=True), told.fileno(), grace=grace)
-    except Exception as error:  # noqa: BLE001 - whatever a game's module raises
-        say(f"{type(error).__name__}: {error}")
-        return
-    say("")
-    try:
-        while True:
-            try:
-                asked: Chunk | Mapping[int, BotProgram] = pickle.load(told)  # noqa: S301 - it is our own process
-            except EOFError:
-                return
-            try:
-                say(worker.play(asked) if isinstance(asked, Chunk) else worker.told(asked))
-            except CoworldError as error:
-                say(error)
-    finally:
-        worker.close()
-
-
-def main() -> None:
-    """Play until the parent closes the pipe."""
-    # The rules get a command line of their own
-    name, grace = sys.argv[1:]
-    sys.stdout = sys.stderr
-    with own_pipes() as (told, out):
-        try:
-            _serve(name, float(grace), told, out)
-        except BrokenPipeError:
-            os._exit(0)
-
-
-if __name__ == "__main__":
-    # What is pickled here must have the names by which other processes import it
-    from coworld_runner.kit.rollout.match_worker import main as importable
-
-    importable()
