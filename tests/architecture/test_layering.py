@@ -39,6 +39,8 @@ EXITS = {"SystemExit", "sys.exit", "os._exit", "exit", "quit"}
 PROGRAMS = {
     "coworld_runner.backends.process._shim",
     "coworld_runner.backends.collector.collector_start",
+    "coworld_runner.kit.rollout.bot_process",
+    "coworld_runner.kit.rollout.match_program",
     "coworld_runner.kit.rollout.rollout_worker",
     "coworld_runner.kit.server.server_process",
     "coworld_runner.testing.subject",

@@ -10,10 +10,11 @@ import pytest
 from coworld_core.manifest.models import Manifest
 from coworld_core.rules import Play, ReplayHeader, ReplayWriter, load_rules, read_replay
 from coworld_runner.certification import CertifyOptions, SourceOptions, certify
-from coworld_runner.certification.rules_audit import audit_served_rules, own_steps, rules_served
+from coworld_runner.certification.rules_audit import audit_served_rules, own_steps
 from coworld_runner.certification.step_answers import StepAnswer
 from coworld_runner.episode.backend_choice import make_backend
 from coworld_runner.kit.server.scaffolds import new_game
+from coworld_runner.package.kit_programs import rules_served
 from coworld_runner.package.resolver import Package, resolve_package
 
 pytestmark = pytest.mark.slow

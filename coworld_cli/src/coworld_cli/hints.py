@@ -42,6 +42,7 @@ WORDS: Mapping[str, str] = {
     "kubernetes_backend": "Use a backend that can (--backend kubernetes).",
     "or_processes": "{hint} Or use --backend process, which needs no engine.",
     "other_backend": "Use a backend that can (--backend docker), or do not ask for it.",
+    "play_programs": "Play the game and its players as programs: --backend process.",
     "play_in_containers": "`coworld play` runs it in containers.",
     "sweep": "`coworld clean` finds them.",
     "sweep_leftovers": "`coworld clean` lists them, `coworld clean --yes` removes them.",

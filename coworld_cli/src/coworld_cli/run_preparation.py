@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ from .render.text import clean, command_line
 
 if TYPE_CHECKING:
     from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
+    from coworld_runner.evaluation.entrants import Entrants
 
     from .render.progress import Progress
 
@@ -42,6 +43,7 @@ __all__ = [
     "evidence_directory",
     "find_package",
     "opened_backend",
+    "opened_for_measuring",
     "player_secrets",
     "read_secrets",
     "tell_network",
@@ -108,6 +110,43 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
         running.out.note(f"Backend: {backend.name} ({clean(why, one_line=True)})")
         with running.on_end_waits(backend.end_waits):
             yield backend
+
+
+@asynccontextmanager
+async def opened_for_measuring(
+    options: PlayOptions, package: Package, entrants: Entrants, running: Running, *, others: bool
+) -> AsyncGenerator[Backend]:
+    """Enter the backend on which players are measured: worker processes, if the game is one of the kit, or another.
+
+    Args:
+        options: The options of the command.
+        package: The game.
+        entrants: The players.
+        running: The command that runs.
+        others: Whether the game's own players may sit among them.
+    """
+    async with AsyncExitStack() as stack:
+        backend: Backend | None = None
+        if options.backend == "auto" and not options.install:
+            from coworld_runner.evaluation.in_process import NOT_OF_THE_KIT, find_in_process
+
+            options.refuse_cluster()
+            backend, why = await stack.enter_async_context(
+                find_in_process(
+                    entrants,
+                    others=others,
+                    options=options.episode(watch=False),
+                    workers=options.parallel if options.parallel != "auto" else None,
+                )
+            )
+            if backend is not None:
+                running.out.note(
+                    f"Games are played in this machine's worker processes (rules: {backend.count}), without "
+                    "sockets; --backend process plays programs."
+                )
+            elif why != NOT_OF_THE_KIT:
+                running.out.note(f"Games are played as programs: {clean(why, one_line=True)}.")
+        yield backend or await stack.enter_async_context(opened_backend(options, package, running))
 
 
 def tell_players(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -386,6 +387,7 @@ def pickup(
                 rules=rules,
                 **run,
             ),
+            others=credit is not None,
         )
         return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
 
@@ -465,6 +467,7 @@ def diagnose(
             lambda package, run, rules: diagnose(
                 package, bot, baseline=baseline, strong=strong, before=before, rules=rules, **run
             ),
+            others=True,
         )
         return _show(report, workspace, out, ok=_measured(report), markdown=markdown)
 
@@ -516,6 +519,48 @@ def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bo
         ]
         out.say("\n\n".join(texts))
     return exitcodes.OK
+
+
+@evaluation.command("replay")
+@click.argument("run", metavar="RUN", type=DIRECTORY)
+@click.argument("episode", metavar="EPISODE")
+@click.option(
+    "--game", "-m", metavar="MANIFEST", help="The game, if it is no longer where it was: a directory or a manifest."
+)
+@output_options
+def replay(out: Output, run: Path, episode: str, game: str | None) -> int:
+    """Play an episode again of which only its row was kept.
+
+    RUN is the directory of a measurement or a tournament, EPISODE the key of one of its rows: block-0007.1-2. It is
+    played with the same seed and the same players, and leaves its evidence in RUN, with a replay. An episode that has
+    its evidence is not played again.
+
+    Exit status: 1 when it ended differently, as a player does not always do the same with the same seed.
+    """
+    from ..event_loop import run_async
+
+    async def body(running: Running) -> int:
+        del running
+        from coworld_runner.evaluation import play_row_again
+
+        from .. import exitcodes
+        from ..render.text import command_line, shown_path
+
+        again = await play_row_again(run, episode, what=game)
+        out.answer(
+            {
+                "workspace": str(again.directory),
+                "played": again.played,
+                "same": again.same,
+                **again.record.model_dump(mode="json"),
+            }
+        )
+        if not again.same:
+            out.warn("it ended differently: a player does not always do the same with the same seed.")
+        out.say(f"{again.record}\nShow it with {command_line('replay', shown_path(again.directory))}")
+        return exitcodes.OK if again.same else exitcodes.ANSWER_IS_NO
+
+    return run_async(out, body)
 
 
 def _refuse(given: Mapping[str, bool], why: str) -> None:
@@ -595,9 +640,20 @@ async def _play(
     running: Running,
     players: Sequence[str],
     play: Callable[[Package, BatchArguments, EvaluationRules], Awaitable[_Report]],
+    *,
+    others: bool = False,
 ) -> tuple[_Report, Path]:
-    """Play an evaluation and show its progress; returns its report and its directory."""
+    """Play an evaluation and show its progress; returns its report and its directory.
+
+    Args:
+        options: The options of the command.
+        running: The command that runs.
+        players: The players.
+        play: Plays it.
+        others: Whether the game's own players sit among them even if there are only two seats.
+    """
     from coworld_core.ids import new_run_id
+    from coworld_runner.evaluation.entrants import Entrants
     from coworld_runner.package.player_names import read_players
 
     from ..render.progress import show_progress
@@ -607,7 +663,7 @@ async def _play(
         episode_arguments,
         evidence_directory,
         find_package,
-        opened_backend,
+        opened_for_measuring,
         player_secrets,
         tell_players,
     )
@@ -620,7 +676,10 @@ async def _play(
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
-    async with opened_backend(options, package, running) as backend:
+    variant = options.variant if options.variant in {one.id for one in package.manifest.variants} else None
+    entrants = Entrants(package, {player: player for player in players}, replace(rules, variant=variant))
+    others = others or entrants.seats > 2
+    async with opened_for_measuring(options, package, entrants, running, others=others) as backend:
         running.to_go_on = f"Run the same command{where} again to resume."
         tell_players(options, own, rules.secret_env, package, backend, out)
         with show_progress(running, package.manifest.game.name) as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,15 +198,29 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation.tournament import play_tournament
-        from coworld_runner.evaluation.tournament.tournament_entry import game_of
+        from coworld_runner.evaluation.tournament.tournament_entry import game_of, rules_of
+        from coworld_runner.evaluation.tournament.tournament_folder import entrants_of
         from coworld_runner.evaluation.tournament.tournament_settings import read_settings
 
         from ..render.progress import show_progress
-        from ..run_preparation import batch_arguments, opened_backend, player_secrets, tell_network
+        from ..run_preparation import (
+            batch_arguments,
+            opened_backend,
+            opened_for_measuring,
+            player_secrets,
+            tell_network,
+        )
 
-        package = await game_of(read_settings(directory), directory)
+        settings = read_settings(directory)
+        package = await game_of(settings, directory)
         secrets = await player_secrets(options, out)
-        async with opened_backend(options, package, running) as backend:
+        rules = replace(rules_of(settings, directory), command=options.run, secret_env=secrets)
+        if settings.pairing.commissioner:
+            opened = opened_backend(options, package, running)
+        else:
+            entrants = entrants_of(settings, directory, package, rules)
+            opened = opened_for_measuring(options, package, entrants, running, others=False)
+        async with opened as backend:
             running.to_go_on = "Run the same command again to resume."
             if backend.capabilities.network_isolation:
                 tell_network(options, secrets, out)

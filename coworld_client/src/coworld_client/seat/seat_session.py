@@ -16,7 +16,7 @@ from coworld_core.player_seeds import PLAYER_SEED_ENV
 from coworld_core.rules import Act, ActionRefused, load_player
 from coworld_core.rules.plain_values import action_text
 from coworld_core.rules.player_loader import PlayerForm, is_session, seated
-from coworld_core.rules.seat_wire import PROTOCOL
+from coworld_core.rules.seat_wire import MAX_REFUSED, PROTOCOL
 
 from .connection import SeatError, connected, received
 from .open_seat import OpenSeat
@@ -28,9 +28,6 @@ __all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_seed", "seat_ur
 
 URL_VARIABLES: Final = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
 """Environment variables in which a runner passes the seat's address: the current name and the older one."""
-
-MAX_REFUSED: Final = 20
-"""How many actions the game may refuse, not counting late ones, before the player gives up."""
 
 _KINDS: Final = ("hello", "observe", "refused", "over")
 

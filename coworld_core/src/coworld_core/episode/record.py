@@ -475,7 +475,9 @@ class EpisodeRow(Record, Tabular):
     index: int = Field(ge=1, description="Number of the episode, from 1, in the order requested.")
     key: str = Field(default="", description="Key that identifies it among the others; empty in older summaries.")
     run_id: str = Field(description="Its run label.")
-    workspace: str = Field(description="Its directory, relative to the batch's directory.")
+    workspace: str = Field(
+        description="Its directory, relative to the batch's directory; empty if only this row is kept of it."
+    )
     variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     status: EpisodeStatus = Field(description="How it ended.")
@@ -512,6 +514,10 @@ class EpisodeRow(Record, Tabular):
     )
     conduct: tuple[SeatBehaviour, ...] = Field(
         default=(), description="What each seat did, by slot, if the game's events tell."
+    )
+
+    results: dict[str, Any] | None = Field(
+        default=None, description="The game's results, if the row is all that is kept of the episode."
     )
 
     @property

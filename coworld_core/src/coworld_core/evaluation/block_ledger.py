@@ -435,7 +435,7 @@ def _forfeits(
     for (_, episode), losers in zip(episodes, guilty, strict=True):
         for label, fault in losers.items():
             where = episode.row.workspace
-            log = f"{where}/{fault.log}" if fault.log else ""
+            log = f"{where}/{fault.log}" if where and fault.log else ""
             first.setdefault(label, FirstForfeit(where, fault.error_type, fault.message, log, fault.log_end))
     return {
         "forfeits": dict(Counter(label for losers in guilty for label in losers)),

@@ -21,11 +21,13 @@ from .report_base import Evaluation, EvaluationPlan
 from .report_contents import ShownReport
 from .scrimmage import Scrimmage, ScrimmagePlan
 
-__all__ = ["MARKDOWN_NAME", "PLAN_NAME", "REPORT_NAME", "open_evaluation", "read_plan", "report_rows"]
+__all__ = ["MARKDOWN_NAME", "PLAN_NAME", "PLAYERS_NAME", "REPORT_NAME", "open_evaluation", "read_plan", "report_rows"]
 
 PLAN_NAME = "plan.json"
 REPORT_NAME = "report.json"
 MARKDOWN_NAME = "report.md"
+PLAYERS_NAME = "players.json"
+"""Name of the file that says where the game and the files of players were, if episodes are kept as rows alone."""
 
 _WHAT = "evaluation plan"
 _PLANS: dict[str, type[EvaluationPlan]] = {

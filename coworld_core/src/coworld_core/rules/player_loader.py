@@ -17,7 +17,17 @@ from ..scopes import close_scope, load_alone, load_file, load_module
 from ..text.phrases import listed
 from .player_source import module_contents, player_form
 
-__all__ = ["FORMS", "Act", "PlayerForm", "is_session", "load_player", "open_player", "player_entry", "seated"]
+__all__ = [
+    "FORMS",
+    "Act",
+    "PlayerForm",
+    "is_session",
+    "load_player",
+    "open_player",
+    "player_entry",
+    "player_in",
+    "seated",
+]
 
 Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
 """A player: `act(observation, legal, rng)` returns an action as JSON, or an awaitable of one. `legal` is the list of
@@ -64,7 +74,7 @@ def load_player(name: str, *, alone: bool = False) -> PlayerForm:
     Raises:
         UsageError: If there is no such file, module or player. Errors raised by the module itself are passed on.
     """
-    return _player_in(_loaded(name, _file_of(name), alone=alone), name)
+    return player_in(_loaded(name, _file_of(name), alone=alone), name)
 
 
 @contextmanager
@@ -73,14 +83,23 @@ def open_player(name: str) -> Generator[PlayerForm]:
     file = _file_of(name)
     module = _loaded(name, file, alone=False)
     try:
-        yield _player_in(module, name)
+        yield player_in(module, name)
     finally:
         # A module by name may be that of a caller in the same scope.
         if file is not None:
             close_scope(module)
 
 
-def _player_in(module: ModuleType, name: str) -> PlayerForm:
+def player_in(module: ModuleType, name: str) -> PlayerForm:
+    """Return the player in a module that was loaded by name.
+
+    Args:
+        module: The module.
+        name: As for `load_player`.
+
+    Raises:
+        UsageError: It has no such player.
+    """
     place, _, named = name.partition(":")
     for form in (named,) if named else FORMS:
         found: Any = getattr(module, form, None)

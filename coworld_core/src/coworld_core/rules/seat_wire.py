@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_FRAME", "MAX_MESSAGE", "PICTURE", "PROTOCOL"]
+__all__ = ["MAX_FRAME", "MAX_MESSAGE", "MAX_REFUSED", "PICTURE", "PROTOCOL"]
 
 PROTOCOL: Final = "coworld.seat/1"
 """Name of the protocol in `hello`."""
@@ -17,3 +17,6 @@ MAX_FRAME: Final = 1024 * 1024
 
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 """Maximum size in bytes of a message to a seat, from a game of any protocol."""
+
+MAX_REFUSED: Final = 20
+"""How many actions the game may refuse, not counting late ones, before a player of the kit gives up."""

@@ -17,14 +17,14 @@ from coworld_core.versions import Generation
 from ..backend import Backend, Placement, enforceable
 from ..episode.episode_options import EpisodeOptions
 from ..episode.program import Program, ProgramOptions, ProgramOutcome, run_program
+from ..package.kit_programs import rules_served
 from ..runs.scratch import open_scratch
 from .certification_record import Evidence
 from .step_answers import StepAnswer, failed_on, issue_evidence, passed, skipped
 from .transcript import OWN_STEPS, TranscriptStep
 
-__all__ = ["audit_served_rules", "own_steps", "rules_served"]
+__all__ = ["audit_served_rules", "own_steps"]
 
-_SERVER = ("-m", "coworld_runner.kit.server")
 _PROGRAM = ("-m", "coworld_runner.kit.server.audit_program")
 _REPORT, _CONFIG, _REPLAY = "rules-audit.json", "config.json", "replay"
 _MAX_REPORT = 16 * 1024 * 1024
@@ -33,15 +33,6 @@ _TO_START = 60.0
 _LATE = "Timeout ("
 """What a log has in which a traceback follows, because the time was over."""
 _MEND = "Correct the rules; the message says what leads there, and coworld_core.rules.audit_rules repeats it at once."
-
-
-def rules_served(manifest: Manifest) -> tuple[tuple[str, ...], str] | None:
-    """How a game of the kit starts Python, and the name of its rules; None for other games."""
-    run = tuple(manifest.game.runnable.run)
-    for at in range(len(run) - 2):
-        if run[at : at + 2] == _SERVER:
-            return run[:at], run[at + 2]
-    return None
 
 
 def own_steps(manifest: Manifest, published: Generation | None, *, browser: bool = True) -> tuple[TranscriptStep, ...]:

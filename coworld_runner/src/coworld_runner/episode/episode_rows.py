@@ -36,8 +36,8 @@ class Rows(abc.ABC):
         self.directories: set[str] = set()
 
     @abc.abstractmethod
-    def append(self, row: EpisodeRow) -> None:
-        """Write a row, whole or not at all, and `note` it."""
+    def append(self, *rows: EpisodeRow) -> None:
+        """Write rows, all or none of them, and `note` them."""
 
     def check(self, key: str, plan: EpisodePlan) -> None:
         """Check that a key's row belongs to this plan.
@@ -55,7 +55,8 @@ class Rows(abc.ABC):
     def note(self, row: EpisodeRow) -> None:
         """Remember that this row exists."""
         self.seen[row.key] = _what(row.variant, row.seed, row.slots)
-        self.directories.add(row.workspace)
+        if row.workspace:
+            self.directories.add(row.workspace)
 
 
 class RowFile(Rows):
@@ -72,14 +73,15 @@ class RowFile(Rows):
         for row in read_rows(file.path):
             self.note(row)
 
-    def append(self, row: EpisodeRow) -> None:
-        """Write a row.
+    def append(self, *rows: EpisodeRow) -> None:
+        """Write rows.
 
         Raises:
-            EnvironmentFault: It cannot be written; the file then ends with the previous row.
+            EnvironmentFault: They cannot be written; the file is then as it was.
         """
-        self._file.append(row.model_dump_json().encode() + b"\n")
-        self.note(row)
+        self._file.append("".join(f"{row.model_dump_json()}\n" for row in rows).encode())
+        for row in rows:
+            self.note(row)
 
 
 def row_of_record(index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord) -> EpisodeRow:

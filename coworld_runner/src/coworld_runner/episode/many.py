@@ -38,7 +38,7 @@ from .run_options import BatchArguments, RunOptions
 from .run_start import OpenRun, open_run
 from .single import run_episode
 
-__all__ = ["KeyedRun", "RunCounts", "open_keyed_run", "run_many"]
+__all__ = ["KeyedRun", "RunCounts", "directory_of", "open_keyed_run", "run_many"]
 
 _KEEP = 1000
 """Number of events kept for readers that join late; all events of many episodes might not fit into memory."""
@@ -98,7 +98,12 @@ async def run_many(
 
 @asynccontextmanager
 async def open_keyed_run(
-    options: RunOptions, origin: Package | str, start: RunStarted, *, rows: Rows | None = None
+    options: RunOptions,
+    origin: Package | str,
+    start: RunStarted,
+    *,
+    rows: Rows | None = None,
+    kind: type[KeyedRun] | None = None,
 ) -> AsyncGenerator[KeyedRun]:
     """Open the backend, the workspace and the rows of a run of many episodes, and publish how it starts and ends.
 
@@ -107,6 +112,7 @@ async def open_keyed_run(
         origin: The package that is played; of plans alone, where their manifest was read from.
         start: The first event, without backend and workspace.
         rows: The rows, if they are kept elsewhere than in `episodes.jsonl`.
+        kind: What plays the episodes, if not `KeyedRun`.
 
     Raises:
         UsageError: There is no such backend.
@@ -121,7 +127,7 @@ async def open_keyed_run(
                 run.layout.logs.rmdir()  # Each episode has its own logs
             if rows is None:
                 rows = RowFile(stack.enter_context(AppendedFile(run.layout.workspace / ROWS_NAME)))
-            keyed = KeyedRun(options, backend, run, rows)
+            keyed = (kind or KeyedRun)(options, backend, run, rows)
             run.publish_start(start, backend.name)
             try:
                 if options.resume:
@@ -145,14 +151,18 @@ class KeyedRun:
 
     Attributes:
         counts: The numbers of episodes so far.
+        rows: As given.
     """
+
+    hurried = 0.0
+    """Seconds between two reports of progress, at least; 0: each is published."""
 
     def __init__(self, options: RunOptions, backend: Backend, run: OpenRun, rows: Rows) -> None:
         self.options = options
         self.backend = backend
         self.run = run
         self.counts = RunCounts()
-        self._rows = rows
+        self.rows = rows
         self._finished = False
 
     def finish(self, event: RunFinished | None = None) -> None:
@@ -169,7 +179,7 @@ class KeyedRun:
         *,
         fatal: tuple[type[CoworldError], ...] = (),
         total: int | None = None,
-        on_row: Callable[[EpisodeRow], None] | None = None,
+        on_row: Callable[[EpisodeRow], object] | None = None,
     ) -> None:
         """Play the episodes that have no row yet.
 
@@ -177,7 +187,8 @@ class KeyedRun:
             plans: Keys and what to play.
             fatal: Errors of one episode that every other episode would have too.
             total: How many there are, if known.
-            on_row: Called with each new row before it is written; an exception from it ends the run.
+            on_row: Called with each new row before it is written; an exception from it ends the run. If it returns
+                something true, later rows do not count, and need not be written.
 
         Raises:
             UsageError: See `run_many`.
@@ -194,7 +205,7 @@ class KeyedRun:
             nonlocal complete
             if on_row is not None:
                 on_row(row)
-            self._rows.append(row)
+            self.rows.append(row)
             counts.played += 1
             counts.completed += row.status == "completed"
             counts.faulted += not row.ok
@@ -231,8 +242,8 @@ class KeyedRun:
                         if key in taken:
                             raise UsageError(f"The key {key!r} occurs twice among the plans.", code="key_repeated")
                         taken.add(key)
-                        if key in self._rows.seen:
-                            self._rows.check(key, plan)
+                        if key in self.rows.seen:
+                            self.rows.check(key, plan)
                             counts.kept += 1
                             width.give_back(index)
                             continue
@@ -262,7 +273,7 @@ class KeyedRun:
         interrupted: Callable[[EpisodeRow], None],
     ) -> EpisodeRow:
         """Play an episode and return its row; one that is interrupted when its game was over is not played again."""
-        directory = self.run.layout.workspace / _directory(key)
+        directory = self.run.layout.workspace / directory_of(key)
         readers = self.options.episode_listeners
         begun, run_id = time.monotonic(), new_run_id()
         try:
@@ -295,7 +306,7 @@ def _files(plan: EpisodePlan) -> int:
     return _FILES_OF_UNIT * (2 + len(plan.seats))
 
 
-def _directory(key: str) -> str:
+def directory_of(key: str) -> str:
     """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
     if _PLAIN.fullmatch(key):
         return key

@@ -13,6 +13,7 @@ from coworld_core.lazy import lazy_names
 if TYPE_CHECKING:
     from .comparison import compare as compare
     from .diagnosis import diagnose as diagnose
+    from .episode_again import play_row_again as play_row_again
     from .evaluation_page import report_page as report_page
     from .evaluation_rules import EvaluationRules as EvaluationRules
     from .evaluation_run import PlayedEvaluation as PlayedEvaluation
@@ -27,6 +28,7 @@ else:
         {
             ".comparison": ("compare",),
             ".diagnosis": ("diagnose",),
+            ".episode_again": ("play_row_again",),
             ".mixture": ("mix",),
             ".evaluation_page": ("report_page",),
             ".pickup_value": ("pickup",),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar, Unpack
@@ -16,7 +18,7 @@ from coworld_core.episode.events import Notice, RunFinished, RunStarted
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
-from coworld_core.evaluation.designs import Lineup
+from coworld_core.evaluation.designs import Lineup, parse_key
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.metrics import known_metrics, measured
@@ -31,6 +33,8 @@ from ..episode.run_options import BatchArguments, RunOptions
 from ..package.plan import EpisodePlan
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
+from .in_process import InProcess, find_in_process
+from .in_process_run import InProcessRun
 
 __all__ = [
     "PlayedEvaluation",
@@ -143,13 +147,21 @@ async def play_blocks(
     asked: set[str] = set()
     ledger, plan = evaluation.ledger, evaluation.plan
     fewer = Hint("fewer_episodes", "Fewer at a time may help (parallel).")
+    at = 0
+    spoilt: set[int] = set()
+    told = -math.inf
 
     def needed() -> tuple[int, str, Lineup] | None:
         """Return the next episode: the first that is missing in the first incomplete block, possibly a replayed one."""
-        for block in range(ledger.judged + 1, evaluation.last_block + 1):
+        nonlocal at
+        at = max(at, ledger.judged + 1)
+        for block in (*sorted(spoilt), *range(at, evaluation.last_block + 1)):
             for key, lineup in ledger.missing(block):
                 if key not in asked:
                     return block, key, lineup
+            spoilt.discard(block)
+            # All of it is being played
+            at = max(at, block + 1)
         return None
 
     def episodes() -> Iterator[tuple[str, EpisodePlan]]:
@@ -158,11 +170,15 @@ async def play_blocks(
             asked.add(key)
             yield key, entrants.plan(lineup, block, seed=evaluation.seed_of(block))
 
-    def take_in(row: EpisodeRow) -> None:
+    def take_in(row: EpisodeRow) -> bool:
+        nonlocal told
         judged = ledger.judged
         evaluation.add(measure_row(row, plan, keyed.run.layout.workspace))
-        if ledger.judged > judged:
+        if ledger.judged > judged and ((now := time.monotonic()) - told >= keyed.hurried or evaluation.stopped):
+            told = now
             keyed.run.bus.publish(evaluation.progress())
+        if not row.ok or row.starved:
+            spoilt.update(place[:1] if (place := parse_key(row.key)) is not None else ())
         if row.starved and not row.starved_by and not plan.count_starved and not evaluation.stopped:
             keyed.run.bus.publish(
                 Notice(
@@ -171,12 +187,14 @@ async def play_blocks(
                     hint=fewer if keyed.options.parallel != 1 else None,
                 )
             )
+        return bool(evaluation.stopped)
 
     await between()
     # The last running episodes may show that a block must be played again
     while not evaluation.stopped and needed() is not None:
         await keyed.play(episodes(), fatal=(CapabilityError, ImageError, UsageError), on_row=take_in)
         await between()
+        at = 0
 
 
 @asynccontextmanager
@@ -187,8 +205,11 @@ async def open_evaluation_run(
     *,
     rows: Rows | None = None,
     directory: Path | None = None,
+    programs: bool = False,
 ) -> AsyncGenerator[KeyedRun]:
     """Open the run of an evaluation, which leaves its report however it ends.
+
+    With the backend `auto`, a game of the kit is played in worker processes if its players can be.
 
     Args:
         evaluation: The evaluation.
@@ -196,6 +217,7 @@ async def open_evaluation_run(
         options: Where and how to play.
         rows: The rows, if they are kept elsewhere, together with the plan; the evaluation has them already.
         directory: The directory of the report, if it is not the workspace.
+        programs: Whether to start programs in any case.
 
     Raises:
         UsageError: The metric is not in the results.
@@ -211,7 +233,20 @@ async def open_evaluation_run(
         players=tuple(row.name for row in seated),
         player_ids=tuple(row.player_id for row in seated),
     )
-    async with open_keyed_run(options, entrants.package, start, rows=rows) as keyed:
+    async with AsyncExitStack() as stack:
+        if options.backend == "auto" and not options.install and not programs:
+            others = any(None in lineup for block in range(1, 3) for lineup in evaluation.lineups(block))
+            workers = options.parallel if options.parallel != "auto" and options.parallel > 1 else None
+            inside, _ = await stack.enter_async_context(
+                find_in_process(entrants, others=others, options=options.options, workers=workers)
+            )
+            options = options if inside is None else replace(options, backend=inside)
+        kind = InProcessRun if isinstance(options.backend, InProcess) else None
+        keyed = await stack.enter_async_context(open_keyed_run(options, entrants.package, start, rows=rows, kind=kind))
+        if isinstance(keyed, InProcessRun):
+            measured = entrants.seat(next(iter(plan.players())))
+            keyed.focus = measured.player_id or measured.image
+            keyed.keeps_results = bool(plan.metric)
         run = keyed.run
         directory = directory or run.layout.workspace
         if rows is None:
@@ -317,7 +352,8 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
     """
     if not plan.metric or not row.scores:
         return row
-    results = read_record(workspace / row.workspace).results or {}
+    results = row.results if row.results is not None else read_record(workspace / row.workspace).results
+    results = results or {}
     numbers = measured(results, plan.metric, plan.slot_count)
     if numbers is None:
         known = known_metrics(results, plan.slot_count)

@@ -20,7 +20,7 @@ from coworld_core.episode.events import ArtifactCollected, RunStarted, parse_eve
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, read_rows, read_summary
 from coworld_core.errors import CoworldError
-from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, read_plan
+from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, PLAYERS_NAME, REPORT_NAME, read_plan
 from coworld_core.files.zips import open_zip
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT
 from coworld_core.roles.role_record import ROLE_EVENTS, ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
@@ -38,7 +38,7 @@ _LOGS = _LAYOUT.logs.name
 _NAMES: dict[_Kind, re.Pattern[str]] = {
     "episode": re.compile(r"(episode|config|results|events)\.json|replay(\.html)?|policy_artifact_\d+\.zip"),
     "many": re.compile(rf"{re.escape(ROWS_NAME)}|{re.escape(SUMMARY_NAME)}"),
-    "evaluation": re.compile("|".join(map(re.escape, (PLAN_NAME, REPORT_NAME, MARKDOWN_NAME)))),
+    "evaluation": re.compile("|".join(map(re.escape, (PLAN_NAME, PLAYERS_NAME, REPORT_NAME, MARKDOWN_NAME)))),
     "certification": re.compile(r"certification\.(json|html)|(certificate|certified_manifest)\.json"),
 }
 """Names of the files of each kind of run, besides its events."""

@@ -71,7 +71,11 @@ def read_tournament(directory: str | os.PathLike[str], *, rating: str = "") -> P
     def rows() -> Iterator[EpisodeRow]:
         for event in read_log(place / LOG_NAME):
             if isinstance(event, EpisodeEnded):
-                yield event.row.model_copy(update={"workspace": f"{EPISODES}/{event.row.workspace}"})
+                yield (
+                    event.row.model_copy(update={"workspace": f"{EPISODES}/{event.row.workspace}"})
+                    if event.row.workspace
+                    else event.row
+                )
 
     tournament = replay(noted())
     if tournament is None:
@@ -261,13 +265,14 @@ class TournamentRows(Rows):
         self._folder = folder
         self._voided = 0
 
-    def append(self, row: EpisodeRow) -> None:
-        """Write a row, and the blocks that it makes void."""
+    def append(self, *rows: EpisodeRow) -> None:
+        """Write rows, and the blocks that they make void."""
         tournament = self._folder.tournament
-        measured = measure_row(row, tournament.plan, self._folder.directory / EPISODES)
-        self._folder.write(EpisodeEnded(row=measured), *self._folder.voided(self._voided))
+        measured = [measure_row(row, tournament.plan, self._folder.directory / EPISODES) for row in rows]
+        self._folder.write(*(EpisodeEnded(row=row) for row in measured), *self._folder.voided(self._voided))
         self._voided = tournament.history.over
-        self.note(row)
+        for row in rows:
+            self.note(row)
 
     def begin(self) -> None:
         """Start a run: log only the void blocks that are judged from now on."""

@@ -74,7 +74,14 @@ async def play_tournament(
         folder.rows.begin()
         options = replace(options, workspace=folder.evidence())
         async with (
-            open_evaluation_run(tournament, entrants, options, rows=folder.rows, directory=place) as keyed,
+            open_evaluation_run(
+                tournament,
+                entrants,
+                options,
+                rows=folder.rows,
+                directory=place,
+                programs=isinstance(tournament.pairing, Commissioned),
+            ) as keyed,
             AsyncExitStack() as stack,
         ):
             chair = None

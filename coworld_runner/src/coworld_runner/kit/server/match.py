@@ -27,10 +27,9 @@ from coworld_core.rules import (
     Ticks,
 )
 from coworld_core.rules.game import draws_seats
-from coworld_core.rules.rules_schemas import action_schema, keys_of, observation_schema, rules_text
-from coworld_core.rules.seat_wire import PROTOCOL
 
 from .countdown import Countdown
+from .greeting import about_game, hello_message, seat_schemas
 from .outbox import Outbox, compact
 from .spectators import Spectators
 
@@ -159,13 +158,13 @@ class Match:
         self._countdown = Countdown(countdown)
         self._config = config
         self._log = log
-        self._schemas = _schemas(rules)
+        self._schemas = seat_schemas(rules)
         self._play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
         per_move, bank = (self._clock.per_move, self._clock.bank) if self._clock else (math.inf, 0.0)
         self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
-        self._viewers = Spectators(_about(rules, config), may_see=rules.spectators, close_reason=OVER)
+        self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         self._heard = anyio.Event()
         self._started = False
@@ -207,7 +206,7 @@ class Match:
         seat.pictures = False
         seat.say(f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * seat.seen}connected")
         seat.seen = True
-        outbox.notify(_hello(self._rules, self._config, slot, self._schemas))
+        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
@@ -507,35 +506,3 @@ def _read_act(said: dict[str, Any]) -> tuple[int, Any, str]:
     if not isinstance(by, str) or len(by) > MAX_BY:
         raise ValueError(f"an act's by is a text of at most {MAX_BY} characters")
     return tick, said["action"], by
-
-
-def _schemas(rules: type[Rules]) -> dict[str, Any]:
-    """In `hello`: the schema of actions and, where there are any, the schema of observations and the keys."""
-    found: dict[str, Any] = {}
-    for name, where, schema in (
-        ("action_schema", "Action", action_schema),
-        ("observation_schema", "Observation", observation_schema),
-        ("keys", "keys", keys_of),
-    ):
-        try:
-            if told := schema(rules):
-                found[name] = told
-        except Exception as error:
-            raise RulesError.raised(error, where=where, tick=0) from error
-    return {"action_schema": {}, **found}
-
-
-def _hello(rules: type[Rules], config: EpisodeConfig, slot: int, schemas: Mapping[str, Any]) -> str:
-    more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, **schemas}
-    return compact({"type": "hello", **_about(rules, config), **more})
-
-
-def _about(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
-    return {
-        "game": rules.__name__,
-        "version": rules.version,
-        "about": rules_text(rules),
-        "names": list(config.names),
-        "config": config.public(),
-        "pace": config.pace.describe(),
-    }

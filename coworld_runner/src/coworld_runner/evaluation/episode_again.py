@@ -1,0 +1,126 @@
+"""Plays an episode again of which only the row was kept, so that it has a replay and the rest of its evidence."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, read_record, read_rows
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
+
+from ..episode.many import directory_of
+from ..kit.rollout.match_worker import Chunk, SeatedGame
+from ..package.plan import EpisodePlan, plan_episode
+from ..package.resolver import Package, resolve_package
+from .in_process import InProcess
+from .in_process_rows import Ended, ended_row, write_evidence
+
+__all__ = ["EpisodeAgain", "play_row_again"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeAgain:
+    """An episode that has its evidence now."""
+
+    directory: Path
+    record: EpisodeRecord
+    played: bool
+    """Whether it was played again; otherwise it had its evidence."""
+    same: bool
+    """Whether it ended as before. It does unless a player has chance or memory of its own, or depends on time."""
+
+
+async def play_row_again(
+    directory: str | os.PathLike[str], key: str, *, what: Package | str | os.PathLike[str] | None = None
+) -> EpisodeAgain:
+    """Play an episode of an evaluation or a tournament again, with its players and its seed, and keep its evidence.
+
+    Args:
+        directory: The directory of the evaluation or the tournament.
+        key: The episode's key, such as `block-0007.1-2`.
+        what: The game; None: where it was when the episode was played.
+
+    Raises:
+        UsageError: There is no such episode, or the game or a player is not there any more as it was.
+        EnvironmentFault: The machine failed.
+    """
+    place = Path(directory)
+    rows, workspace = _rows_of(place)
+    row = next((row for row in rows if row.key == key), None)
+    if row is None:
+        raise UsageError(
+            f"{place} has no episode {key!r}.",
+            code="episode_unknown",
+            hint="Its episodes.jsonl has the key of each.",
+        )
+    there = workspace / (row.workspace or directory_of(key))
+    if (there / "episode.json").is_file():
+        return EpisodeAgain(directory=there, record=read_record(there), played=False, same=True)
+    package, plan = await _plan_of(row, workspace, what)
+    seats = [
+        SlotImage(name=seat.name, now=seat.image, before=before.image)
+        for seat, before in zip(plan.seats, row.slots, strict=True)
+    ]
+    if changed := [seat for seat in seats if seat.now != seat.before]:
+        raise UsageError(
+            f"{changed[0].name} has changed: it was {changed[0].before} and is {changed[0].now} now.",
+            code="player_changed",
+            hint="Restore the old content to play that episode again.",
+        )
+    async with InProcess(package, workers=1) as backend:
+        if hindrance := await backend.hindrance(plan.seats):
+            raise UsageError(f"The episode cannot be played again: {hindrance}.", code="not_portable")
+        players = tuple(number for seat in plan.seats if (number := backend.player(seat)) is not None)
+        game = SeatedGame(number=1, config=0, seed=plan.seed or 0, players=players, keep=True)
+        config: Mapping[str, Any] = plan.config_with_tokens(plan.new_tokens())
+        chunk = Chunk(games=(game,), configs={0: config}, players=backend.programs)
+        (outcome,) = await anyio.to_thread.run_sync(backend.workers[0].play, chunk, abandon_on_cancel=True)
+        ended = Ended(index=row.index, key=key, plan=plan, outcome=outcome, seconds=row.seconds)
+        again = ended_row(ended, row.slots, row.run_id, check=True, whole=False, kept=True)
+        write_evidence(there, ended, again, backend=backend)
+    same = (again.scores, again.status, again.error_type) == (row.scores, row.status, row.error_type)
+    return EpisodeAgain(directory=there, record=read_record(there), played=True, same=same)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlotImage:
+    """What plays in a seat, now and before."""
+
+    name: str
+    now: str
+    before: str
+
+
+def _rows_of(place: Path) -> tuple[Iterator[EpisodeRow], Path]:
+    if (place / "tournament.toml").is_file():
+        from .tournament.tournament_folder import EPISODES, read_tournament
+
+        return read_tournament(place).rows(), place / EPISODES
+    return read_rows(place), place
+
+
+async def _plan_of(
+    row: EpisodeRow, workspace: Path, what: Package | str | os.PathLike[str] | None
+) -> tuple[Package, EpisodePlan]:
+    try:
+        noted: dict[str, Any] = json.loads((workspace / PLAYERS_NAME).read_bytes())
+        files: dict[str, str] = noted["players"]
+        source = what if what is not None else str(noted["manifest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{workspace} does not say where its players are: there is no {PLAYERS_NAME}.",
+            code="player_unknown",
+            hint="Only episodes that were played in worker processes can be played again from their rows.",
+        ) from None
+    package = await resolve_package(source)
+    words = [seat.player_id or files.get(seat.image, "") for seat in row.slots]
+    known = {variant.id for variant in package.manifest.variants}
+    variant = row.variant if row.variant in known else None
+    return package, plan_episode(package, variant=variant, players=words, seed=row.seed)

@@ -1,0 +1,238 @@
+"""Playing games of the kit in worker processes of this machine, without sockets: when that is possible, and how.
+
+The rules are loaded by workers, as many as there are processors, and each player by a process of its own. The episodes
+are those of the same plans with the same seeds as on any backend.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.errors import CapabilityError
+from coworld_core.manifest.models import GAME_HOSTED
+
+from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..episode.backend_choice import runs_as_processes
+from ..episode.episode_options import EpisodeOptions
+from ..kit.rollout.bot_links import BotProgram
+from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
+from ..package.kit_programs import rules_served, seat_file
+from ..package.plan import Seat
+from ..package.resolver import Package
+
+if TYPE_CHECKING:
+    from coworld_core.issues import Issue
+
+    from .entrants import Entrants
+
+__all__ = ["IN_PROCESS", "NOT_OF_THE_KIT", "InProcess", "find_in_process"]
+
+IN_PROCESS = "in-process"
+"""What rows, records and events call it, where they name a backend."""
+NOT_OF_THE_KIT = "the game is not one of the kit"
+"""The usual reason why a game is not played here."""
+
+
+class InProcess(Backend):
+    """Plays games of the kit in worker processes; it starts no units.
+
+    Args:
+        package: The game, for which `find_in_process` has found that this is possible.
+        options: How episodes are run.
+        workers: Number of processes for the rules; None: as many as there are processors.
+
+    Attributes:
+        count: Number of processes for the rules.
+        workers: Those that run.
+    """
+
+    name = IN_PROCESS
+
+    def __init__(self, package: Package, *, options: EpisodeOptions | None = None, workers: int | None = None) -> None:
+        served = rules_served(package.manifest)
+        assert served is not None
+        self._package = package
+        self._rules = served[1]
+        given = options or EpisodeOptions()
+        self._grace = given.failure_grace_seconds if given.on_player_failure == "stop" else math.inf
+        self.count = workers or processors()
+        self._players: dict[tuple[str, ...], int] = {}
+        self._programs: dict[int, BotProgram] = {}
+        self._stack = AsyncExitStack()
+        self.workers: list[MatchProcess] = []
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """It enforces nothing: it is for code that the user trusts."""
+        no = dict.fromkeys(
+            ("images", "network_isolation", "file_isolation", "memory_limit", "cpu_limit", "pids_limit", "disk_limit"),
+            False,
+        )
+        return Capabilities(**no, remote=False)
+
+    async def __aenter__(self) -> Self:
+        """Make room for the files of players; processes start with the first episode."""
+        self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="coworld-players-")))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Kill all processes."""
+        for worker in self.workers:
+            worker.close()
+        self.workers = []
+        await self._stack.aclose()
+
+    async def check(self) -> tuple[Issue, ...]:
+        """There is nothing to check."""
+        return ()
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """There are no images."""
+        del platform, publish
+        return ImageInfo(image=image)
+
+    def units(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
+    ) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
+        """Refuse to start programs."""
+        raise CapabilityError(
+            "Games that are played in worker processes start no programs.",
+            hint=PLAY_PROGRAMS,
+        )
+
+    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
+        """Nothing outlives the run."""
+        del run_id
+        return ()
+
+    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
+        """There is nothing to remove."""
+        del found, force
+        return ()
+
+    # --- rules and players
+
+    async def open_workers(self, most: int) -> None:
+        """Start the workers, no more than there are episodes to play.
+
+        Raises:
+            CoworldError: The rules cannot be loaded.
+        """
+        while len(self.workers) < min(self.count, most):
+            self._start_worker()
+        for worker in self.workers[1:]:
+            await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True)
+
+    def _start_worker(self) -> MatchProcess:
+        game = self._package.manifest.game.runnable
+        worker = MatchProcess(
+            self._rules, directory=self._package.contexts[game.image], env=game.env, grace=self._grace
+        )
+        self.workers.append(worker)
+        return worker
+
+    def player(self, seat: Seat) -> int | None:
+        """The number of the player in a seat; None if it cannot play here."""
+        key = (seat.image, seat.player_id or "", repr(sorted(seat.runnable.env.items())) if seat.runnable else "")
+        if key not in self._players:
+            program = self._program(seat, len(self._programs))
+            if program is None:
+                return None
+            self._players[key] = len(self._programs)
+            self._programs[self._players[key]] = program
+        return self._players[key]
+
+    @property
+    def programs(self) -> Mapping[int, BotProgram]:
+        """All players so far, by number."""
+        return self._programs
+
+    def _program(self, seat: Seat, number: int) -> BotProgram | None:
+        runnable, own = seat.runnable, seat.own
+        if runnable is None or seat.secret_env or seat.secret_files or runnable.image not in self._package.contexts:
+            return None
+        directory = self._package.contexts[runnable.image]
+        if own is None:
+            file = seat_file(runnable.run) if seat.player_id is not None else ""
+            return BotProgram(name=file, directory=directory, env=runnable.env) if file else None
+        if own.kind == "random":
+            return BotProgram(name="")
+        if own.kind != "file" or own.secret_env or not own.needs_client:
+            return None
+        place = self._scratch / str(number)
+        file = seat_file(own.argv(str(place), in_image=False))
+        if not file:
+            return None
+        own.put(place)
+        return BotProgram(name=file, directory=directory, env=runnable.env)
+
+    async def hindrance(self, seats: Sequence[Seat]) -> str:
+        """Load the rules and these players in the first worker; returns why that is not possible, or an empty text."""
+        asked: dict[int, BotProgram] = {}
+        for seat in seats:
+            number = self.player(seat)
+            if number is None:
+                return f"{seat.player_name or seat.name} is a program of its own"
+            asked[number] = self._programs[number]
+        worker = self._start_worker()
+        if problem := await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True):
+            return f"the rules cannot be loaded here: {problem}"
+        told = await anyio.to_thread.run_sync(worker.told, asked, abandon_on_cancel=True)
+        for seat in seats:
+            number = self.player(seat)
+            if number is not None and told.get(number, {}).get("session"):
+                return f"{seat.player_name or seat.name} handles the game's messages itself"
+        return ""
+
+
+def processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def refused(package: Package, options: EpisodeOptions | None) -> str:
+    """Why a package is not played in worker processes; empty if that may be possible."""
+    game = package.manifest.game
+    if rules_served(package.manifest) is None or game.player_runtime == GAME_HOSTED:
+        return NOT_OF_THE_KIT
+    if package.fetched:
+        return "the package comes from elsewhere"
+    if hindrance := runs_as_processes(package):
+        return hindrance
+    return "something is to be enforced" if options is not None and options.required_capabilities else ""
+
+
+@asynccontextmanager
+async def find_in_process(
+    entrants: Entrants, *, others: bool, options: EpisodeOptions | None = None, workers: int | None = None
+) -> AsyncGenerator[tuple[InProcess | None, str]]:
+    """Open worker processes for players, if they can play there.
+
+    Args:
+        entrants: The players.
+        others: Whether the game's own players may sit among them.
+        options: How episodes are to be run.
+        workers: Number of worker processes; None: as many as there are processors.
+
+    Yields:
+        Where they can play, or None and the reason.
+    """
+    reason = refused(entrants.package, options)
+    if reason:
+        yield None, reason
+        return
+    async with InProcess(entrants.package, options=options, workers=workers) as found:
+        seats = [entrants.seat(label) for label in entrants.rows()]
+        reason = await found.hindrance([*seats, *(entrants.base.seats if others else ())])
+        yield (None, reason) if reason else (found, "")

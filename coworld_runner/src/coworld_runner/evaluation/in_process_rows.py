@@ -1,0 +1,263 @@
+"""Rows and evidence of episodes that were played in worker processes: the same as those of a backend leave."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.outcome import Exit, Fault, decisive
+from coworld_core.episode.record import (
+    EpisodeRecord,
+    EpisodeRow,
+    ImageRecord,
+    PlayerFault,
+    SlotRecord,
+    SlotRow,
+    UnitRecord,
+)
+from coworld_core.errors import ManifestError
+from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
+from coworld_core.manifest.game_results import read_results
+
+from ..episode.blame import Circumstances, Observation, rule
+from ..episode.episode_record import versions
+from ..kit.rollout.match_worker import Outcome
+from ..kit.rollout.seated_episode import SeatFailure
+from ..package.plan import EpisodePlan
+from ..runs.workspace import artifact_records, atomic_write
+from .in_process import InProcess
+
+__all__ = ["Ended", "ended_row", "note_players", "within", "write_evidence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """An episode that has ended.
+
+    Attributes:
+        index: Its number in the order requested, from 1.
+        key: Its key.
+        plan: Its plan.
+        outcome: How it has ended.
+        seconds: How long it took.
+    """
+
+    index: int
+    key: str
+    plan: EpisodePlan
+    outcome: Outcome
+    seconds: float
+
+
+def ended_row(
+    ended: Ended, slots: tuple[SlotRow, ...], run_id: str, *, check: bool, whole: bool, kept: bool
+) -> EpisodeRow:
+    """Return the row of an episode, as of one of which nothing else is kept.
+
+    Args:
+        ended: The episode.
+        slots: Its players.
+        run_id: The label of the run.
+        check: Whether its results are still to be checked against the game's schema.
+        whole: Whether it has the results even if these are only scores and ticks.
+        kept: Whether there will be evidence of it.
+    """
+    outcome, plan = ended.outcome, ended.plan
+    results = outcome.results
+    common: dict[str, Any] = {
+        "index": ended.index,
+        "key": ended.key,
+        "run_id": run_id,
+        "workspace": "",
+        "variant": plan.variant,
+        "seed": plan.seed,
+        "slots": slots,
+        "seconds": ended.seconds,
+        "conduct": outcome.behaviour,
+        "results": results if results is not None and (whole or len(results) > 2) else None,
+    }
+    if results is not None and not outcome.failures and not check:
+        scores = tuple(results["scores"])
+        return EpisodeRow.model_construct(status="completed", ok=True, scores=scores, **common)
+    faults = _faults(ended, kept=kept)
+    fault = decisive(faults)
+    completed = results is not None and not any(one.error_type == "results_malformed" for one in faults)
+    away = {failure.slot for failure in outcome.failures if not failure.connected}
+    players: dict[int, PlayerFault] = {}
+    for one in faults:
+        if one.slot is not None:
+            players.setdefault(one.slot, PlayerFault.of(one, slot=one.slot, connected=one.slot not in away))
+    return EpisodeRow.model_construct(
+        status="completed" if completed else "failed",
+        ok=completed and fault is None,
+        scores=tuple(results["scores"]) if completed and results is not None else (),
+        error_type=fault.error_type if fault is not None else None,
+        party=fault.party if fault is not None else None,
+        fault_slot=fault.slot if fault is not None else None,
+        message=fault.message if fault is not None else None,
+        player_faults=tuple(players.values()),
+        **common,
+    )
+
+
+def _faults(ended: Ended, *, kept: bool) -> tuple[Fault, ...]:
+    outcome, plan = ended.outcome, ended.plan
+    found = [_fault_of(ended, failure, kept=kept) for failure in outcome.failures]
+    if outcome.problem:
+        exited = Exit(reason="exited", code=1)
+        found.append(
+            _ruled(ended, Observation(what="ended", component="game", exit=exited), tail=outcome.problem, kept=kept)
+        )
+    elif outcome.results is not None:
+        try:
+            read_results(json.dumps(outcome.results).encode(), plan.manifest.game.results_schema, len(plan.seats))
+        except ManifestError as error:
+            found.append(
+                _ruled(ended, Observation(what="results_malformed", words=error.message, error=error), kept=kept)
+            )
+    return tuple(found)
+
+
+def _fault_of(ended: Ended, failure: SeatFailure, *, kept: bool) -> Fault:
+    status, slot = failure.status, failure.slot
+    who = _who(ended, slot)
+    if status is None:
+        seen = Observation(
+            what="still_running", component="player", slot=slot, words=f"{who} was still running after the game's end."
+        )
+    elif failure.error_type == "player_left_early":
+        exited = Exit(reason="exited", code=status)
+        did = "with status 0, and the game was not over" if failure.connected else "with status 0 before it played"
+        what = "abandoned" if failure.connected else "never_connected"
+        seen = Observation(what=what, component="player", slot=slot, exit=exited, words=f"{who} ended {did}.")
+    else:
+        exited = Exit(reason="exited", code=status) if status >= 0 else Exit(reason="signal", signal=-status)
+        seen = Observation(what="ended", component="player", slot=slot, exit=exited)
+    return _ruled(ended, seen, tail=ended.outcome.said.get(slot, ""), kept=kept)
+
+
+def _who(ended: Ended, slot: int | None) -> str:
+    return "The game" if slot is None else f"Player {slot} ({ended.plan.seats[slot].name})"
+
+
+def _ruled(ended: Ended, seen: Observation, *, kept: bool, tail: str = "") -> Fault:
+    layout = EpisodeLayout(Path())
+    log = layout.relative(layout.game_stderr if seen.slot is None else layout.player_log(seen.slot))
+    ruling = rule(seen, Circumstances(), who=_who(ended, seen.slot), log=log)
+    row = ruling.row
+    assert row.party is not None
+    assert row.error_type is not None
+    return Fault(
+        party=row.party,
+        slot=seen.slot if row.party == "player" else None,
+        error_type=row.error_type,
+        message=ruling.message,
+        hint=ruling.hint,
+        phase="play",
+        time=dt.datetime.now(dt.UTC),
+        exit=seen.exit,
+        log=log if kept else None,
+        log_tail=tail,
+    )
+
+
+def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: InProcess) -> EpisodeRow:
+    """Write what a backend leaves of an episode: its config, results, replay, logs and record.
+
+    Returns:
+        The row of an episode with evidence in this directory.
+
+    Raises:
+        EnvironmentFault: The disk is full.
+        WorkspaceError: The directory is not writable.
+    """
+    layout, plan, outcome = EpisodeLayout(directory), ended.plan, ended.outcome
+    layout.logs.mkdir(parents=True, exist_ok=True)
+    atomic_write(layout.config, _as_file(dict(plan.game_config)))
+    if row.status == "completed":
+        atomic_write(layout.results, _as_file(outcome.results))
+    if outcome.replay is not None:
+        atomic_write(layout.replay, outcome.replay)
+    for slot in range(len(plan.seats)):
+        atomic_write(layout.player_log(slot), outcome.said.get(slot, "").encode("utf-8", "replace"))
+    atomic_write(layout.game_stderr, outcome.problem.encode("utf-8", "replace"))
+    atomic_write(layout.events, b"")
+    now = dt.datetime.now(dt.UTC)
+    game = plan.manifest.game
+    record = EpisodeRecord(
+        run_id=row.run_id,
+        coworld=game.name,
+        version=game.version,
+        manifest=plan.source,
+        manifest_sha256=plan.manifest_sha256,
+        backend=backend.name,
+        variant=plan.variant,
+        seed=plan.seed,
+        game_config=dict(plan.game_config),
+        episode_tags=dict(plan.episode_tags),
+        started_at=now - dt.timedelta(seconds=ended.seconds),
+        ended_at=now,
+        seconds=ended.seconds,
+        status=row.status,
+        scores=row.scores,
+        results=dict(outcome.results) if row.status == "completed" and outcome.results is not None else None,
+        faults=_faults(ended, kept=True),
+        game=UnitRecord(image=ImageRecord(image=game.runnable.image), run=tuple(game.runnable.run)),
+        slots=_slot_records(plan, row, layout),
+        artifacts=artifact_records(layout),
+        versions=versions(backend),
+    )
+    atomic_write(layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+    replays = [file.sha256 for file in record.artifacts if file.path == layout.replay_name]
+    kept = {"workspace": directory.name, "replay_sha256": replays[0] if replays else "", "results": None}
+    return row.model_copy(update=kept)
+
+
+def _slot_records(plan: EpisodePlan, row: EpisodeRow, layout: EpisodeLayout) -> tuple[SlotRecord, ...]:
+    away = {fault.slot for fault in row.player_faults if fault.away}
+    return tuple(
+        SlotRecord(
+            image=ImageRecord(image=seat.image, digest=row.slots[slot].digest),
+            run=tuple(seat.runnable.run) if seat.runnable is not None else (),
+            logs=(layout.relative(layout.player_log(slot)),),
+            slot=slot,
+            name=seat.name,
+            player_id=seat.player_id,
+            controller=seat.controller,
+            connected=slot not in away,
+        )
+        for slot, seat in enumerate(plan.seats)
+    )
+
+
+def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> None:
+    """Write where the game and the files of players are, so that episodes can be played again."""
+    found: dict[str, str] = {}
+    with suppress(OSError, ValueError, AttributeError):
+        found = json.loads((workspace / PLAYERS_NAME).read_bytes())["players"]
+    known = dict(found)
+    for plan in plans:
+        for seat in plan.seats:
+            if seat.own is not None:
+                own = seat.own
+                found[seat.image] = "random" if own.kind == "random" else str(own.path.absolute().parent / own.file)
+    if found != known or not (workspace / PLAYERS_NAME).exists():
+        document = {"manifest": source, "players": found}
+        atomic_write(workspace / PLAYERS_NAME, (json.dumps(document, indent=2) + "\n").encode())
+
+
+def within(scores: Sequence[float], lowest: float | None, highest: float | None) -> bool:
+    """Whether all scores are between two bounds, as far as these are known."""
+    low, high = -math.inf if lowest is None else lowest, math.inf if highest is None else highest
+    return all(low <= score <= high for score in scores)
+
+
+def _as_file(value: object) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()

@@ -1,0 +1,430 @@
+"""`python -m coworld_runner.kit.rollout.bot_process FD NAME`: plays a player's seat in many episodes, by messages.
+
+What is asked is in `bot_messages`. The first message that it sends says how the player was loaded. A `plain` player's
+file runs again for each episode in this process. Any other gets a process of its own for each episode: this process
+forks one for each file descriptor that it receives.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import inspect
+import io
+import json
+import marshal
+import os
+import random
+import signal
+import socket
+import sys
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Final
+
+from coworld_core.player_seeds import PLAYER_SEED_ENV
+from coworld_core.rules import ActionRefused, load_player
+from coworld_core.rules.plain_values import action_text
+from coworld_core.rules.player_loader import is_session, player_in, seated
+from coworld_core.rules.seat_wire import MAX_REFUSED
+
+from .bot_messages import ACT, ACTION, AGAIN, CHOICE, DONE, END, FAILED, NEW, PASSED, Frames, framed
+from .plain_players import is_plain
+
+__all__ = ["main"]
+
+FLUSH: Final = 5_000_000
+"""Nanoseconds after which finished answers are sent while others are still pending."""
+
+CHEAP: Final = 0.002
+"""Seconds that the file of a plain player may take to run: beyond that, a fork is quicker."""
+
+MAX_SAID: Final = 4096
+"""Maximum number of characters of what a player prints in an episode that are kept."""
+
+_UNCHANGED: Final = frozenset({str, int, float, bool})
+
+
+class _Said(io.TextIOBase):
+    """What the player of the present episode prints."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def write(self, text: str, /) -> int:
+        self.pieces.append(text[-MAX_SAID:])
+        if len(self.pieces) > 100:
+            self.pieces[:] = ["".join(self.pieces)[-MAX_SAID:]]
+        return len(text)
+
+    def take(self) -> str:
+        text = "".join(self.pieces)[-MAX_SAID:]
+        self.pieces.clear()
+        return text
+
+
+SAID: Final = _Said()
+
+
+class _Ended(Exception):
+    """The player's program has ended."""
+
+    def __init__(self, status: int, problem: str = "") -> None:
+        self.status = status
+        self.problem = problem
+
+
+def _ended_by(error: BaseException) -> _Ended:
+    """What became of the program that raised an exception; its traceback is printed."""
+    if isinstance(error, SystemExit):
+        code = error.code
+        if code is not None and not isinstance(code, int):
+            SAID.write(f"{code}\n")
+        return _Ended(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
+    if isinstance(error, KeyboardInterrupt):
+        return _Ended(130)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals.get("__name__") == __name__:
+        trace = trace.tb_next
+    SAID.write("".join(traceback.format_exception(type(error), error, trace)))
+    return _Ended(1, f"{type(error).__name__}: {error}")
+
+
+class _Loop:
+    """The event loop of asynchronous players, opened when it is first needed."""
+
+    _loop: Any = None
+
+    def finish(self, answer: Any) -> Any:
+        if self._loop is None:
+            import asyncio
+
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(answer)
+
+
+_LOOP: Final = _Loop()
+
+
+def _called(function: Any, *arguments: Any) -> Any:
+    """Call a function of the player.
+
+    Raises:
+        _Ended: It has raised an exception.
+    """
+    try:
+        answer = function(*arguments)
+        return _LOOP.finish(answer) if inspect.isawaitable(answer) else answer
+    except BaseException as error:  # noqa: BLE001 - whatever a player raises ends its program
+        raise _ended_by(error) from None
+
+
+class _Seat:
+    """A player in one episode."""
+
+    __slots__ = ("act", "left", "over", "player", "refused", "rng", "seen")
+
+    def __init__(self, form: Any, seed: int, hello: str | None) -> None:
+        player = _called(seated, form)
+        self.act: Any = getattr(player, "act", player)
+        self.over: Any = getattr(player, "over", None)
+        self.rng = random.Random(seed)
+        self.refused = 0
+        self.seen: Any = None
+        start = getattr(player, "start", None)
+        if start is not None and hello is not None:
+            _called(start, json.loads(hello))
+
+    def refuse(self, reason: str) -> None:
+        SAID.write(f"refused: {reason}\n")
+        self.refused += 1
+        if self.refused > MAX_REFUSED:
+            SAID.write(f"{self.refused} actions were refused, the last one: {reason}.\n")
+            raise _Ended(1)
+
+    def choose(self, given: bytes | None) -> tuple[int, Any]:
+        """The kind of the answer, and the index of a legal action or an action as JSON text."""
+        act, rng = self.act, self.rng
+        while True:
+            legal: list[Any] | None = None if given is None else marshal.loads(given)  # noqa: S302 - it is the rules'
+            try:
+                answer = act(self.seen, legal, rng)
+                # A test that is quicker than that of `inspect`
+                if hasattr(answer, "__await__"):
+                    answer = _LOOP.finish(answer)
+            except BaseException as error:  # noqa: BLE001 - whatever a player raises ends its program
+                raise _ended_by(error) from None
+            if answer is None and (legal is None or None not in legal):
+                return PASSED, None
+            if legal is not None and (index := _index(answer, legal, given)) is not None:
+                return CHOICE, index
+            try:
+                return ACTION, action_text(answer)
+            except ActionRefused as refused:
+                self.refuse(refused.message)
+
+
+def _index(answer: Any, legal: list[Any], given: bytes | None) -> int | None:
+    """The index of an action among the legal ones; None if it is not certainly one of them."""
+    kind: Any = type(answer)
+    for index, one in enumerate(legal):
+        if one is answer:
+            if kind in _UNCHANGED:
+                return index
+            # The player may have changed it
+            return index if _same(answer, marshal.loads(given or b"")[index]) else None  # noqa: S302
+    if kind is dict:
+        for index, one in enumerate(legal):
+            if type(one) is dict and one.keys() == answer.keys() and _same(answer, one):
+                return index
+    return None
+
+
+def _same(first: Any, second: Any) -> bool:
+    # Values that are equal and yet not the same JSON, such as 1 and True, have other bytes
+    try:
+        return marshal.dumps(first, 2) == marshal.dumps(second, 2)
+    except ValueError:
+        return False
+
+
+def _seeds(source: bytes) -> bool:
+    return b"seed" in source or b"setstate" in source
+
+
+class _Player:
+    """The player of this process.
+
+    Args:
+        name: Its file, or the file and what is in it, or a module.
+        apart: Whether each episode gets a process of its own whatever the player is.
+    """
+
+    def __init__(self, name: str, *, apart: bool) -> None:
+        self._name = name
+        place, _, _ = name.partition(":")
+        source = Path(place).read_bytes() if place.endswith(".py") else b""
+        near = {path.stem: path for path in Path(place).parent.glob("*.py")} if source else {}
+        alone = bool(source) and not apart and is_plain(source, beside=near)
+        self.plain = alone
+        self._code: CodeType | None = None
+        self._form: Any = None
+        self._module = ""
+        # Libraries may keep the state that a seed has set
+        seeds = not source or any(_seeds(path.read_bytes()) for path in near.values())
+        if seeds and not alone:
+            return
+        self._form = load_player(name, alone=True)
+        if not alone:
+            return
+        self._module = getattr(self._form, "__module__", "") or Path(place).stem
+        self._code = compile(source, place, "exec", dont_inherit=True)
+        began = time.perf_counter()
+        self.form()
+        self.plain = time.perf_counter() - began < CHEAP
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the rules need to know about it."""
+        form = self.form()
+        return {
+            "plain": self.plain,
+            "session": is_session(form),
+            "starts": hasattr(form, "start"),
+            "ends": hasattr(form, "over"),
+        }
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the player is in this process; otherwise each episode's process loads it."""
+        return self._form is not None
+
+    def form(self) -> Any:
+        """The player as a process that has just started has it."""
+        if self._code is None:
+            self._form = self._form or load_player(self._name, alone=True)
+            return self._form
+        module = ModuleType(self._module)
+        known = sys.modules[self._module]
+        vars(module).update(__file__=known.__file__, __spec__=known.__spec__, __builtins__=vars(builtins))
+        sys.modules[self._module] = module
+        exec(self._code, vars(module))  # noqa: S102 - it is the player
+        return player_in(module, self._name)
+
+
+def _serve(player: _Player, own: socket.socket) -> None:
+    """Answer until the rules close the connection."""
+    seats: dict[int, _Seat] = {}
+    frames = Frames()
+    waits = _Waits()
+    while piece := own.recv(1 << 18):
+        for content in frames.feed(piece):
+            answers: list[tuple[Any, ...]] = []
+            sent = began = time.perf_counter_ns()
+            waits.look()
+            for request in marshal.loads(content):  # noqa: S302 - it is the rules'
+                number = request[1]
+                try:
+                    kind, value = _answer(player, seats, request)
+                except _Ended as ended:
+                    seats.pop(number, None)
+                    kind, value = FAILED, (ended.status, ended.problem)
+                now = time.perf_counter_ns()
+                used = now - began
+                if used > 1_000_000:
+                    used = max(used - waits.look(), 0)
+                answers.append((number, kind, value, used, SAID.take()) if SAID.pieces else (number, kind, value, used))
+                if now - sent > FLUSH:
+                    own.sendall(framed(json.dumps(answers).encode()))
+                    answers = []
+                    now = sent = time.perf_counter_ns()
+                began = now
+            if answers:
+                own.sendall(framed(json.dumps(answers).encode()))
+
+
+def _answer(player: _Player, seats: dict[int, _Seat], request: tuple[Any, ...]) -> tuple[int, Any]:
+    kind, number, *more = request
+    if kind in (ACT, AGAIN):
+        seat = seats.get(number)
+        if seat is None:
+            # It has failed at the beginning, as the rules will soon know
+            return DONE, None
+        if kind == ACT:
+            seat.seen = more[0]
+        else:
+            seat.refuse(more[0])
+        return seat.choose(more[1])
+    if kind == NEW:
+        os.environ[PLAYER_SEED_ENV] = str(more[0])
+        seats[number] = _Seat(_called(player.form), *more)
+    elif kind == END:
+        seat = seats.pop(number, None)
+        if seat is not None and seat.over is not None and more[0] is not None:
+            _called(seat.over, more[0])
+    return DONE, None
+
+
+class _Waits:
+    """How long this process has waited for a processor, where the kernel says that."""
+
+    def __init__(self) -> None:
+        try:
+            self._file = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._file = -1
+        self._last = 0
+
+    def look(self) -> int:
+        """Nanoseconds since the last look."""
+        if self._file < 0:
+            return 0
+        now = int(os.pread(self._file, 100, 0).split()[1])
+        waited, self._last = now - self._last, now
+        return waited
+
+
+def _fork_for_each(player: _Player, control: socket.socket) -> None:
+    """Fork a process for each connection that arrives, and say how those end that are asked for."""
+    ended: dict[int, int] = {}
+    while True:
+        message, files, _, _ = socket.recv_fds(control, 64, 1)
+        if not message:
+            return
+        if files:
+            # Those that nobody asks for must not stay as zombies
+            with suppress(ChildProcessError):
+                while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                    if found[1]:
+                        ended[found[0]] = found[1]
+            process = os.fork()
+            if not process:
+                control.close()
+                _apart(player, files[0])
+            os.close(files[0])
+            control.sendall(framed(b"%d" % process))
+            continue
+        asked = int(message)
+        status = ended.pop(asked, 0)
+        if not status:
+            with suppress(ChildProcessError):
+                status = os.waitpid(asked, 0)[1]
+        control.sendall(framed(b"%d" % os.waitstatus_to_exitcode(status)))
+
+
+def _apart(player: _Player, file: int) -> None:
+    """Play one episode in a process of its own."""
+    _die_with_parent()
+    numbers = sys.modules.get("numpy")
+    if numbers is not None and player.loaded:
+        # Python does so for its own random numbers
+        numbers.random.seed()
+    try:
+        with socket.socket(fileno=file) as own:
+            _serve(player, own)
+    except BaseException:  # noqa: BLE001 - the rules have gone, or what the player did to this process
+        os._exit(1)
+    os._exit(0)
+
+
+def _tried(player: _Player) -> dict[str, Any]:
+    """What is told about a player, by a process that loads it: nothing of it stays in this one."""
+    read, write = os.pipe()
+    process = os.fork()
+    if not process:
+        told: dict[str, Any]
+        try:
+            told = player.told
+        except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
+            told = {"status": _ended_by(error).status}
+        with os.fdopen(write, "w") as out:
+            json.dump({**told, "said": SAID.take()}, out)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        text = answer.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    told = json.loads(text) if text else {"status": status}
+    SAID.write(told.pop("said", ""))
+    return told
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this process with the one that started it, where there is a way."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def main() -> None:
+    """Load the player, say how that went, and play until the rules close the connection."""
+    file, mode, name = sys.argv[1:]
+    _die_with_parent()
+    sys.stdout = sys.stderr = SAID
+    with socket.socket(fileno=int(file)) as own:
+        told: dict[str, Any]
+        player: _Player | None = None
+        try:
+            player = _Player(name, apart=mode == "apart")
+            told = player.told if player.loaded else _tried(player)
+        except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
+            told = {"status": _ended_by(error).status}
+        gc.collect()
+        gc.freeze()
+        own.sendall(framed(json.dumps({**told, "said": SAID.take()}).encode()))
+        if player is None:
+            return
+        if player.plain:
+            _serve(player, own)
+        else:
+            _fork_for_each(player, own)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""`python -m coworld_runner.kit.rollout.match_program MODULE:CLASS SECONDS`: a worker process that plays rules.
+
+What to play arrives on stdin, a `Chunk` at a time, and outcomes leave on stdout. SECONDS is how long a game may go on
+after a player has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import BinaryIO
+
+from coworld_core.errors import CoworldError
+from coworld_core.rules import load_rules
+
+from .bot_links import BotProgram
+from .match_worker import Chunk, MatchWorker
+from .process_pipes import own_pipes
+
+__all__ = ["main"]
+
+
+def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
+    """Play what arrives until the pipe is closed."""
+
+    def say(what: object) -> None:
+        pickle.dump(what, out, pickle.HIGHEST_PROTOCOL)
+        out.flush()
+
+    try:
+        worker = MatchWorker(load_rules(rules, alone=True), told.fileno(), grace=grace)
+    except Exception as error:  # noqa: BLE001 - whatever a game's module raises
+        say(f"{type(error).__name__}: {error}")
+        return
+    say("")
+    try:
+        while True:
+            try:
+                asked: Chunk | Mapping[int, BotProgram] = pickle.load(told)  # noqa: S301 - it is our own process
+            except EOFError:
+                return
+            try:
+                say(worker.play(asked) if isinstance(asked, Chunk) else worker.told(asked))
+            except CoworldError as error:
+                say(error)
+    finally:
+        worker.close()
+
+
+def main() -> None:
+    """Play until the parent closes the pipe."""
+    # The rules get a command line of their own
+    name, grace = sys.argv[1:]
+    sys.stdout = sys.stderr
+    with own_pipes() as (told, out):
+        try:
+            _serve(name, float(grace), told, out)
+        except BrokenPipeError:
+            os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

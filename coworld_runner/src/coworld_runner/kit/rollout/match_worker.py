@@ -1,0 +1,547 @@
+"""Plays episodes of rules whose players are processes, many at once.
+
+Each message to a player has what it is asked in all episodes of a chunk, so that one change of processes serves many.
+"""
+
+from __future__ import annotations
+
+import marshal
+import random
+import select
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from coworld_core.player_seeds import player_seed
+from coworld_core.rules import EpisodeConfig, Rules, RulesError, action_schema, read_config
+from coworld_core.rules.plain_values import to_json, to_plain
+from coworld_core.time_limits import PLAYER_EXIT
+
+from ...package.random_player import sample
+from ..server.greeting import hello_message, seat_schemas
+from .bot_links import BotLink, BotProgram, PlayerHost
+from .bot_messages import ACT, ACTION, AGAIN, CHOICE, END, FAILED, NEW, PASSED
+from .kept_games import KeptGames, KeptKind
+from .seated_episode import SeatedEpisode, SeatFailure
+
+__all__ = ["Chunk", "MatchWorker", "Outcome", "SeatedGame"]
+
+_TRIES: Final = 1000
+"""How often the player `random` draws an action that may be refused, before it lets its time pass."""
+
+_SAID: Final = 8192
+"""Characters of what a player prints in an episode that are kept."""
+
+_LATE: Final = 0.05
+"""Seconds by which an answer may be delayed on its way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeatedGame:
+    """An episode to play.
+
+    Attributes:
+        number: Its number, unique in the whole run.
+        config: The number of its config.
+        seed: The seed of all random numbers.
+        players: The number of the player in each seat.
+        focus: The seats of the player that is measured.
+        keep: Whether its replay is wanted in any case.
+    """
+
+    number: int
+    config: int
+    seed: int
+    players: tuple[int, ...]
+    focus: tuple[int, ...] = ()
+    keep: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """Episodes to play at once, and what they need that no chunk before has had.
+
+    Attributes:
+        games: The episodes.
+        configs: Game configs with tokens, by number.
+        players: Players, by number.
+    """
+
+    games: Sequence[SeatedGame] = ()
+    configs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
+    players: Mapping[int, BotProgram] = field(default_factory=dict[int, BotProgram])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How an episode has ended.
+
+    Attributes:
+        number: Its number.
+        results: The game's results; None if it was not played to its end.
+        failures: How players have failed.
+        behaviour: What each seat did.
+        said: What players have printed, by seat.
+        problem: How the rules have failed; empty if they have not.
+        kept: Why it has a replay; empty: it has none.
+        replay: The replay.
+    """
+
+    number: int
+    results: Mapping[str, Any] | None
+    failures: tuple[SeatFailure, ...]
+    behaviour: tuple[Any, ...]
+    said: Mapping[int, str]
+    problem: str = ""
+    kept: KeptKind = ""
+    replay: bytes | None = field(default=None, repr=False)
+
+
+class _Game:
+    """An episode in progress."""
+
+    def __init__(self, spec: SeatedGame, episode: SeatedEpisode | None, config: EpisodeConfig) -> None:
+        self.spec = spec
+        self._episode = episode
+        self.config = config
+        self.bots: list[BotLink | None] = [None] * config.seats
+        self.chances: dict[int, random.Random] = {}
+        self.granted: dict[int, float] = {}
+        """Seconds for which seats that have not answered in time were waited for."""
+        self.pending: set[int] = set()
+        """Those of them whose turn it is again."""
+        self.said: dict[int, str] = {}
+        self.ending = 0
+        """Players that are told how it has ended."""
+        self.over = False
+        self.problem = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the rules could begin it."""
+        return self._episode is not None
+
+    @property
+    def episode(self) -> SeatedEpisode:
+        """The episode; there is none if the rules could not begin it."""
+        assert self._episode is not None
+        return self._episode
+
+
+class MatchWorker:
+    """Plays episodes of one game.
+
+    Args:
+        rules: The game.
+        parent: The file descriptor that is closed when nobody wants outcomes any more.
+        grace: Seconds that a game may go on after a player has failed.
+    """
+
+    def __init__(self, rules: type[Rules], parent: int, *, grace: float = 1.0) -> None:
+        self._rules = rules
+        self._grace = grace
+        self._parent = parent
+        self._schemas = seat_schemas(rules)
+        self._action_schema = action_schema(rules)
+        self._configs: dict[int, EpisodeConfig] = {}
+        self._programs: dict[int, BotProgram] = {}
+        self._apart: set[int] = set()
+        """Players that have ended a process in which they played several episodes."""
+        self._hosts: dict[tuple[int, int], PlayerHost] = {}
+        self._live: dict[int, _Game] = {}
+        self._numbers = 0
+        self._ended: list[_Game] = []
+        self._kept = KeptGames()
+
+    def play(self, chunk: Chunk) -> list[Outcome]:
+        """Play the episodes of a chunk.
+
+        Raises:
+            UsageError: A config is invalid.
+            EnvironmentFault: A process cannot be started.
+            BrokenPipeError: Nobody wants the outcomes any more.
+        """
+        for number, config in chunk.configs.items():
+            self._configs[number] = read_config(self._rules, config)
+        self._programs.update(chunk.players)
+        self._ended = []
+        for spec in chunk.games:
+            self._begin(spec)
+        self._until_all_have_ended()
+        return [self._outcome(game) for game in sorted(self._ended, key=lambda game: game.spec.number)]
+
+    def told(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
+        """What is known of players once they are loaded."""
+        self._programs.update(players)
+        return {number: self._host(number, 0).told for number, program in players.items() if program.name}
+
+    def close(self) -> None:
+        """Kill all processes."""
+        for game in self._live.values():
+            for bot in game.bots:
+                if bot is not None:
+                    bot.kill()
+        for host in self._hosts.values():
+            host.close()
+
+    # --- an episode
+
+    def _host(self, player: int, turn: int) -> PlayerHost:
+        """The process of a player; one that plays itself has another for each seat of the same player."""
+        first = self._hosts.get((player, 0))
+        key = (player, turn if first is not None and first.shared is not None else 0)
+        if key not in self._hosts:
+            self._hosts[key] = PlayerHost(self._programs[player], apart=player in self._apart)
+        return self._hosts[key]
+
+    def _begin(self, spec: SeatedGame) -> None:
+        config = self._configs[spec.config]
+        self._numbers += 1
+        number = self._numbers
+        try:
+            episode = SeatedEpisode(self._rules, config, seed=spec.seed, grace=self._grace)
+        except RulesError as error:
+            game = _Game(spec, None, config)
+            game.problem = _told(error)
+            self._ended.append(game)
+            return
+        game = self._live[number] = _Game(spec, episode, config)
+        turns: dict[int, int] = {}
+        for slot, player in enumerate(spec.players):
+            if not self._programs[player].name:
+                game.chances[slot] = random.Random(player_seed(spec.seed, slot))
+                continue
+            turn = turns[player] = turns.get(player, -1) + 1
+            host = self._host(player, turn)
+            if host.status is not None:
+                game.said[slot] = host.told.get("said", "")
+                kind = "player_error" if host.status else "player_left_early"
+                failure = SeatFailure(slot=slot, error_type=kind, status=host.status, connected=False)
+                episode.lose(failure)
+                continue
+            bot = game.bots[slot] = host.link()
+            hello = hello_message(self._rules, config, slot, self._schemas) if host.told["starts"] else None
+            bot.ask((NEW, number, player_seed(spec.seed, slot), hello), (number, slot, NEW))
+        self._go_on(number, game)
+
+    def _go_on(self, number: int, game: _Game) -> None:
+        """Ask the players of a game until one has to be waited for, or the game is over."""
+        try:
+            while not game.over:
+                if not (turn := game.episode.next_turn()):
+                    self._finish(number, game)
+                    return
+                # The last answer in a turn may have come from here
+                if not any(self._ask(number, game, slot) for slot in turn):
+                    continue
+                return
+        except RulesError as error:
+            self._fail(number, game, error)
+
+    def _ask(self, number: int, game: _Game, slot: int) -> bool:
+        """Ask a seat for its action; returns whether the answer is still to come."""
+        bot = game.bots[slot]
+        if bot is None:
+            self._draw(game, slot)
+            return False
+        if slot in game.granted:
+            game.pending.add(slot)
+            return True
+        play = game.episode.play
+        options = play.options(slot)
+        legal = None if options is None else marshal.dumps(to_plain(list(options)))
+        bot.ask((ACT, number, play.observation(slot), legal), (number, slot, ACT))
+        return True
+
+    def _draw(self, game: _Game, slot: int) -> None:
+        """Play for `random`, as its program does."""
+        episode, rng = game.episode, game.chances[slot]
+        options = episode.play.options(slot)
+        if options is not None:
+            episode.choose(slot, rng.choice(options), 0.0)
+            return
+        for _ in range(_TRIES):
+            action, reason = episode.read(slot, to_json(sample(self._action_schema, rng)), 0.0)
+            if not reason:
+                episode.choose(slot, action, 0.0)
+                return
+        episode.choose(slot, None, 0.0)
+
+    def _take(self, bot: BotLink, answer: Any) -> None:
+        """Take in an answer of a player.
+
+        Raises:
+            ValueError: It is not one.
+        """
+        number, slot, asked = bot.asked.popleft()
+        told, kind, value, took, *said = answer
+        if told != number or not isinstance(took, int):
+            raise ValueError(answer)
+        game = self._live.get(number)
+        if game is None:
+            return
+        if said:
+            game.said[slot] = (game.said.get(slot, "") + str(said[0]))[-_SAID:]
+        status = 0
+        if kind == FAILED:
+            status, problem = value
+            if problem:
+                starts = bot.host.told["starts"]
+                tick = f"in tick {game.episode.play.tick}"
+                where = {NEW: "in start" if starts else "before its game", END: "in over"}.get(asked, tick)
+                told = f"{game.said.get(slot, '')}The player failed {where}: {problem}\n"
+                game.said[slot] = told[-_SAID:]
+        if asked == END:
+            self._told_end(number, game, slot, status)
+        elif game.over:
+            return
+        elif kind == FAILED:
+            self._lose(number, game, slot, int(status), connected=asked != NEW or bot.host.told["starts"])
+        elif asked != NEW:
+            self._answered(number, game, slot, kind, value, took / 1e9)
+
+    def _answered(self, number: int, game: _Game, slot: int, kind: int, value: Any, used: float) -> None:
+        episode, bot = game.episode, game.bots[slot]
+        assert bot is not None
+        try:
+            if slot in game.granted:
+                behind = max(used - game.granted.pop(slot), 0.0)
+                turn = slot in game.pending
+                game.pending.discard(slot)
+                episode.answered_late(slot, behind if turn else 0.0)
+                if turn:
+                    self._ask(number, game, slot)
+                return
+            if kind == CHOICE:
+                options = episode.play.options(slot)
+                if options is None or not 0 <= value < len(options):
+                    raise ValueError(value)
+                action = options[value]
+            elif kind == ACTION:
+                action, reason = episode.read(slot, value, used)
+                if reason:
+                    options = episode.play.options(slot)
+                    legal = None if options is None else marshal.dumps(to_plain(list(options)))
+                    bot.ask((AGAIN, number, reason, legal), (number, slot, AGAIN))
+                    return
+            elif kind == PASSED:
+                action = None
+            else:
+                raise ValueError(kind)
+            if episode.choose(slot, action, used):
+                self._go_on(number, game)
+        except RulesError as error:
+            self._fail(number, game, error)
+
+    def _lose(self, number: int, game: _Game, slot: int, status: int, *, connected: bool = True) -> None:
+        """A player's program has ended."""
+        bot = game.bots[slot]
+        game.bots[slot] = None
+        if bot is not None and not bot.shared:
+            bot.close()
+        kind = "player_error" if status or not connected else "player_left_early"
+        game.episode.lose(SeatFailure(slot=slot, error_type=kind, status=status, connected=connected))
+        if game.episode.stopped:
+            self._finish(number, game)
+            return
+        if slot in game.granted:
+            # Its turn is over already, unless it has come again
+            del game.granted[slot]
+            if slot not in game.pending:
+                return
+            game.pending.discard(slot)
+        try:
+            if not game.episode.awaits(slot):
+                return
+            if game.episode.leave(slot):
+                self._go_on(number, game)
+            elif game.episode.stopped:
+                self._finish(number, game)
+        except RulesError as error:
+            self._fail(number, game, error)
+
+    def _fail(self, number: int, game: _Game, error: RulesError) -> None:
+        game.problem = _told(error)
+        self._finish(number, game)
+
+    def _finish(self, number: int, game: _Game) -> None:
+        """The game is over: tell the players that want to know."""
+        game.over = True
+        results = None if game.problem else game.episode.results
+        over = None
+        if results is not None:
+            over = {"type": "over", "scores": results["scores"], "results": dict(results), "reason": "over"}
+        for slot, bot in enumerate(game.bots):
+            if bot is None:
+                continue
+            waits = over is not None and (bot.host.told["ends"] or slot in game.granted)
+            if waits or bot.shared:
+                bot.ask((END, number, over if bot.host.told["ends"] else None), (number, slot, END))
+            game.ending += waits
+            if not waits and not bot.shared:
+                (bot.kill if bot.asked else bot.close)()
+                game.bots[slot] = None
+            elif not waits:
+                game.bots[slot] = None
+        if not game.ending:
+            self._close(number, game)
+
+    def _told_end(self, number: int, game: _Game, slot: int, status: int) -> None:
+        """A player was told that the game is over."""
+        bot = game.bots[slot]
+        if bot is None:
+            return
+        game.bots[slot] = None
+        if not bot.shared:
+            bot.close()
+        if status:
+            game.episode.lose(SeatFailure(slot=slot, error_type="player_error", status=int(status), after=True))
+        self._one_less(number, game)
+
+    def _one_less(self, number: int, game: _Game) -> None:
+        game.ending -= 1
+        if not game.ending:
+            self._close(number, game)
+
+    def _close(self, number: int, game: _Game) -> None:
+        del self._live[number]
+        self._ended.append(game)
+
+    def _outcome(self, game: _Game) -> Outcome:
+        spec = game.spec
+        if not game.begun:
+            return Outcome(number=spec.number, results=None, failures=(), behaviour=(), said={}, problem=game.problem)
+        episode = game.episode
+        results = None if game.problem else episode.results
+        kept = self._kept.choose(
+            None if results is None else results["scores"],
+            asked=spec.keep,
+            failed=bool(episode.failures) or episode.faltered,
+            focus=spec.focus,
+        )
+        return Outcome(
+            number=spec.number,
+            results=results,
+            failures=tuple(episode.failures),
+            behaviour=episode.behaviour,
+            said=game.said,
+            problem=game.problem,
+            kept=kept,
+            replay=episode.replay() if kept else None,
+        )
+
+    # --- waiting
+
+    def _links(self) -> list[BotLink]:
+        links: dict[int, BotLink] = {}
+        for host in self._hosts.values():
+            if host.shared is not None and not host.shared.idle:
+                links[id(host.shared)] = host.shared
+        for game in self._live.values():
+            for bot in game.bots:
+                if bot is not None and not bot.idle:
+                    links[id(bot)] = bot
+        return list(links.values())
+
+    def _until_all_have_ended(self) -> None:
+        while self._live:
+            links = self._links()
+            for link in links:
+                link.send()
+            until = min((self._patience(link) for link in links), default=0.01)
+            ready, _, _ = select.select([*links, self._parent], [], [], min(max(until, 0.001), 1.0))
+            if self._parent in ready:
+                # Nothing arrives while a chunk is played, so it was closed
+                raise BrokenPipeError
+            for link in links:
+                if link in ready:
+                    self._hear(link)
+                elif self._patience(link) < 0:
+                    self._lose_patience(link)
+
+    def _hear(self, link: BotLink) -> None:
+        try:
+            answers = link.receive()
+            if answers is None:
+                self._gone(link)
+                return
+            for answer in answers:
+                self._take(link, answer)
+        except (ValueError, TypeError, IndexError, KeyError):
+            # Whatever plays there does not do so by our program
+            link.kill()
+            self._gone(link)
+
+    def _about(self, link: BotLink) -> tuple[int, _Game, int, int] | None:
+        """The last of what a link is asked, which says how long it may take; None if it does not matter any more."""
+        for number, slot, asked in (link.asked[0],) if link.shared else reversed(link.asked):
+            game = self._live.get(number)
+            return None if game is None else (number, game, slot, asked)
+        return None
+
+    def _patience(self, link: BotLink) -> float:
+        """Seconds that a player may still take for what it is asked first."""
+        about = self._about(link) if link.asked else None
+        if about is None:
+            return 1.0
+        _, game, slot, asked = about
+        if asked == END or game.over:
+            return PLAYER_EXIT - link.passed
+        granted = game.granted.get(slot)
+        if granted is not None and slot not in game.pending:
+            return 1.0
+        return link.left((granted or 0.0) + game.episode.allowance(slot) + _LATE)
+
+    def _lose_patience(self, link: BotLink) -> None:
+        about = self._about(link)
+        if about is None:
+            return
+        number, game, slot, asked = about
+        if link.shared:
+            link.kill()
+            self._gone(link)
+        elif asked == END or game.over:
+            link.kill()
+            game.bots[slot] = None
+            game.episode.lose(SeatFailure(slot=slot, error_type="player_timeout", status=None, after=True))
+            self._one_less(number, game)
+        else:
+            episode = game.episode
+            game.granted[slot] = game.granted.get(slot, 0.0) + episode.allowance(slot)
+            game.pending.discard(slot)
+            try:
+                if episode.expire(slot):
+                    self._go_on(number, game)
+            except RulesError as error:
+                self._fail(number, game, error)
+
+    def _gone(self, link: BotLink) -> None:
+        """The process behind a link has ended."""
+        if not link.shared:
+            status = link.host.exit_status(link)
+            for number, game in list(self._live.items()):
+                for slot, bot in enumerate(game.bots):
+                    if bot is link and game.over:
+                        self._told_end(number, game, slot, status)
+                    elif bot is link:
+                        self._lose(number, game, slot, status)
+            return
+        # It is not certain in which episode it was, so all of them begin anew, each with a process of its own
+        player = next(key[0] for key, host in self._hosts.items() if host is link.host)
+        self._apart.add(player)
+        for key in [key for key in self._hosts if key[0] == player]:
+            self._hosts.pop(key).close()
+        again = [(number, game) for number, game in self._live.items() if player in game.spec.players]
+        for number, game in again:
+            for bot in game.bots:
+                if bot is not None and not bot.shared:
+                    bot.kill()
+                elif bot is not None and bot.host.shared is not None and bot.host.told and bot.host is not link.host:
+                    bot.ask((END, number, None), (number, 0, END))
+            del self._live[number]
+        for _, game in again:
+            self._begin(game.spec)
+
+
+def _told(error: RulesError) -> str:
+    return "\n".join((*error.lines, f"the rules failed: {error.message}"))

@@ -1,0 +1,199 @@
+"""Measuring in worker processes: the same rows as of real programs, players kept apart, and rows played again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_core.episode.record import EpisodeRow, read_rows
+from coworld_core.errors import UsageError
+from coworld_core.rules import read_replay
+from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
+from coworld_runner.kit.rollout.kept_games import EACH, KeptGames
+from coworld_runner.kit.rollout.plain_players import is_plain
+from coworld_runner.kit.server.scaffolds import new_game
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+
+PLAYERS = {
+    "raises": "def act(observation, legal, rng):\n    return legal[{}[len(legal)]]\n",
+    "raises later": """
+def act(observation, legal, rng):
+    if observation["left"] < 9:
+        raise ValueError("I am losing")
+    return rng.choice(legal)
+""",
+    "illegal every other time": """
+asked = []
+def act(observation, legal, rng):
+    asked.append(observation)
+    return {"take": 7} if len(asked) % 2 else rng.choice(legal)
+""",
+    "late once": """
+import time
+def act(observation, legal, rng):
+    if observation["left"] > 19:
+        time.sleep(1.8)
+    return legal[-1]
+""",
+    "exits": """
+import os
+def act(observation, legal, rng):
+    if observation["left"] < 9:
+        os._exit(3)
+    return legal[0]
+""",
+    "leaves": """
+import sys
+class Player:
+    def start(self, hello):
+        self.seat, self.seats = hello["seat"], hello["seats"]
+    def act(self, observation, legal, rng):
+        if observation["left"] < 9:
+            sys.exit(0)
+        return rng.choice(legal)
+""",
+    "fails at the end": """
+class Player:
+    async def act(self, observation, legal, rng):
+        return dict(legal[0])
+    def over(self, over):
+        raise RuntimeError(over["reason"])
+""",
+}
+
+
+def nim(directory: Path, seconds_per_move: float) -> Path:
+    """The game with little time for a move."""
+    shutil.copytree(NIM, directory)
+    manifest = directory / "coworld_manifest_template.json"
+    document = json.loads(manifest.read_text())
+    document["certification"]["game_config"]["seconds_per_move"] = seconds_per_move
+    manifest.write_text(json.dumps(document))
+    return directory
+
+
+async def played(game: Path, new: str, old: str, workspace: Path, blocks: int = 1, **more: Any) -> list[EpisodeRow]:
+    rules = EvaluationRules(max_blocks=blocks, count_starved=True)
+    await compare(game, new, old, rules=rules, workspace=workspace, **more)
+    return sorted(read_rows(workspace), key=lambda row: row.key)
+
+
+def told(row: EpisodeRow) -> dict[str, Any]:
+    """What a row tells, but for times and labels."""
+    conduct = [(seat.acted, seat.idle, seat.refused) for seat in row.conduct]
+    same = {"key", "variant", "seed", "status", "ok", "slots", "scores", "error_type", "party", "fault_slot", "message"}
+    return {**row.model_dump(include=same), "conduct": conduct, "faults": row.player_faults}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLAYERS)
+async def test_rows_are_those_of_programs(tmp_path: Path, name: str) -> None:
+    game = nim(tmp_path / "nim", 1.5 if name == "late once" else 10)
+    bot = tmp_path / "bot.py"
+    bot.write_text(PLAYERS[name])
+    rows = await played(game, str(bot), "random-taker", tmp_path / "here")
+    programs = await played(game, str(bot), "random-taker", tmp_path / "there", backend="process", parallel=2)
+    assert [told(row) for row in rows] == [told(row) for row in programs]
+    assert [
+        json.loads((tmp_path / "here" / row.workspace / "episode.json").read_text())["backend"] for row in rows
+    ] == ["in-process"] * 2
+
+
+@pytest.mark.slow
+async def test_another_game_and_the_random_player_come_out_alike(tmp_path: Path) -> None:
+    new_game("adding", directory=tmp_path / "adding")
+    bot = tmp_path / "bot.py"
+    bot.write_text("def act(observation, legal, rng):\n    return legal[observation['total'] % len(legal)]\n")
+    rows = await played(tmp_path / "adding", str(bot), "random", tmp_path / "here", 2)
+    programs = await played(tmp_path / "adding", str(bot), "random", tmp_path / "there", 2, backend="process")
+    assert [told(row) for row in rows] == [told(row) for row in programs]
+    for row in rows:
+        here, there = (read_replay((tmp_path / at / row.workspace / "replay").read_bytes()) for at in ("here", "there"))
+        assert here == there
+
+
+async def test_players_share_nothing_and_begin_anew(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "helper.py").write_text(f"NAME, seen = {name!r}, []\n")
+        (tmp_path / name / "bot.py").write_text(
+            "import helper\nmine = []\n"
+            "def act(observation, legal, rng):\n"
+            "    mine.append(1)\n    helper.seen.append(1)\n"
+            f"    assert helper.NAME == {name!r} and len(mine) == len(helper.seen) <= 11\n"
+            "    return legal[0]\n"
+        )
+    rows = await played(NIM, str(tmp_path / "first/bot.py"), str(tmp_path / "second/bot.py"), tmp_path / "run", 3)
+    assert [row.ok for row in rows] == [True] * 6
+
+
+async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: Path) -> None:
+    bot = tmp_path / "bot.py"
+    bot.write_text(
+        "count = 0\ndef act(observation, legal, rng):\n    global count\n    count += 1\n"
+        "    return legal[0] if count % 3 else rng.choice(legal)\n"
+    )
+    rules = EvaluationRules(max_blocks=40)
+    whole = await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "two")
+    rows = [told(row) for row in read_rows(tmp_path / "two")]
+    await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "three", parallel=3)
+    assert [told(row) for row in read_rows(tmp_path / "three")] == rows
+    # It goes on where it ended
+    kept = (tmp_path / "two/episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "three/episodes.jsonl").write_bytes(b"".join(kept[:7]))
+    assert await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "three") == whole
+    assert [told(row) for row in read_rows(tmp_path / "three")] == rows
+    bare = next(row for row in read_rows(tmp_path / "two") if not row.workspace)
+    again = await play_row_again(tmp_path / "two", bare.key)
+    assert (again.played, again.same, again.record.scores) == (True, True, bare.scores)
+    assert read_replay((again.directory / "replay").read_bytes()).results == again.record.results
+    assert (await play_row_again(tmp_path / "two", bare.key)).played is False
+    with pytest.raises(UsageError, match="has no episode 'block-9999.1-1'"):
+        await play_row_again(tmp_path / "two", "block-9999.1-1")
+    other = [row for row in read_rows(tmp_path / "two") if not row.workspace][1]
+    bot.write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    with pytest.raises(UsageError, match="bot has changed"):
+        await play_row_again(tmp_path / "two", other.key)
+
+
+async def test_metrics_come_from_rows(tmp_path: Path) -> None:
+    rules = EvaluationRules(metric="/scores")
+    report = await scrimmage(NIM, "counter", episodes=20, rules=rules, workspace=tmp_path / "run")
+    assert report.blocks == 20
+    assert any(row.results for row in read_rows(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("source", "plain"),
+    [
+        ("import random\ndef act(o, legal, rng):\n    return random.choice(legal)", True),
+        ("from functools import cache\n@cache\ndef best(n):\n    return n\nclass Player:\n    def act(self, o, l, r):\n"
+         "        self.n = best(2)\n        return l[0]", True),
+        ("import random\nrandom.seed(1)", False),
+        ("from random import seed", False),
+        ("import json\njson.dumps = None", False),
+        ("import os", False),
+        ("import numpy", False),
+        ("from . import x", False),
+        ("x = ().__class__.__bases__", False),
+        ("exec('import os')", False),
+        ("def act(", False),
+    ],
+)  # fmt: skip
+def test_players_that_may_share_a_process(source: str, plain: bool) -> None:
+    assert is_plain(source.encode()) is plain
+    assert is_plain(source.encode(), beside=["json"]) is False
+
+
+def test_a_bounded_number_of_games_is_kept() -> None:
+    games = KeptGames()
+    kinds = [games.choose((0.0, 1.0), asked=False, failed=False, focus=(0,)) for _ in range(2 * EACH)]
+    assert kinds == ["lost"] * EACH + [""] * EACH
+    assert games.choose((9.0, 1.0), asked=False, failed=False, focus=(0,)) == "unusual"
+    assert games.choose(None, asked=False, failed=True, focus=(0,)) == "failed"
+    assert games.choose((0.0, 1.0), asked=True, failed=False, focus=(0,)) == "asked"
