@@ -153,7 +153,7 @@ async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: P
     assert (again.played, again.same, again.record.scores) == (True, True, bare.scores)
     assert read_replay((again.directory / "replay").read_bytes()).results == again.record.results
     assert (await play_row_again(tmp_path / "two", bare.key)).played is False
-    with pytest.raises(UsageError, match="has no episode 'block-9999.1-1'"):
+    with pytest.raises(UsageError, match=r"has no episode 'block-9999.1-1'"):
         await play_row_again(tmp_path / "two", "block-9999.1-1")
     other = [row for row in read_rows(tmp_path / "two") if not row.workspace][1]
     bot.write_text("def act(observation, legal, rng):\n    return legal[0]\n")
