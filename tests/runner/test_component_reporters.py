@@ -81,7 +81,10 @@ async def test_component_of_a_manifest_is_found(tmp_path: Path, monkeypatch: pyt
     assert found.own.command == ("python", "-m", "coworld_runner.kit.roles", "{}/recap-1.wasm")
     with pytest.raises(UsageError, match="only reporters are"):
         find_role(package, "grader", str(tmp_path / "recap-1.wasm"))
-    monkeypatch.setattr(component_file, "find_spec", lambda _: None)
+
+    def nothing(_: str) -> None: ...
+
+    monkeypatch.setattr(component_file, "find_spec", nothing)
     with pytest.raises(UsageError, match="needs wasmtime") as missing:
         ComponentReporter("recap.wasm")
     assert missing.value.hint == 'Install it: pip install "coworld-runner[wasm]".'

@@ -146,6 +146,14 @@ def test_a_package_without_a_compose_file_runs_from_its_dockerfile(tmp_path: Pat
     assert dict(contexts_for(root, ["ghcr.io/me/game:1"])) == {"ghcr.io/me/game:1": root}
 
 
+@pytest.mark.parametrize("source", [".", "./", "./bot.py"])
+def test_a_part_that_copies_its_whole_directory(source: str, tmp_path: Path) -> None:
+    (tmp_path / "bot").mkdir()
+    (tmp_path / "bot" / "bot.py").write_text("")
+    (tmp_path / "bot" / "Dockerfile").write_text(f"FROM python:3.12\nCOPY {source} /app/\n")
+    assert contexts_for(tmp_path, ["bot:latest"])["bot:latest"] == tmp_path / "bot"
+
+
 COMPOSE = """services:
   game: {build: {context: ., dockerfile: docker/game.Dockerfile, target: run, args: {KIND: fast}}}
   player: {build: {dockerfile_inline: "FROM python:3.12\\nWORKDIR /bot\\nCOPY player.py .\\nCMD python player.py"}}

@@ -108,7 +108,9 @@ def _lacks_sources(dockerfile: Path, context: Path) -> bool:
         copies = read_dockerfile(dockerfile.read_text(encoding="utf-8")).copies
     except (OSError, UnicodeDecodeError):
         return False
-    return any(not any(context.glob(source.strip("/") or "*")) for sources, _ in copies for source in sources)
+    # As patterns: "." is none, and stands for whatever is there
+    patterns = [Path(source.strip("/")) for sources, _ in copies for source in sources]
+    return any(not any(context.glob("*" if pattern == Path() else str(pattern))) for pattern in patterns)
 
 
 def contexts_for(package: Path, images: Iterable[str] = ()) -> Contexts:
