@@ -149,21 +149,36 @@ def test_interrupted_on_docker(world: World, start: Callable[..., Started], tmp_
 # --- certify --------------------------------------------------------------------------------------------------------
 
 
-def test_a_certified_world(world: World) -> None:
-    directory = world()
-    done = coworld("certify", directory, "--offline")
+def test_a_certified_world_and_its_certificate(world: World, tmp_path: Path) -> None:
+    directory, key = world(), tmp_path / "key"
+    assert coworld("certificate", "keygen", key, "--json").json["public"] == str(tmp_path / "key.pub")
+    done = coworld("certify", directory, "--offline", "--sign-with", key, "--authority", "Ada")
     assert done.status == 0, done.stdout + done.stderr
     assert re.match(r"misfits 0\.0\.0\.dev0 process  certified: Executable after ", done.stdout)
     steps = re.findall(r"^  \[(pass|skip|fail)\] ([\w-]+)  ", done.stdout, re.MULTILINE)
     assert [name for _, name in steps][:2] == ["matriculate", "source-resolves"]
-    assert len(steps) == 12
+    assert len(steps) == 13
     workspace = (directory / "results" / "certification" / "latest").resolve()
-    assert f"Report:   {workspace}/certification.html\n" in done.stdout
-    assert f"Replay:   {workspace}/episode/replay\n" in done.stdout
+    assert f"Report:       {workspace}/certification.html\n" in done.stdout
+    assert f"Replay:       {workspace}/episode/replay\n" in done.stdout
     assert re.search(r"^Next: .* replay ", done.stdout, re.MULTILINE)
     told = re.findall(r"\] \[(pass|skip)\] ([\w-]+): ", done.stderr)
     assert told == steps
     assert "playing" not in done.stderr
+
+    verify = ("certificate", "verify", workspace)
+    holds = coworld(*verify, directory, "--key", tmp_path / "key.pub")
+    assert (holds.status, "By:       Ada at" in holds.stdout) == (0, True), holds.stdout + holds.stderr
+    assert "The certificate holds: no errors" in holds.stdout
+    template = directory / "coworld_manifest_template.json"
+    document = json.loads(template.read_bytes())
+    document["game"]["description"] = "Another game."
+    template.write_text(json.dumps(document))
+    fails = coworld(*verify, directory, "--json")
+    assert (fails.status, fails.json["certificate"]["authority"]["name"]) == (1, "Ada")
+    codes = {issue["code"]: issue["message"] for issue in fails.json["issues"]}
+    assert "/game/description" in codes["manifest_differs"]
+    assert coworld(*verify, "--key", key).status == 2
 
 
 def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:

@@ -154,8 +154,9 @@ async def test_a_certification_audits_a_game_of_the_kit_and_no_other(tmp_path: P
     assert [step.id for step in own_steps(Manifest.model_validate(document), None)] == [
         "clients-handled",
         "seed-repeats",
+        "pages-drawn",
     ]
-    options = CertifyOptions(sources=SourceOptions(offline=True))
+    options = CertifyOptions(browser=False, sources=SourceOptions(offline=True))
     async with make_backend("process", found) as backend:
         certification = await certify(found, backend=backend, workspace=tmp_path / "out", options=options)
     assert certification.verdict == "Executable"

@@ -21,7 +21,9 @@ CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 
 _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("new", "create", "scaffold", "begin"), ("init", "demo")),
-    **dict.fromkeys(("test", "check", "verify"), ("certify", "validate")),
+    **dict.fromkeys(("test", "check"), ("certify", "validate")),
+    "verify": ("certificate verify", "certify", "validate"),
+    "keygen": ("certificate keygen",),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
     **dict.fromkeys(("round-robin", "elo", "ladder"), ("rank", "tournament")),
     **dict.fromkeys(("simulate", "simulation", "episode", "match", "battle"), ("run",)),

@@ -130,8 +130,9 @@ class _GamePages:
         if trouble := await _visit(self._player, address, dialect.page("player", query)):
             self.evidence.append(_trouble("player", trouble))
         else:
-            self.pictures["player"], rows = await _look("player", self._player)
+            picture, rows = await _look("player", self._player)
             self.evidence += rows
+            self.pictures |= {"player": picture} if picture else {}
         # The seat is its player's
         await self._player.page.close()
 
@@ -143,7 +144,9 @@ class _GamePages:
         while True:
             # What it complains of once the game is over does not count
             self._viewers_complain = tuple(self._viewer.complaints)
-            picture = self.pictures["viewers"] = await self._viewer.picture()
+            picture = await self._viewer.picture()
+            if picture:
+                self.pictures["viewers"] = picture
             self._viewers_show = await self._viewer.shows_anything(picture)
             await anyio.sleep(_SETTLE if self._viewers_show else _LOOK_AGAIN)
 

@@ -111,6 +111,12 @@ def read_signing_key(path: Path) -> SigningKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     data, mode = _read(path)
+    try:
+        key = serialization.load_pem_private_key(data, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _not_a_key(path, "private")
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(
             f"The key {path} can be read or changed by others, so a signature with it proves nothing.",
@@ -118,12 +124,6 @@ def read_signing_key(path: Path) -> SigningKey:
             hint=f"chmod 600 {path}; if somebody may have read it, make a new one.",
             context={"path": str(path)},
         )
-    try:
-        key = serialization.load_pem_private_key(data, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise _not_a_key(path, "private")
     return SigningKey(key)
 
 

@@ -6,7 +6,7 @@ import base64
 import os
 import shutil
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -28,6 +28,8 @@ _VARIABLE: Final = "COWORLD_BROWSER"
 _SIZE: Final = {"width": 960, "height": 600}
 _CLOSING: Final = 5.0
 _LOOK_AGAIN: Final = 0.2
+_PICTURE: Final = 10.0
+"""Seconds to take a picture."""
 _OWN: Final = ("data", "blob", "about")
 """Schemes of addresses that lead nowhere."""
 _COLOURS: Final = """async data => {
@@ -90,17 +92,27 @@ class WatchedPage:
     """What it asked of other hosts, which it did not get: addresses without their queries."""
 
     async def picture(self) -> bytes:
-        """Return what it shows, as a PNG."""
-        return await self.page.screenshot(animations="disabled")
+        """Return what it shows, as a PNG; empty if it cannot be shown any more."""
+        from playwright.async_api import Error
+
+        picture = b""
+        # A call of playwright that is cancelled half-way complains later
+        with anyio.CancelScope(shield=True), suppress(Error):
+            picture = await self.page.screenshot(animations="disabled", timeout=_PICTURE * 1000)
+        return picture
 
     async def shows_anything(self, picture: bytes) -> bool:
         """Whether a picture has more than one colour."""
-        blank = await self.page.context.new_page()
-        try:
-            data = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
-            return bool(await blank.evaluate(_COLOURS, data))
-        finally:
-            await blank.close()
+        shows = False
+        with anyio.CancelScope(shield=True):
+            if picture:
+                blank = await self.page.context.new_page()
+                try:
+                    data = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+                    shows = bool(await blank.evaluate(_COLOURS, data))
+                finally:
+                    await blank.close()
+        return shows
 
     async def drawn(self, seconds: float) -> tuple[bytes, bool]:
         """Wait until it shows anything, at most for some seconds; returns its picture, and whether it does."""
