@@ -6,7 +6,7 @@ import datetime as dt
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coworld_core.errors import RecordError, UsageError
@@ -40,7 +40,8 @@ from coworld_core.roles.improvement_task import (
     task_page,
 )
 
-quick = settings(deadline=None, max_examples=40)
+# A busy machine generates slowly
+quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 words = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
 names = st.lists(words, max_size=3).map(tuple)
 counts = st.integers(0, 2**53)

@@ -62,7 +62,7 @@ def improvement_result(done: Improvement) -> str:
 
 def _row(step: ImprovementStep) -> tuple[str, ...]:
     fate = click.style(clean(step.status, one_line=True), fg=_COLOURS.get(step.status))
-    return (str(step.step), fate, _cell(step.message), _cell(step.note or str(step.files)))
+    return (str(step.step), fate, _cell(step.message), _cell(step.change))
 
 
 def _cell(text: str) -> str:

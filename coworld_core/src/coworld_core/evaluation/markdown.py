@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .report_contents import ShownReport, Table
 
-__all__ = ["report_markdown"]
+__all__ = ["markdown_text", "report_markdown"]
 
 
 def report_markdown(report: ShownReport) -> str:
@@ -16,23 +16,23 @@ def report_markdown(report: ShownReport) -> str:
         report: The report of an evaluation.
     """
     found = report.contents()
-    lines = [f"### {_text(found.headline)}", ""]
+    lines = [f"### {markdown_text(found.headline)}", ""]
     for number, table in enumerate(found.tables):
-        lines += [f"#### {_text(table.title)}", ""] if number else []
+        lines += [f"#### {markdown_text(table.title)}", ""] if number else []
         lines += [*_table(table), ""]
     if found.facts:
-        lines += [f"- {_text(name)}: {_text(value)}" for name, value in found.facts] + [""]
+        lines += [f"- {markdown_text(name)}: {markdown_text(value)}" for name, value in found.facts] + [""]
     if found.notes:
-        lines += ["Notes:", "", *(f"- {_text(note)}" for note in found.notes), ""]
-    return "\n".join([*lines, f"{_text(found.about)}", ""])
+        lines += ["Notes:", "", *(f"- {markdown_text(note)}" for note in found.notes), ""]
+    return "\n".join([*lines, f"{markdown_text(found.about)}", ""])
 
 
 def _table(table: Table) -> list[str]:
     line = ["---" if column in table.names else "---:" for column in range(len(table.head))]
-    rows: list[Sequence[str]] = [table.head, line, *([_text(cell) for cell in row] for row in table.rows)]
+    rows: list[Sequence[str]] = [table.head, line, *([markdown_text(cell) for cell in row] for row in table.rows)]
     return [f"| {' | '.join(cells)} |" for cells in rows]
 
 
-def _text(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Untrusted text on one line, with its Markdown escaped."""
     return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in " ".join(text.split()))

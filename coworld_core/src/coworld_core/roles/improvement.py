@@ -118,6 +118,11 @@ class ImprovementStep(Record):
     seconds: float = Field(default=0.0, ge=0, description="Wall time, without that of runs that were killed.")
     began_at: dt.datetime = Field(description="When it began (UTC).")
 
+    @property
+    def change(self) -> str:
+        """What was changed: in the program's own words, or else the names of the files."""
+        return self.note.strip() or str(self.files)
+
     def to_line(self) -> bytes:
         """The step as a line of the log."""
         return self.model_dump_json().encode() + b"\n"

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..documents.json_text import Source
 from ..documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
+from ..evaluation.markdown import markdown_text
 from ..text.phrases import plural
 from .improvement import ImprovementPlan, ImprovementState, ImprovementStep, StepComparison
 from .improvement_budget import ImprovementSpent
@@ -107,11 +108,11 @@ def read_improvement_report(source: Source) -> ImprovementReport:
 
 def improvement_markdown(report: ImprovementReport) -> str:
     """The report as Markdown."""
-    lines = [f"### {_text(report.headline)}", ""]
+    lines = [f"### {markdown_text(report.headline)}", ""]
     if report.steps:
         lines += ["| Step | Result | Why | Change |", "| ---: | --- | --- | --- |"]
         lines += [
-            f"| {step.step} | {step.status} | {_text(step.message)} | {_text(step.note or str(step.files))} |"
+            f"| {step.step} | {step.status} | {markdown_text(step.message)} | {markdown_text(step.change)} |"
             for step in report.steps
         ]
         lines.append("")
@@ -120,8 +121,3 @@ def improvement_markdown(report: ImprovementReport) -> str:
         lines += [f"Step {report.unfinished} has not ended.", ""]
     lines.append(f"{plural(spent.steps, 'step')}, {plural(spent.episodes, 'episode')}, {spent.seconds:.0f} s.")
     return "\n".join([*lines, ""])
-
-
-def _text(text: str) -> str:
-    """Untrusted text on one line, with its Markdown escaped."""
-    return "".join(f"\\{c}" if c in "\\|`*_<>[]#" else c for c in " ".join(text.split()))

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ..documents.json_text import Source
 from ..documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
+from ..evaluation.markdown import markdown_text
 from ..text.phrases import listed
 from .improvement import ImprovedPlayer, ImprovementStep
 from .improvement_budget import ImprovementLeft
@@ -149,7 +150,7 @@ def task_page(task: ImprovementTask, *, inputs: str = "", player: str = "") -> s
             scores = " ".join(f"{score:g}" for score in each.scores) or "–"
             score = each.grade.get("score")
             grade = f"{score:.4g}" if isinstance(score, int | float) else "–"
-            failed = f" ({' '.join(each.failure.split())})" if each.failure else ""
+            failed = f" ({markdown_text(each.failure)})" if each.failure else ""
             lines.append(f"| {each.slot} | {each.outcome}{failed} | {scores} | {grade} | {place(each.bundle)} |")
         lines += ["", "A bundle is a zip with the results, the replay and the logs of an episode.", ""]
         advice = dict.fromkeys(
@@ -162,7 +163,8 @@ def task_page(task: ImprovementTask, *, inputs: str = "", player: str = "") -> s
     if task.history:
         lines += ["## What was tried", "", "| Step | Result | Why | Change |", "|---|---|---|---|"]
         for step in task.history:
-            note = " ".join((step.note or str(step.files)).split())
-            lines.append(f"| {step.step} | {step.status} | {' '.join(step.message.split())} | {note} |")
+            lines.append(
+                f"| {step.step} | {step.status} | {markdown_text(step.message)} | {markdown_text(step.change)} |"
+            )
         lines += ["", f"The player that you change is that of step {task.best}." if task.best else "", ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -295,5 +295,4 @@ class _Loop:
 
 
 def _detail(step: ImprovementStep) -> str:
-    change = step.note.strip().partition("\n")[0] or str(step.files)
-    return " · ".join(filter(None, (step.message, change)))
+    return " · ".join(filter(None, (step.message, step.change.partition("\n")[0])))
