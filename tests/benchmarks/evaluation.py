@@ -13,6 +13,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,11 @@ from support.simulated import (
     DIFFERENCES,
     TOGETHER,
     added,
+    comparison_plan,
     episode_row,
+    hostile_run,
     leave,
+    mixture_plan,
     pickup_plan,
     played,
     ranking_plan,
@@ -36,9 +41,14 @@ from support.simulated import (
 )
 
 from coworld_core.episode.record import SlotRow
+from coworld_core.evaluation.comparison import NEW, Comparison
 from coworld_core.evaluation.designs import episode_key, round_robin
-from coworld_core.evaluation.estimates import mean_interval, running_interval, sign_evidence
+from coworld_core.evaluation.elo import EloTest, share_of
+from coworld_core.evaluation.estimates import Scale, mean_interval, running_interval, sign_evidence
 from coworld_core.evaluation.evaluation_files import open_evaluation
+from coworld_core.evaluation.mixture import Mixture
+from coworld_core.evaluation.pickup import CANDIDATE, Pickup
+from coworld_core.evaluation.ranking import PairRecord, Ranking
 from coworld_core.evaluation.ratings import pairings, rate
 from coworld_core.tournament.pairings import free_play
 from coworld_core.tournament.standings import Tournament
@@ -79,6 +89,123 @@ def null_comparisons(runs: int, blocks: int) -> dict[str, dict[str, float]]:
             interval_alarms += interval
         found[shape] = {"evidence": evidence_alarms / runs, "interval": interval_alarms / runs}
     return found
+
+
+def hostile_alarms(runs: int, blocks: int) -> dict[str, dict[str, float]]:
+    """The share of evaluations of equal players that favour the one that escapes whenever it is losing."""
+    entrants = tuple(SlotRow(name=name) for name in "ABC")
+    found: dict[str, dict[str, float]] = {}
+    commands = ("compare", "compare --elo1", "rank", "mix", "pickup")
+    for how in ("crash", "absent", "burn", "slow", "break"):
+        alarms = Counter[str]()
+        for seed in range(runs):
+
+            def chance(seed: int = seed) -> random.Random:
+                return random.Random(seed)
+
+            compared: Any = hostile_run(Comparison(comparison_plan(max_blocks=blocks)), NEW, chance(), how=how)
+            alarms["compare"] += compared.verdict == "better"
+            plan = comparison_plan(max_blocks=blocks, elo0=0.0, elo1=60.0)
+            tested: Any = hostile_run(Comparison(plan), NEW, chance(), how=how)
+            alarms["compare --elo1"] += tested.verdict == "better"
+            ranked = hostile_run(
+                Ranking(ranking_plan(entrants=entrants, max_blocks=blocks)), "player-2", chance(), how=how
+            )
+            alarms["rank"] += any(_favours(pair, "player-2") for pair in ranked.report().pairs)
+            mixed = hostile_run(Mixture(mixture_plan(1, 1, max_blocks=blocks)), "player-2", chance(), how=how)
+            alarms["mix"] += any(_favours(pair, "player-2") for pair in mixed.report().pairs)
+            valued = hostile_run(Pickup(pickup_plan(1, max_blocks=30)), CANDIDATE, chance(), how=how).report()
+            alarms["pickup"] += str(valued).startswith("The value of C over replacement is +")
+        found[how] = {command: alarms[command] / runs for command in commands}
+    return found
+
+
+def _favours(pair: PairRecord, label: str) -> bool:
+    return pair.apart and label == (pair.first if pair.won > pair.lost else pair.second)
+
+
+def bounded_coverage(runs: int) -> dict[str, dict[str, float]]:
+    """The share of intervals of means of few blocks that contain the mean, and how wide they are."""
+    unit = Scale(low=0.0, high=1.0, certain=True)
+    shapes: dict[str, tuple[Callable[[random.Random], float], float, Scale | None]] = {
+        "0/1, 0.9": (lambda chance: float(chance.random() < 0.9), 0.9, unit),
+        "0/1, 0.5": (lambda chance: float(chance.random() < 0.5), 0.5, unit),
+        "ternary": (lambda chance: chance.choice((0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0)), 0.45, unit),
+        "lost in 3 %": (lambda chance: float(chance.random() > 0.03), 0.97, unit),
+        "heavy tails": (DIFFERENCES["heavy tails"], 0.0, None),
+    }
+    found: dict[str, dict[str, float]] = {}
+    for name, (draw, mean, scale) in shapes.items():
+        for blocks in (5, 10, 20, 50, 200):
+            chance, held, width, there = random.Random(blocks), 0, 0.0, 0
+            for _ in range(runs):
+                interval = mean_interval([draw(chance) for _ in range(blocks)], scale=scale)
+                if interval is not None:
+                    there += 1
+                    held += not interval.excludes(mean)
+                    width += interval.high - interval.low
+            if there:
+                found[f"{name}, {blocks} blocks"] = {"coverage": held / there, "width": width / there}
+        chance, missed = random.Random(1), 0
+        for _ in range(runs // 4 or 1):
+            values = [draw(chance) for _ in range(200)]
+            looks = (running_interval(values[:look], scale=scale) for look in range(10, 201, 10))
+            missed += any(interval is not None and interval.excludes(mean) for interval in looks)
+        found[f"{name}, looked at on the way"] = {"missed": missed / (runs // 4 or 1)}
+    return found
+
+
+def beside_fishtest(runs: int, elo0: float = 0.0, elo1: float = 20.0) -> dict[str, dict[str, float]]:
+    """How often our test of an Elo difference and Fishtest's SPRT pass, and after how many blocks on average."""
+    found: dict[str, dict[str, float]] = {}
+    for elo in (elo0, (elo0 + elo1) / 2, elo1, 2 * elo1):
+        chance, results = random.Random(8), {"ours": [0, 0], "Fishtest's": [0, 0]}
+        share = share_of(elo)
+        for _ in range(runs):
+            test, passed = EloTest(elo0, elo1, alpha=0.05, beta=0.05), dict[str, bool]()
+            counts, blocks = [0] * 5, 0
+            while len(passed) < 2:
+                points = 2 * sum((chance.random() < share) / 2 for _ in range(2))
+                blocks += 1
+                if "ours" not in passed:
+                    test.take(points / 2, points / 2)
+                    if test.passed or test.failed:
+                        passed["ours"] = test.passed
+                        results["ours"][1] += blocks
+                counts[round(2 * points)] += 1
+                # It looks after batches of games
+                if "Fishtest's" in passed or blocks % 8:
+                    continue
+                if abs(ratio := _pentanomial(counts, elo0, elo1)) >= math.log(19):
+                    passed["Fishtest's"] = ratio > 0
+                    results["Fishtest's"][1] += blocks
+            for name, has in passed.items():
+                results[name][0] += has
+        found[f"{elo:g} Elo"] = {
+            f"{name} {what}": total / runs
+            for name, totals in results.items()
+            for what, total in zip(("pass", "blocks"), totals, strict=True)
+        }
+    return found
+
+
+def _pentanomial(counts: Sequence[int], elo0: float, elo1: float) -> float:
+    """The generalised log-likelihood ratio of pairs of games, with zero counts regularised as Fishtest does."""
+    regular = [count or 1e-3 for count in counts]
+    total = sum(regular)
+    shares = [(count / total, value / 4) for value, count in enumerate(regular)]
+
+    def most_likely(mean: float) -> list[float]:
+        """What each value's share is divided by in the most likely distribution with this mean."""
+        low, high = -1 / (1 - mean), 1 / mean
+        for _ in range(40):
+            middle = (low + high) / 2
+            slope = sum(share * (value - mean) / (1 + middle * (value - mean)) for share, value in shares)
+            low, high = (middle, high) if slope > 0 else (low, middle)
+        return [1 + low * (value - mean) for _, value in shares]
+
+    over, under = most_likely(share_of(elo0)), most_likely(share_of(elo1))
+    return total * sum(share * math.log(a / b) for (share, _), a, b in zip(shares, over, under, strict=True))
 
 
 def blocks_to_a_decision(runs: int) -> dict[str, float]:
@@ -254,6 +381,9 @@ def main() -> None:
     figures: dict[str, Any] = {
         "machine": machine(),
         "false_alarms": null_comparisons(asked.runs, asked.blocks),
+        "false_alarms_of_those_who_escape": hostile_alarms(asked.runs, asked.blocks // 4 or 1),
+        "coverage_of_few_blocks": bounded_coverage(asked.runs),
+        "beside_fishtest": beside_fishtest(asked.runs // 10 or 1),
         "blocks_to_a_decision": blocks_to_a_decision(asked.runs),
         "coverage": coverage(asked.runs),
         "equal_players_told_apart": null_rankings(asked.runs),

@@ -55,6 +55,7 @@ from coworld_core.evaluation.designs import (
 from coworld_core.evaluation.estimates import Doubt, firm_evidence
 from coworld_core.evaluation.evaluation_files import open_evaluation
 from coworld_core.evaluation.mixture import Mixture
+from coworld_core.evaluation.pickup import CANDIDATE, Pickup
 from coworld_core.evaluation.ranking import Ranking
 from coworld_core.evaluation.report_base import EvaluationPlan
 
@@ -327,6 +328,14 @@ def test_escaping_does_not_tell_players_apart_in_rankings_and_mixtures(how: str)
             if "player-2" in (pair.first, pair.second)
         )
     assert alarms <= 0.05 * runs
+
+
+@pytest.mark.parametrize("how", ESCAPES)
+def test_escaping_has_no_value_over_replacement(how: str) -> None:
+    runs = 1_000 if FULL else 4
+    for seed in range(runs):
+        pickup = hostile_run(Pickup(pickup_plan(1, max_blocks=30)), CANDIDATE, random.Random(seed), how=how)
+        assert "The value of C over replacement is +" not in str(pickup.report())
 
 
 @pytest.mark.parametrize("how", ESCAPES)

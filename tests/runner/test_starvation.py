@@ -290,12 +290,14 @@ def test_a_player_whose_connection_may_have_been_too_short_to_be_seen_is_not_mis
 
 
 def test_multi_core_player_is_named_as_the_cause(tmp_path: Path) -> None:
-    players = [_Track(cast("Any", _Stub(f"player-{slot}", (), "", tmp_path, slot=slot)), 0.1) for slot in (0, 1, 2)]
-    for player, ran in zip(players, (SECOND // 1000, SECOND // 100, SECOND // 50), strict=True):
+    players = [_Track(cast("Any", _Stub(f"player-{slot}", (), "", tmp_path, slot=slot)), 0.1) for slot in range(5)]
+    # Of 10 ms: waits for half of them, runs on one, runs on two, wants three and gets half of one, waits with three
+    did = ((1, 5), (10, 0), (20, 0), (5, 25), (1, 30))
+    for player, (ran, waited) in zip(players, did, strict=True):
         for look in range(20):
             since = 1 + look / 100
-            player.window.take(since, since + 0.01, ran=ran, waited=SECOND // 200 if player is players[0] else 0)
+            player.window.take(since, since + 0.01, ran=ran * SECOND // 1000, waited=waited * SECOND // 1000)
     starved, *_ = players
     starved.note(1.2, starved.window.last(1.2), 0.1, players)
-    assert starved.worst(2.0) == (pytest.approx(0.05 / 0.09), (2,))
+    assert starved.worst(2.0) == (pytest.approx(0.05 / 0.09), (2, 3))
     assert starved.worst(1.0) == (0.0, ())

@@ -28,6 +28,7 @@ from .report_base import (
     Estimate,
     Evaluation,
     EvaluationPlan,
+    IntervalRecord,
     MeasuredValue,
     measured_value,
 )
@@ -81,6 +82,17 @@ class PickupReport(ShownReport):
 
     plan: PickupPlan = Field(description="The plan of the pickup.")  # pyright: ignore[reportIncompatibleVariableOverride]
     overall: MeasuredValue | None = Field(description="Mean of the values for every number of seats except all.")
+    doubtful: int = Field(
+        default=0,
+        ge=0,
+        description="Blocks that were not counted, or were played again with another outcome, which the candidate or "
+        "the pool may have caused.",
+    )
+    certain: bool | None = Field(
+        default=None,
+        description="Whether the overall value is certainly not 0, even if the doubtful blocks are counted against "
+        "whoever gains; null: unknown.",
+    )
     values: tuple[ValueAt, ...] = Field(description="The value for each number of candidate seats.")
     self_play: ValueAt | None = Field(description="The value in all seats; null in a one-seat game.")
     credits: tuple[Credit, ...] = Field(default=(), description="What each player adds; empty unless requested.")
@@ -109,6 +121,12 @@ class PickupReport(ShownReport):
         if overall is None:
             return self.nothing
         words = f"{number(overall.value, overall.interval, signed=True)}{between(overall.interval, signed=True)}"
+        if excludes_zero(overall.interval) and self.certain is False:
+            blocks = plural(self.doubtful, "block")
+            return (
+                f"{name} is not told apart from the pool, as {blocks} failed or came out otherwise when played again: "
+                f"its value over replacement is {words}, {after}."
+            )
         if not excludes_zero(overall.interval):
             return f"{name} is not told apart from the pool: its value over replacement is {words}, {after}."
         return f"The value of {name} over replacement is {words}, {after}."
@@ -134,6 +152,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         self._labels = tuple(plan.players())
         self._by_seats = [Sample() for _ in range(plan.slot_count)]
         self._overall = Sample()
+        self._doubtful = 0
         self._added = {label: Sample() for label in self._labels}
         self._together = {pair: Sample() for pair in itertools.combinations(self._labels, 2)}
 
@@ -145,6 +164,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; nothing ends a pickup early."""
+        self._doubtful += any(CANDIDATE in pair for pair in block.doubts)
         if block.fate == "counted":
             gained = self._gained(block)
             for sample, value in zip(self._by_seats, gained, strict=True):
@@ -165,6 +185,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         seats = self.plan.slot_count
         shared = range(1, self._shared + 1)
         measured = self.measured
+        overall = measured_value(self._overall, self.differences) if measured else None
 
         def value_at(count: int) -> list[ValueAt]:
             mean = measured_value(self._by_seats[count - 1], self.differences) if measured else None
@@ -174,12 +195,22 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
             {
                 **self.common(),
                 "plan": self.plan,
-                "overall": measured_value(self._overall, self.differences) if measured else None,
+                "overall": overall,
+                "doubtful": self._doubtful,
+                "certain": self._is_certain(overall.interval) if overall is not None else None,
                 "values": tuple(one for count in shared for one in value_at(count)),
                 "self_play": next(iter(value_at(seats)), None) if seats > 1 else None,
                 **(self._credit() if self.plan.credit and measured else {}),
             }
         )
+
+    def _is_certain(self, interval: IntervalRecord | None) -> bool:
+        scale, blocks = self.differences, self._overall.count
+        if interval is None or scale is None or not excludes_zero(interval):
+            return False
+        # A doubtful block may have counted as the best, and have been the worst
+        lost = self._doubtful * (scale.high - scale.low)
+        return blocks * interval.low > lost or blocks * interval.high < -lost
 
     def _gained(self, block: JudgedBlock) -> list[float]:
         """The value for each number of seats in one block, starting from one."""

@@ -56,8 +56,10 @@ _MOST_OPEN = 4
 _LOOK_SHARE = 20
 """All looks together may take at most one part in this many of a processor's time."""
 _MORE_THAN_ONE = 1.25
-"""A player that ran on more processors than this in a tick took them from the others. A single thread has one at most,
-and the looks at it overlap a little."""
+"""A player that ran, or was ready to run, on more processors than this in a tick took them from the others, however
+many the machine could give it. A single thread wants one at most, and the looks at it overlap a little."""
+_A_GOOD_PART = 0.3
+"""A player that ran on less of a processor than this took nothing; its threads only waited, as everybody's."""
 _MOST_RUNNING = 0.9
 """A unit that runs for more than this share of a tick is too slow for the game on any machine."""
 
@@ -251,8 +253,11 @@ class _Track:
         self._threads.clear()
 
     def took(self, now: float, tick: float) -> bool:
-        """Whether its threads ran on more than one processor in the tick ending now."""
-        return sum((at.end - at.begin) * at.ran for at in self.window.last(now)) > _MORE_THAN_ONE * tick
+        """Whether its threads wanted more than one processor in the tick ending now, and had a good part of one."""
+        stretches = self.window.last(now)
+        ran = sum((at.end - at.begin) * at.ran for at in stretches)
+        wanted = ran + sum((at.end - at.begin) * at.waited for at in stretches)
+        return wanted > _MORE_THAN_ONE * tick and ran > _A_GOOD_PART * tick
 
     def note(self, now: float, stretches: Sequence[Stretch], tick: float, players: Sequence[_Track]) -> None:
         """Record the share of the tick ending now that was spent waiting, if it is a new maximum.
