@@ -133,6 +133,17 @@ async def test_who_asks_gets_what_she_may_see_and_nobody_else(tmp_path: Path, da
             "bob": everybody | {private["id"]},
         }
 
+        # The catalogue has what everybody sees
+        async with platform.client(eve) as eves:
+            listed = (await eves.get("/v2/reporters", params={"q": "summary"})).json()
+            [reporter] = listed["entries"]
+            assert (reporter["name"], reporter["run_count"], reporter["output_count"]) == ("quick-summary", 1, 1)
+            shown = (await eves.get(f"/v2/reporters/{reporter['id']}")).json()
+            [output] = (await eves.get(f"/v2/reporters/{reporter['id']}/outputs")).json()["entries"]
+            assert shown["latest_output"] == output
+            assert (output["reporter_run_id"], output["media_type"]) == (public["id"], "application/zip")
+            assert (await eves.get(output["url"])).status_code == 200
+
         # What is not kept any longer is not shown; grades are
         gone = await prune(platform.services, Retention(days=0))
         assert gone["episodes"] == 1

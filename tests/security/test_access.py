@@ -170,6 +170,7 @@ TABLE: dict[str, Row] = {
     "POST /v2/lobbies/{lobby_id}/end": Row(KNOWN_403),
     "GET /v2/reporters": Row(ANYONE),
     "GET /v2/reporters/{reporter_id}": Row(("404",) * 5, params={"reporter_id": "rptr_x"}),
+    "GET /v2/reporters/{reporter_id}/outputs": Row(("404",) * 5, params={"reporter_id": "rptr_x"}),
     "GET /v2/feed-instructions": Row(KNOWN),
     **{
         f"{method} {path}": Row(KNOWN, params=dict.fromkeys(re.findall(r"{(\w+)}", path), "x"))

@@ -49,6 +49,7 @@ PARTS = (
     "api.artifacts",
     "api.annotations",
     "api.role_runs",
+    "api.reporters",
     "api.feed",
     "api.replays",
     "web.game_proxy",

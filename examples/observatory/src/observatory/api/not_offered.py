@@ -6,8 +6,8 @@ import re
 from inspect import Parameter, Signature
 from typing import Annotated, Any, NoReturn
 
-from ..errors import Refusal, not_found
-from .routing import Anyone, ApiRouter, Call, Json, SignedIn, gate, refusals
+from ..errors import Refusal
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["NOT_OFFERED", "router"]
 
@@ -23,7 +23,10 @@ _COUNTERFACTUALS = (
 )
 _FILES = "This platform takes a policy's files in one request, not by a separate address: POST /stats/policies/files."
 _SETTINGS = "The settings of a league are the operator's here, who changes them with `observatory league`."
-_REPORTERS = "This platform runs no reporters. The evidence of an episode is its bundle: GET /v2/episode-requests."
+_REPORTERS = (
+    "This platform takes no reporters by themselves: those that a Coworld's manifest declares as images run on its "
+    "episodes, POST /v2/episode-requests/{ereq}/role-runs."
+)
 _VIEWERS = "This platform keeps no replay viewers: the game's own page shows a replay."
 _FEED = "This platform has no feed. What happened in competitions is at /v2/competition-events."
 
@@ -74,18 +77,6 @@ def _add(method: str, path: str, what: str, detail: str) -> None:
 
 for _row in NOT_OFFERED:
     _add(*_row)
-
-
-@router.get("/v2/reporters")
-async def list_reporters(call: Anyone) -> Json:
-    """Programs that report on episodes: none on this platform."""
-    return Json([])
-
-
-@router.get("/v2/reporters/{reporter_id}")
-async def get_reporter(call: Anyone, reporter_id: str) -> Json:
-    """A reporter: none on this platform."""
-    raise not_found("reporter", reporter_id)
 
 
 @router.get("/v2/feed-instructions")
