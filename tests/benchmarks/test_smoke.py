@@ -104,6 +104,12 @@ def test_evaluation() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_measuring() -> None:
+    found = figures("measuring.py", "--rounds", "1", "--blocks", "20")
+    assert found["nim"]["of_rollouts"] > 0
+
+
+@pytest.mark.timeout(300)
 def test_rollout() -> None:
     found = figures("rollout.py", "--rounds", "1", "--episodes", "10")
     assert set(found["of_bare"]) >= {"nim: random", "nim: a function", "nim: AECEnv", "gather: a function"}

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Any, Final
 
 from coworld_core.errors import CoworldError, EnvironmentFault
@@ -20,6 +20,10 @@ from .match_worker import Chunk, Outcome
 __all__ = ["PLAY_PROGRAMS", "MatchProcess"]
 
 PLAY_PROGRAMS: Final = Hint("play_programs", 'Play the game and its players as programs (backend="process").')
+
+
+CLOSE_SECONDS: Final = 2.0
+"""How long it may take to kill the players; its rules may hang."""
 
 
 class MatchProcess:
@@ -63,13 +67,16 @@ class MatchProcess:
         return self._asked(chunk)
 
     def close(self) -> None:
-        """Kill the process; those that it has started end with it."""
+        """End the process and those that it has started; if it does not end at once, kill it."""
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             with suppress(OSError):
                 pipe.close()
-        self._process.kill()
-        self._process.wait()
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _asked(self, what: object) -> Any:
         assert self._process.stdin is not None
