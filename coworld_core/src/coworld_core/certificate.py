@@ -318,6 +318,11 @@ def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return listed(words, limit=_MOST_NAMED)
 
 
+def _same(before: object, now: object) -> bool:
+    """Whether two values are equal as JSON: True is 1 in Python, and is not in JSON."""
+    return type(before) is type(now) and before == now
+
+
 def compare_manifests(certified: Any, found: Any) -> list[str]:
     """Return the JSON pointers at which two manifests differ, each as deep as possible."""
     pointers: list[str] = []
@@ -337,7 +342,7 @@ def compare_manifests(certified: Any, found: Any) -> list[str]:
                     below(old_items[index], new_items[index], (*path, index))
                 else:
                     pointers.append(pointer((*path, index)))
-        elif type(before) is not type(now) or before != now:
+        elif not _same(cast("object", before), cast("object", now)):
             pointers.append(pointer(path))
 
     below(certified, found, ())
