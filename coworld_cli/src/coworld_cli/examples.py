@@ -35,6 +35,8 @@ coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sw
 coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
 coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
 coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
+coworld evaluation replay results/latest block-0007.1-2
+coworld evaluation replay league block-0031.1-1 -m examples/nim
 coworld evaluation report results/latest
 coworld evaluation report monday tuesday --html report.html
 coworld grade results/latest
