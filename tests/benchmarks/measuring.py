@@ -28,7 +28,6 @@ GAMES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "connect four": ("board", "board:Board", {"game": "connect_four"}),
 }
 MOVER = "def act(observation, legal, rng):\n    return rng.choice(legal)\n"
-SHORT = 10
 
 
 def measured(game: str, blocks: int, directory: Path) -> None:
@@ -51,16 +50,17 @@ def rolled(game: str, blocks: int, directory: Path) -> None:
         pass
 
 
-def timed(road: str, game: str, blocks: int) -> tuple[float, float]:
+def timed(road: str, game: str, blocks: int, short: int) -> tuple[float, float]:
     """Processor seconds and seconds for each block, beyond those of a short run."""
     found: list[tuple[float, float]] = []
-    for count in (SHORT, SHORT + blocks):
+    # The first run stores bytecode
+    for count in (short, short, short + blocks):
         with tempfile.TemporaryDirectory() as place:
             for name in ("first", "second"):
                 Path(place, f"{name}.py").write_text(MOVER)
             done = run([python(), __file__, "--one", road, "--game", game, "--blocks", str(count), "--place", place])
             found.append((done.cpu, done.wall))
-    (cpu, wall), (more, longer) = found
+    _, (cpu, wall), (more, longer) = found
     return (more - cpu) / blocks, (longer - wall) / blocks
 
 
@@ -68,6 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--blocks", type=int, default=2000)
+    parser.add_argument("--short", type=int, default=400, help="Blocks of the short run: enough for evidence to end.")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--one", choices=("measured", "rolled"))
     parser.add_argument("--game", default="nim")
@@ -81,10 +82,10 @@ def main() -> None:
     for game in games:
         here, alone = interleaved(
             options.rounds,
-            lambda game=game: timed("measured", game, options.blocks),
-            lambda game=game: timed("rolled", game, options.blocks),
+            lambda game=game: timed("measured", game, options.blocks, options.short),
+            lambda game=game: timed("rolled", game, options.blocks, options.short),
         )
-        ratios = [one[0] / other[0] for one, other in zip(here, alone, strict=True) if other[0] > 0]
+        ratios = [one[0] / other[0] for one, other in zip(here, alone, strict=True) if other[0] > 0] or [0.0]
         figures[game] = {
             "cpu_ms": 1000 * median([one[0] for one in here]),
             "rollouts_cpu_ms": 1000 * median([one[0] for one in alone]),

@@ -38,6 +38,8 @@ coworld improve examples/nim ./bot.py --with ./optimizer.py
 coworld improve examples/paintarena ./bot.py --with "claude -p 'Improve this player.'" --budget 10,2h
 coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
 coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
+coworld evaluation replay results/latest block-0007.1-2
+coworld evaluation replay league block-0031.1-1 -m examples/nim
 coworld evaluation report results/latest
 coworld evaluation report monday tuesday --html report.html
 coworld grade results/latest

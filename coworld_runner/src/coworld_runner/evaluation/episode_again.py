@@ -60,7 +60,7 @@ async def play_row_again(
             code="episode_unknown",
             hint="Its episodes.jsonl has the key of each.",
         )
-    there = workspace / (row.workspace or directory_of(key))
+    there = place / row.workspace if row.workspace else workspace / directory_of(key)
     if (there / "episode.json").is_file():
         return EpisodeAgain(directory=there, record=read_record(there), played=False, same=True)
     package, plan = await _plan_of(row, workspace, what)

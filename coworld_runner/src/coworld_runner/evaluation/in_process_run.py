@@ -44,7 +44,7 @@ _CHUNK = 8
 _MOST = 256
 """Episodes in a chunk at most: a player is asked in all of them with one message."""
 
-_SECONDS = 0.25
+_SECONDS = 1.0
 """Seconds that a chunk is to take: until it has ended nobody sees its rows."""
 
 

@@ -169,7 +169,7 @@ class _Seat:
 
 def _index(answer: Any, legal: list[Any], given: bytes | None) -> int | None:
     """The index of an action among the legal ones; None if it is not certainly one of them."""
-    kind: Any = type(answer)
+    kind: Any = type(answer)  # pyright: ignore[reportUnknownVariableType]
     for index, one in enumerate(legal):
         if one is answer:
             if kind in _UNCHANGED:
