@@ -144,8 +144,8 @@ def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, siz
     expect(page.locator(".scores li")).to_have_count(2)
     fits(page)
     # The game's log is for everybody, a player's for its owner
-    expect(page.locator("details")).to_have_count(1)
-    page.locator("summary").click()
+    expect(page.locator(".logs details")).to_have_count(1)
+    page.locator(".logs summary").click()
     expect(page.locator("pre")).to_have_text("quick: ready\n")
 
 
@@ -201,7 +201,7 @@ def test_signed_in_user_sees_own_private_episodes(scene: Scene, pages: Pages) ->
     place = scene.url(f"/episodes/{scene.private['id']}")
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.private['id']}"))
     sign_in(page, scene.ann, place)
-    expect(page.locator("details")).to_have_count(3)
+    expect(page.locator(".logs details")).to_have_count(3)
     expect(page.get_by_text("yours")).to_have_count(2)
     with page.expect_download() as download:
         page.get_by_role("link", name="Download the replay").click()
