@@ -49,7 +49,7 @@ def report(behaviour: str) -> None:
     )
     page = "<img src='http://elsewhere.invalid/x'>" if behaviour == "calls" else PAGE.format(given=names)
     files = {"manifest.json": {"reporter_id": "summary", "render": "page.html"}, "page.html": page, "tiles.svg": SVG}
-    out = pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(request["report_uri"]).path))
+    out = pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(str(request["report_uri"])).path))
     pack(out, {**files, "look.css": "body { font-family: sans-serif }"})
 
 
