@@ -603,7 +603,7 @@ async def test_a_missing_image_of_a_supporting_role_fails_but_the_episode_is_pla
     assert found.step("smoke-episode").status == "pass"
 
 
-async def test_roles_that_have_no_episode_are_named_and_leave_the_verdict_alone(tmp_path: Path) -> None:
+async def test_optimizers_without_a_plan_are_advice_and_leave_the_verdict_alone(tmp_path: Path) -> None:
     def declare(manifest: dict[str, Any]) -> None:
         manifest["optimizer"] = [
             {"id": name, "name": name, "type": "optimizer", "description": "x", "image": "helper"} for name in "ab"
@@ -612,11 +612,10 @@ async def test_roles_that_have_no_episode_are_named_and_leave_the_verdict_alone(
     async with world(change=declare) as good:
         found = await good.certify(tmp_path / "out")
     step = found.step("supporting-roles")
-    assert (step.status, step.skip_reason) == ("skip", "not_run")
-    assert step.detail == "Declared, not run: 2 optimizers."
-    assert [item.code for item in step.evidence] == ["declared_not_run"] * 2
+    assert (step.status, step.detail) == ("pass", "Run: 2 optimizers.")
+    assert [(item.ok, item.level) for item in step.evidence] == [(False, "advice")] * 2, step.evidence
+    assert all(item.message.startswith(f"optimizer '{name}'") for item, name in zip(step.evidence, "ab", strict=True))
     assert found.ok
-    assert any("not run" in caveat for caveat in found.caveats)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from coworld_core.roles.role_record import ROLES_DIRECTORY, Role
+from coworld_core.errors import CoworldError
+from coworld_core.roles.role_record import ROLES_DIRECTORY, Role, RoleRecord
 
 from ..backend import Backend, Publish
 from ..package.resolver import Package
-from ..roles.after_episode import RoleAnswer
+from ..roles.optimizer_advice import ask_for_plan
 from ..roles.role_jobs import RoleJob, RoleResult, run_roles
 from ..roles.role_program import RoleProgram
 from ..roles.role_run import RoleOptions
@@ -17,14 +19,19 @@ from .step_answers import fault_evidence, note, required
 
 __all__ = ["ROLES_RUN", "run_declared_roles"]
 
-ROLES_RUN: tuple[Role, ...] = ("reporter", "grader", "diagnoser")
-"""The roles that are run; the others have nothing to do with one episode."""
+ROLES_RUN: tuple[Role, ...] = ("reporter", "grader", "diagnoser", "optimizer")
+"""The roles that are run on an episode."""
+_PLAN_TIMEOUT = 120.0
+"""Seconds for an optimizer: many are meant to work for long, or with a service, and are only tried."""
 
 
 async def run_declared_roles(
     package: Package, episode: Path, *, backend: Backend, platform: str | None, publish: Publish, directory: str
 ) -> list[Evidence]:
     """Run every reporter, grader and diagnoser of a manifest on an episode, which keeps what they say.
+
+    Optimizers are asked for a plan after these. One that gives none is told as advice: it may need a network, a player
+    to change, or more time.
 
     Args:
         package: The Coworld.
@@ -40,28 +47,50 @@ async def run_declared_roles(
     jobs = [
         RoleJob(program=RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable()), run=episode)
         for role in ROLES_RUN
+        if role != "optimizer"
         for entry in package.manifest.section(role)
     ]
     options = RoleOptions(platform=platform)
     results = await run_roles(jobs, game=package, backend=backend, options=options, publish=publish)
-    return [_found(result, directory) for result in results]
+    answers = [result.answer for result in results if result.answer is not None]
+    plans: list[Evidence] = []
+    for entry in package.manifest.section("optimizer"):
+        program = RoleProgram(role="optimizer", id=entry.id, runnable=entry.as_runnable())
+        place = episode / ROLES_DIRECTORY / f"optimizer-{entry.id}"
+        try:
+            record = await ask_for_plan(
+                package,
+                program,
+                answers,
+                directory=place,
+                backend=backend,
+                options=replace(options, timeout=_PLAN_TIMEOUT),
+                publish=publish,
+            )
+            found = _evidence(record, f"{directory}/{ROLES_DIRECTORY}/{place.name}")
+        except CoworldError as error:
+            found = _not_run(program, error)
+        plans.append(found if found.ok else found.model_copy(update={"level": "advice"}))
+    return [_found(result, directory) for result in results] + plans
 
 
 def _found(result: RoleResult, directory: str) -> Evidence:
-    if result.answer is not None:
-        return _evidence(result.answer, directory)
+    if (answer := result.answer) is not None:
+        return _evidence(answer.record, f"{directory}/{ROLES_DIRECTORY}/{answer.directory.name}")
     assert result.error is not None
-    program, error = result.job.program, result.error
+    return _not_run(result.job.program, result.error)
+
+
+def _not_run(program: RoleProgram, error: CoworldError) -> Evidence:
     message = f"{program.role} {program.id!r} was not run: {error.message}"
     return required("role_not_run", ok=False, message=message, hint=error.hint)
 
 
-def _evidence(answer: RoleAnswer, directory: str) -> Evidence:
-    record = answer.record
+def _evidence(record: RoleRecord, place: str) -> Evidence:
     who = f"{record.role} {record.id!r}"
     if record.fault is not None:
-        place = f"{directory}/{ROLES_DIRECTORY}/{answer.directory.name}"
         found = fault_evidence(record.fault, place)
         return found.model_copy(update={"message": f"{who}: {found.message}"})
-    said = f"gave the grade {answer.answer['score']:g}" if record.role == "grader" else "left what is valid"
+    answer = record.answer or {}
+    said = f"gave the grade {answer['score']:g}" if record.role == "grader" else "left what is valid"
     return note("role_ran", f"{who} {said}, in {record.seconds:g} s.")

@@ -123,9 +123,9 @@ TRANSCRIPT = Transcript(
         ),
         _step(
             "supporting-roles",
-            checks="The reporters, graders, diagnosers and commissioners that are declared do their work.",
+            checks="The reporters, graders, diagnosers, optimizers and commissioners that are declared do their work.",
             criterion="Each is run on the smoke episode, ends with status 0, and leaves what is valid; commissioners "
-            "decide a small round. Optimizers are named, not run.",
+            "decide a small round. An optimizer without a plan is advice.",
             how="They run as on any episode that is over, without a network. A commissioner is told that the episodes "
             "which it wants ended like the smoke episode. For a published version they are named.",
         ),

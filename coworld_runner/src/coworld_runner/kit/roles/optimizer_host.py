@@ -33,6 +33,7 @@ from ...package.locations import read_location
 from ...package.own_players.player_directory import CACHES
 from ...package.transfers import read_document
 from . import OptimizerTask, TaskEpisode
+from .role_answers import answer_of
 from .role_error import RoleError
 from .role_exchange import DOCUMENT_LIMIT, call_role, fetch_input, put_answer
 
@@ -75,7 +76,9 @@ async def play_optimizer(optimize: Callable[..., Any], identifier: str, scratch:
     answer = await call_role(optimize, task, player)
     if directory is not None:
         await _hand_in(directory, work, scratch)
-    await _advise(_advice(answer), given, identifier)
+    with answer_of(optimize):
+        advice = _advice(answer)
+    await _advise(advice, given, identifier)
 
 
 async def play_command(file: Path) -> None:

@@ -1,13 +1,14 @@
 """Improves a player: here by trying ideas, one after the other, until all have been tried."""
 
 from pathlib import Path
-from typing import Any
+
+from coworld_runner.kit.roles import OptimizerTask
 
 IDEAS = [("rng.choice(legal)", "legal[-1]"), ("rng.choice(legal)", "legal[0]"), ("legal[-1]", "legal[0]")]
 """What to replace in the player's source, and by what."""
 
 
-def optimize(task: Any, player: Path | None) -> list[str]:
+def optimize(task: OptimizerTask, player: Path | None) -> list[str]:
     """Change the player where it is, and return what was changed, or what is advised; nothing if there is none.
 
     `player` is a file or a folder, or None if only advice is asked for. A task has `goal`, `game`, `step`, `docs`,
