@@ -19,6 +19,7 @@ from wasmtime import wat2wasm
 from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted, read_events
 from coworld_core.episode.record import read_record
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.roles.plan import read_optimizer_plan
 from coworld_core.roles.report_check import check_report
 from coworld_core.roles.role_record import read_role_record
 from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
@@ -326,7 +327,9 @@ async def test_declared_roles_are_run_for_a_certificate(episode: Path) -> None:
     (grader,) = package.manifest.grader
     broken = grader.model_copy(update={"id": "broken", "run": ("python", "-c", "raise SystemExit(3)")})
     silent = grader.model_copy(update={"id": "silent", "run": ("python", "-c", "pass")})
-    manifest = package.manifest.model_copy(update={"grader": (broken, grader, silent)})
+    (optimizer,) = package.manifest.optimizer
+    lost = optimizer.model_copy(update={"id": "lost", "run": ("python", "-c", "raise SystemExit(3)")})
+    manifest = package.manifest.model_copy(update={"grader": (broken, grader, silent), "optimizer": (optimizer, lost)})
     async with open_backend("process", package) as (backend, _):
         found = await run_declared_roles(
             dataclasses.replace(package, manifest=manifest),
@@ -341,7 +344,13 @@ async def test_declared_roles_are_run_for_a_certificate(episode: Path) -> None:
         ("role_ran", False),
         ("output_missing", True),
         ("role_ran", False),
+        ("role_ran", False),
+        ("program_error", False),
     ]
     assert found[0].message == "grader 'broken': The grader exited with status 3."
+    # Asked after the others, with what they have said
+    plan = read_optimizer_plan(episode / "roles" / "optimizer-paint-arena-optimizer" / "outputs" / "plan.json")
+    assert (plan.input_counts.grader_outputs, plan.input_counts.diagnoser_outputs) == (1, 1)
+    assert (found[-1].ok, found[-1].level) == (False, "advice")
     assert str(found[0].artifact).startswith("episode/roles/grader-broken/logs/")
     assert "paint-arena-grader' gave the grade" in found[1].message
