@@ -63,10 +63,13 @@ def browser() -> Generator[Browser]:
 
 
 @pytest.fixture(autouse=True)
-def no_browser_unasked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_browser_unasked(request: pytest.FixtureRequest) -> Generator[None]:
     """Certifications look at pages only in tests that are about that."""
-    if not request.node.get_closest_marker("browser"):
-        monkeypatch.setenv("COWORLD_BROWSER", "none")
+    # Not the fixture of that name, which would undo what a test has patched only after the check for leaks
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.get_closest_marker("browser"):
+            patch.setenv("COWORLD_BROWSER", "none")
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -251,6 +251,7 @@ def test_a_package_is_shown_with_all_that_it_has() -> None:
         "commissioner",
         "grader",
         "diagnoser",
+        "optimizer",
     ]
 
 

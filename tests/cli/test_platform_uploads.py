@@ -338,7 +338,7 @@ def test_change_to_a_coworld_of_the_platform(run: Run, told: FakePlatform, tmp_p
     assert sent["game"]["description"] == "Painted anew."
     assert {player["id"]: player["image"] for player in sent["player"]}["sweep-painter"] == other
     assert body["certification"]["status"] == "skipped"
-    wrong = run("upload-coworld", "--from-coworld", str(COWORLD["id"]), "--image", "optimizer=x")
+    wrong = run("upload-coworld", "--from-coworld", str(COWORLD["id"]), "--image", "reporter=x")
     assert wrong.exit_code == exitcodes.USAGE
 
 

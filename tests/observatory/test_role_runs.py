@@ -136,7 +136,7 @@ async def test_who_asks_gets_what_she_may_see_and_nobody_else(tmp_path: Path, da
         # The catalogue has what everybody sees
         async with platform.client(eve) as eves:
             listed = (await eves.get("/v2/reporters", params={"q": "summary"})).json()
-            [reporter] = listed["entries"]
+            [reporter] = listed
             assert (reporter["name"], reporter["run_count"], reporter["output_count"]) == ("quick-summary", 1, 1)
             shown = (await eves.get(f"/v2/reporters/{reporter['id']}")).json()
             [output] = (await eves.get(f"/v2/reporters/{reporter['id']}/outputs")).json()["entries"]

@@ -14,7 +14,8 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
 from coworld_core.hints import Hint, hint_fields
-from coworld_runner.certification.certification_steps import STEPS, Candidate, CertifyOptions, blamed_in, carry_out
+from coworld_runner.certification.candidate import Candidate, CertifyOptions
+from coworld_runner.certification.certification_steps import STEPS, blamed_in, carry_out
 from coworld_runner.certification.contract_checks import SeatState, wrong_callers
 from coworld_runner.certification.player_presence import check_attendance
 from coworld_runner.certification.secret_leaks import slots_leaked

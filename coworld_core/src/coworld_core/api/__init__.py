@@ -137,7 +137,7 @@ if TYPE_CHECKING:
     from .policies import SelectionAccess as SelectionAccess
     from .policies import SelectionAccessBody as SelectionAccessBody
     from .problems import Problem as Problem
-    from .role_runs import EpisodeRole as EpisodeRole
+    from .role_runs import HostedRole as HostedRole
     from .role_runs import RoleRun as RoleRun
     from .role_runs import RoleRunBody as RoleRunBody
 else:
@@ -282,7 +282,7 @@ else:
             ),
             ".problems": ("Problem",),
             ".role_runs": (
-                "EpisodeRole",
+                "HostedRole",
                 "RoleRun",
                 "RoleRunBody",
             ),

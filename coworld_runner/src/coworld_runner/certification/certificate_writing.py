@@ -12,9 +12,9 @@ from coworld_core.manifest.manifest_file import manifest_value
 from coworld_core.text.terminal import strip_controls, writable
 
 from ..runs.workspace import atomic_write
+from .candidate import Candidate
 from .certificate_check import CERTIFIED_MANIFEST
 from .certification_record import Certification, outcomes_digest
-from .certification_steps import Candidate
 from .package_content import content_of
 from .step_ledger import StepLedger
 

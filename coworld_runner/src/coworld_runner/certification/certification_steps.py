@@ -10,52 +10,36 @@ import contextlib
 import dataclasses
 import datetime as dt
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.to_thread
 
-from coworld_core import time_limits
-from coworld_core.certificate import Signer
 from coworld_core.episode.events import BaseEvent, ProbeFinished
-from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import decisive
 from coworld_core.episode.record import EpisodeRecord, read_record
-from coworld_core.errors import CoworldError, EpisodeError, ImageError, ManifestError, StartError
-from coworld_core.files.compression import Compression
+from coworld_core.errors import CoworldError, ImageError, ManifestError
 from coworld_core.hints import Hint
 from coworld_core.issues import Report
 from coworld_core.manifest.game_results import check_results
 from coworld_core.manifest.manifest_file import check_manifest, dump_manifest
-from coworld_core.manifest.models import ROLE_SECTIONS, Manifest
-from coworld_core.ports import EXTRA_PORTS_ENV
+from coworld_core.manifest.models import ROLE_SECTIONS
 from coworld_core.text.phrases import listed
-from coworld_core.versions import Generation
 
-from ..backend import Backend, Publish
-from ..episode.single import EpisodeOptions, run_episode
-from ..errors import OWN_DOING, unwrapped
-from ..evaluation.commissioner import CommissionerOptions
+from ..episode.single import run_episode
 from ..package.plan import plan_episode
-from ..package.resolver import Package
-from ..package.viewer_bundle import find_bundle
-from ..replay.replay_session import REPLAY_SUFFIXES, ReplayOptions, verify_replay
-from ..replay.viewer_check import check_viewer_files
-from ..runs.event_bus import Listener
-from .certification_record import Evidence, Level, SkipReason, StepId
+from .candidate import Candidate
+from .certification_record import Evidence, SkipReason, StepId
 from .commissioner_check import check_commissioners
 from .config_check import check_configs, configs_of_refused
 from .declared_roles import ROLES_RUN, run_declared_roles
-from .further_episodes import play_further
+from .further_steps import clients_handled, pages_drawn, rules_audit, seed_repeats
 from .package_content import package_files
-from .page_checks import look_at_pages
 from .player_presence import check_attendance
-from .rules_audit import audit_served_rules
-from .secret_leaks import slots_leaked
-from .source_references import SourceOptions, check_sources
+from .replay_steps import replay_is_there, replay_loadable, replay_present
+from .source_references import check_sources
 from .step_answers import (
     StepAnswer,
     about_results,
@@ -69,111 +53,9 @@ from .step_answers import (
     required,
     skipped,
 )
-from .step_ledger import EPISODE, SCREENSHOTS, StepLedger
+from .step_ledger import EPISODE, StepLedger
 
-__all__ = ["STEPS", "Candidate", "CertifyOptions", "blamed_in", "carry_out", "say_of_refused"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CertifyOptions:
-    """How a Coworld is certified. Times are seconds."""
-
-    episode: EpisodeOptions = field(
-        default_factory=lambda: EpisodeOptions(timeout_seconds=time_limits.SMOKE_EPISODE, ready_timeout_seconds=120.0)
-    )
-    """For the smoke episode; its `timeout_seconds` is the only limit. Images are fetched before it begins."""
-    replay: ReplayOptions = field(default_factory=ReplayOptions)
-    """For showing the replay."""
-    sources: SourceOptions = field(default_factory=SourceOptions)
-    """For looking up source references."""
-    platform: str = "linux/amd64"
-    """Platform that images must support, on a backend with images; hosted runs need this one."""
-    images_timeout: float = 1800.0
-    """For fetching all images."""
-    browser: bool = True
-    """Whether to look at the pages in a browser, if there is one."""
-    audit_timeout: float = time_limits.RULES_AUDIT
-    """For the audit of the rules of a game of the kit."""
-    commissioner: CommissionerOptions = field(default_factory=lambda: CommissionerOptions(reply_timeout=30.0))
-    """For running commissioners."""
-    commissioner_timeout: float = 120.0
-    """For all that one commissioner does."""
-    published: Generation | None = None
-    """Published version whose rules apply; None: today's rules."""
-    authority: str = ""
-    """Name of whoever certifies, for the certificate; by default the account on this machine."""
-    signer: Signer | None = None
-    """The key that signs the certificate."""
-
-    @property
-    def packs_replays(self) -> bool:
-        """Whether a replay must load packed, as `replay.json.z`; otherwise it must load as the game wrote it."""
-        return self.published in (None, "0.1.26")
-
-    @classmethod
-    def within(
-        cls,
-        timeout: float,
-        *,
-        offline: bool = False,
-        platform: str | None = None,
-        published: Generation | None = None,
-        authority: str = "",
-        signer: Signer | None = None,
-        browser: bool = True,
-    ) -> CertifyOptions:
-        """Return the default options with another deadline for the smoke episode.
-
-        Args:
-            timeout: Seconds; also the most that the game gets to become healthy.
-            offline: Whether to skip looking up source references.
-            platform: Platform that images must support; None means the default.
-            published: Published version whose rules apply; None means today's.
-            authority: Name of whoever certifies.
-            signer: The key that signs the certificate.
-            browser: Whether to look at the pages in a browser, if there is one.
-        """
-        usual = cls()
-        ready = min(timeout, usual.episode.ready_timeout_seconds)
-        return cls(
-            episode=dataclasses.replace(
-                usual.episode, timeout_seconds=timeout, ready_timeout_seconds=ready, watch=True
-            ),
-            sources=dataclasses.replace(usual.sources, offline=offline),
-            platform=platform or usual.platform,
-            published=published,
-            authority=authority,
-            signer=signer,
-            browser=browser,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """The Coworld to certify, with its backend, options and workspace."""
-
-    package: Package
-    backend: Backend
-    options: CertifyOptions
-    layout: EpisodeLayout
-    """The certification's own workspace."""
-    publish: Publish
-    episode_listeners: tuple[Listener, ...] = ()
-
-    @property
-    def manifest(self) -> Manifest:
-        """The package's manifest."""
-        return self.package.manifest
-
-    @property
-    def episode(self) -> EpisodeLayout:
-        """The smoke episode's workspace."""
-        return EpisodeLayout(self.layout.workspace / EPISODE)
-
-    @property
-    def platform(self) -> str | None:
-        """Platform that the images must support; None on a backend without images."""
-        return self.options.platform if self.backend.capabilities.images else None
+__all__ = ["STEPS", "blamed_in", "carry_out", "say_of_refused"]
 
 
 async def _matriculate(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
@@ -465,123 +347,6 @@ async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnsw
     return passed(f"{count}: {scores}.", evidence)
 
 
-async def _replay_present(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    leaks = await _token_leaks(candidate.episode, ledger.probes.tokens)
-    path, artifact = candidate.episode.replay, f"{EPISODE}/replay"
-    if not path.exists():
-        if any(not about_results(fault) for fault in ledger.played.faults):
-            return missing("smoke-episode", "it ended before there was a replay", leaks)
-        hint = "Write the replay to COGAME_SAVE_REPLAY_URI before ending."
-        row = required("replay_missing", ok=False, message="The game wrote no replay.", hint=hint)
-        return failed_on("replay_missing", [row, *leaks])
-    size = path.stat().st_size
-    if not size:
-        hint = "Write what the replay page needs; an empty file shows nothing."
-        row = required("replay_empty", ok=False, message="The replay is empty.", hint=hint, artifact=artifact)
-        return failed_on("replay_missing", [row, *leaks])
-    row = required("replay_present", ok=True, message=f"The replay has {size} bytes.", artifact=artifact)
-    return passed(f"There is a replay of {size} bytes.", [row, *leaks])
-
-
-async def _token_leaks(layout: EpisodeLayout, tokens: tuple[str, ...]) -> list[Evidence]:
-    places = [
-        (layout.replay, "token_in_replay", "The replay"),
-        (layout.results, "token_in_results", "results.json"),
-        (layout.game_stdout, "token_in_game_log", "The game's output"),
-        (layout.game_stderr, "token_in_game_log", "The game's error log"),
-    ]
-    places += [
-        (layout.player_log(slot), "token_in_player_log", f"The log of player {slot}") for slot in range(len(tokens))
-    ]
-    found: list[Evidence] = []
-    for path, code, what in places:
-        slots = await slots_leaked(path, tokens)
-        if slots:
-            whose = f"slot{'' if len(slots) == 1 else 's'} {listed([str(slot) for slot in slots])}"
-            found.append(
-                advice(
-                    code,
-                    f"{what} holds the secret token of {whose}, for everyone who may read it.",
-                    hint="Leave `tokens` out of what is written, and queries out of what is logged.",
-                    artifact=f"{EPISODE}/{layout.relative(path)}",
-                )
-            )
-    if tokens and not found:
-        found.append(note("tokens_kept", "No token of this run is in the replay, the results or a log."))
-    return found
-
-
-def _replay_is_there(candidate: Candidate, _: StepLedger) -> StepAnswer | None:
-    path = candidate.episode.replay
-    there = path.exists() and path.stat().st_size > 0
-    return None if there else missing("replay-present", "there is no replay to show")
-
-
-async def _replay_loadable(candidate: Candidate, _: StepLedger) -> StepAnswer:
-    viewer = candidate.manifest.game.replay_viewer
-    if viewer is not None:
-        directory = find_bundle(candidate.package)
-        if directory is None:
-            detail = "Its replays are shown by a viewer that is not on this machine."
-            return skipped("not_applicable", detail, hint="Certify the package's own directory.")
-        found = (await check_viewer_files(directory))[1]
-        evidence = [issue_evidence(found)]
-        return passed(found.message, evidence) if evidence[0].ok else failed_on("replay_unloadable", evidence)
-    forms: dict[Compression, Evidence] = {}
-    # Units that need the same ports have to run one after the other
-    gate = anyio.CapacityLimiter(1 if candidate.manifest.game.runnable.env.get(EXTRA_PORTS_ENV) else 3)
-
-    async def show(packing: Compression) -> None:
-        async with gate:
-            forms[packing] = await _show(candidate, packing)
-
-    needed: Compression = "zlib" if candidate.options.packs_replays else "none"
-    order = sorted(REPLAY_SUFFIXES, key=lambda packing: packing != needed)
-    async with anyio.create_task_group() as group:
-        for packing in order:
-            group.start_soon(show, packing)
-    evidence = [forms[packing] for packing in order]
-    deciding = evidence[0]
-    if deciding.broken:
-        return failed_on("replay_unloadable", evidence)
-    return passed(deciding.message, evidence)
-
-
-async def _show(candidate: Candidate, packing: Compression) -> Evidence:
-    """Have the game show the replay in one form; the form that viewers serve is required, the others are advice."""
-    options, layout = candidate.options.replay, candidate.layout
-    level: Level = "required" if (packing == "zlib") == candidate.options.packs_replays else "advice"
-    level = "advice" if packing == "gzip" else level
-    name = f"replay{REPLAY_SUFFIXES[packing]}"
-    logs = layout.logs / f"replay-{'plain' if packing == 'none' else packing}"
-    logs.mkdir()
-    try:
-        with unwrapped():
-            seconds = await verify_replay(
-                candidate.manifest,
-                candidate.episode.replay,
-                backend=candidate.backend,
-                publish=candidate.publish,
-                options=dataclasses.replace(options, platform=options.platform or candidate.platform),
-                logs=logs,
-                packing=packing,
-            )
-    except (EpisodeError, StartError) as error:
-        if isinstance(error, StartError) and error.code not in OWN_DOING:
-            raise
-        return Evidence(
-            code="replay_unloadable",
-            level=level,
-            ok=False,
-            message=f"Given {name}: {error.message}",
-            hint=error.hint,
-            artifact=layout.relative(logs / "replay.stderr.log"),
-            log_tail=str(error.context.get("log_tail", "")),
-        )
-    message = f"Given {name}, the game serves the page and sends a first message; {seconds:.1f} s in all."
-    return required("replay_shown", ok=True, level=level, message=message)
-
-
 async def _players_run(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
     return check_attendance(candidate.manifest, ledger.episode, ledger.probes.seats, directory=EPISODE)
 
@@ -633,18 +398,6 @@ def _counted(declared: Mapping[str, Sequence[object]], names: Sequence[str]) -> 
     return listed(f"{len(declared[name])} {name}{'' if len(declared[name]) == 1 else 's'}" for name in names)
 
 
-async def _rules_audit(candidate: Candidate, _: StepLedger) -> StepAnswer:
-    replay = candidate.episode.replay
-    return await audit_served_rules(
-        candidate.manifest,
-        replay=replay if replay.exists() else None,
-        backend=candidate.backend,
-        platform=candidate.platform,
-        directory=candidate.layout.logs / "rules-audit",
-        timeout=candidate.options.audit_timeout,
-    )
-
-
 def _smoke_was_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
     right = any(step.id == "smoke-episode" and step.status == "pass" for step in ledger.steps)
     if right and ledger.played.results is not None:
@@ -654,80 +407,6 @@ def _smoke_was_right(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
 
 def _was_played_again(_: Candidate, ledger: StepLedger) -> StepAnswer | None:
     return None if ledger.further is not None else missing("clients-handled", "the game was not played again")
-
-
-async def _clients_handled(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    options = candidate.options.episode
-    ledger.further = await play_further(
-        candidate.package,
-        ledger.played,
-        backend=candidate.backend,
-        options=dataclasses.replace(options, platform=options.platform or candidate.platform),
-        workspace=candidate.layout.workspace,
-    )
-    evidence = ledger.further.clients
-    if any(item.broken for item in evidence):
-        return failed_on("game_contract_violation", evidence)
-    lost = any(item.code == "reconnects" and item.level == "required" for item in evidence)
-    return passed(f"Bad messages did no harm{', and lost players were readmitted' if lost else ''}.", evidence)
-
-
-async def _pages_drawn(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    options, replay = candidate.options.episode, candidate.options.replay
-    seen = await look_at_pages(
-        candidate.package,
-        candidate.episode.replay,
-        backend=candidate.backend,
-        publish=candidate.publish,
-        options=dataclasses.replace(options, platform=options.platform or candidate.platform),
-        replay_options=dataclasses.replace(replay, platform=replay.platform or candidate.platform),
-        workspace=candidate.layout.workspace,
-    )
-    ledger.page_tokens = seen.tokens
-    shown: list[Evidence] = []
-    for name, picture in seen.pictures.items():
-        place = candidate.layout.workspace / SCREENSHOTS / f"{name}.png"
-        await anyio.to_thread.run_sync(_keep_picture, place, picture)
-        ledger.pictures[name] = picture
-        artifact = candidate.layout.relative(place)
-        shown.append(note("page_picture", f"The {name} page, as the browser showed it.", artifact=artifact))
-    return dataclasses.replace(seen.answer, evidence=(*seen.answer.evidence, *shown))
-
-
-def _keep_picture(place: Path, picture: bytes) -> None:
-    place.parent.mkdir(exist_ok=True)
-    place.write_bytes(picture)
-
-
-async def _seed_repeats(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    assert ledger.further is not None
-    results = ledger.further.results
-    if results is None:
-        detail = "The game takes no seed, so that no two episodes could be compared."
-        return passed(detail, [note("seed_repeats", detail)])
-    promised = "deterministic" in (candidate.manifest.tags or ())
-    level: Level = "required" if promised else "advice"
-    difference = _difference(*results)
-    row = required(
-        "seed_repeats",
-        ok=difference is None,
-        level=level,
-        message=f"Two episodes with the same seed {difference or 'ended alike'}.",
-        hint=None
-        if difference is None
-        else "Draw everything random, and the order of everything, from the config's seed; time must not matter.",
-    )
-    return failed_on("seed_ignored", [row]) if row.broken else passed(row.message, [row])
-
-
-def _difference(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> str | None:
-    """Say how two episodes differ; None if they do not."""
-    if first is None or second is None:
-        return "did not both have results"
-    fields = [name for name in {**first, **second} if first.get(name) != second.get(name)]
-    if "scores" in fields:
-        return f"had the scores {first.get('scores')} and {second.get('scores')}"
-    return f"differ in {listed(fields, limit=4)} of their results" if fields else None
 
 
 Premise = Callable[[Candidate, StepLedger], StepAnswer | None]
@@ -751,14 +430,14 @@ STEPS: Mapping[StepId, Step] = {
     "fixture-conforms": Step(_fixture_conforms),
     "smoke-episode": Step(_smoke_episode, (_fixture_is_right, _fixture_has_images)),
     "results-conform": Step(_results_conform, (_episode_was_played,)),
-    "replay-present": Step(_replay_present, (_episode_was_played,)),
-    "replay-loadable": Step(_replay_loadable, (_replay_is_there,)),
+    "replay-present": Step(replay_present, (_episode_was_played,)),
+    "replay-loadable": Step(replay_loadable, (replay_is_there,)),
     "players-run": Step(_players_run),
     "supporting-roles": Step(_supporting_roles),
-    "clients-handled": Step(_clients_handled, (_smoke_was_right,)),
-    "seed-repeats": Step(_seed_repeats, (_was_played_again,)),
-    "pages-drawn": Step(_pages_drawn, (_smoke_was_right,)),
-    "rules-audit": Step(_rules_audit, (_fixture_is_right, _fixture_has_images)),
+    "clients-handled": Step(clients_handled, (_smoke_was_right,)),
+    "seed-repeats": Step(seed_repeats, (_was_played_again,)),
+    "pages-drawn": Step(pages_drawn, (_smoke_was_right,)),
+    "rules-audit": Step(rules_audit, (_fixture_is_right, _fixture_has_images)),
 }
 
 

@@ -22,10 +22,11 @@ from ..episode.run_start import OpenRun, open_run
 from ..errors import leaves, unwrapped
 from ..package.resolver import Package, resolve_package
 from ..runs.event_bus import EventBus, Listener
+from .candidate import Candidate, CertifyOptions
 from .certificate_writing import make_certificate
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
-from .certification_steps import Candidate, CertifyOptions, carry_out, say_of_refused
+from .certification_steps import carry_out, say_of_refused
 from .page_checks import PageName
 from .rules_audit import own_steps
 from .step_answers import StepAnswer, failed, skipped

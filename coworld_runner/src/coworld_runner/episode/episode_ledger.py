@@ -67,6 +67,11 @@ class UnitState:
         stopped = self.cut_off or (self.end is not None and self.end.reason in ("stopped", "timeout"))
         return None if stopped else self.end
 
+    @property
+    def plays(self) -> bool:
+        """Whether the unit was there to the last: it has neither ended by itself nor been stopped while others played."""
+        return self.cut_off or self.end is None or self.end.reason == "timeout"
+
 
 class Ledger:
     """The state of one episode.

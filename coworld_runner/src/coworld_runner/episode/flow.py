@@ -313,7 +313,7 @@ class Flow:
         if stage == "finish" or (stage == "play" and ledger.game.own_end is not None):
             return True
         # A game may update its results from the first move on: while players stay, it may not be over
-        playing = any(seat.own_end is None for seat in ledger.seats.values())
+        playing = any(seat.plays for seat in ledger.seats.values())
         return ledger.results_complete and not ledger.rewritten and not playing
 
     async def _at_an_interruption(self) -> EpisodeStatus:

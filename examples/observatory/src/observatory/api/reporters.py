@@ -71,7 +71,7 @@ async def list_reporters(call: Anyone, query: Annotated[ReporterQuery, Query()])
         named = await call.db.scalars(sa.select(User.id).where(User.name == query.author))
         owners = {query.author, *named}
         found = [one for one in found if one.coworld.user_id in owners]
-    return Json({"entries": [await _shown(call, one) for one in found[: query.limit]], "next_cursor": None})
+    return Json([await _shown(call, one) for one in found[: query.limit]])
 
 
 @router.get("/v2/reporters/{reporter_id}")
