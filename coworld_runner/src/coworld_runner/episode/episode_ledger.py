@@ -69,7 +69,7 @@ class UnitState:
 
     @property
     def plays(self) -> bool:
-        """Whether the unit was there to the last: it has neither ended by itself nor been stopped while others played."""
+        """Whether it was there to the last: it has not ended by itself, nor been stopped while others played."""
         return self.cut_off or self.end is None or self.end.reason == "timeout"
 
 
