@@ -18,6 +18,7 @@ from coworld_core.api import LobbySeatBody
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 EREQ, XREQ, COW = f"ereq_{uid(11)}", f"xreq_{uid(15)}", f"cow_{uid(12)}"
 LOBBY = f"lby_{uid(18)}"
+ROLE_RUN, REPORTER = f"role_{uid(22)}", f"rptr_{uid(23)}"
 LEAGUE, DIVISION, ROUND = f"league_{uid(2)}", f"div_{uid(3)}", f"round_{uid(7)}"
 ROSTER = {"coworld_id": COW, "roster": [{"player": {"random": True}}], "num_episodes": 1}
 
@@ -66,6 +67,11 @@ READING: dict[str, Call] = {
     "secrets.list": lambda api: api.secrets.list("paint-arena"),
     "league_seeds.list": lambda api: api.league_seeds.list(),
     "lobbies.get": lambda api: api.lobbies.get(LOBBY),
+    "role_runs.list": lambda api: api.role_runs.list(EREQ),
+    "role_runs.get": lambda api: api.role_runs.get(ROLE_RUN),
+    "reporters.list": lambda api: api.reporters.list(text="summary", types=["json"], mode="hosted"),
+    "reporters.get": lambda api: api.reporters.get(REPORTER),
+    "reporters.outputs": lambda api: api.reporters.outputs(REPORTER),
     "players.list": lambda api: api.players.list(),
 }
 
@@ -84,6 +90,7 @@ WRITING: dict[str, Call] = {
     "lobbies.start": lambda api: api.lobbies.start(LOBBY, revision=1),
     "lobbies.cancel": lambda api: api.lobbies.cancel(LOBBY),
     "lobbies.end": lambda api: api.lobbies.end(LOBBY),
+    "role_runs.create": lambda api: api.role_runs.create(EREQ, "diagnoser", position=0),
     "league_seeds.create": lambda api: api.league_seeds.create("paint-arena"),
     "players.create": lambda api: api.players.create("Ada"),
     "players.login": lambda api: api.players.login(f"ply_{uid(6)}"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from support.flaky_transport import Fault, FlakyTransport
 from support.observatory_kit import Account, Platform, World, open_platform, roster, seed
+from support.quick_roles import with_roles
 
 from coworld_client import (
     AsyncPager,
@@ -22,9 +23,10 @@ from coworld_client import (
     Forbidden,
     NotAuthenticated,
     NotFound,
+    Unprocessable,
 )
 from coworld_client.resources._base import Resource
-from coworld_core.api import EpisodeRequest, ExperienceBody, LobbySeatBody, Wire
+from coworld_core.api import EpisodeRequest, ExperienceBody, LobbySeatBody, RoleRun, Wire
 
 pytestmark = pytest.mark.slow
 
@@ -243,7 +245,7 @@ def content(path: Path, name: str) -> bytes:
 def test_every_noun_is_a_resource() -> None:
     api = CoworldClient()
     nouns = [name for name in dir(type(api)) if isinstance(getattr(api, name, None), Resource)]
-    assert len(nouns) == 18
+    assert len(nouns) == 20
 
 
 async def test_a_lobby_from_the_draft_to_its_end(tmp_path: Path) -> None:
@@ -278,3 +280,53 @@ async def test_a_lobby_from_the_draft_to_its_end(tmp_path: Path) -> None:
             assert str((await host.lobbies.cancel(other.id)).status) == "cancelled"
             with pytest.raises(NotFound):
                 await host.lobbies.get("lby_none")
+
+
+@pytest.mark.timeout(300)
+async def test_roles_are_run_waited_for_and_fetched(tmp_path: Path) -> None:
+    subject = with_roles(
+        tmp_path / "quick",
+        ("grader", "margin", "measures"),
+        ("grader", "broken", "fails"),
+        ("reporter", "summary", "reports"),
+    )
+    async with open_platform(tmp_path, packages=[subject.directory]) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, subject=subject, league=False)
+        await platform.policy(ann, "left")
+        async with client(platform, ann, Fault("lost", method="POST", path="role-runs$")) as api:
+            asked = await api.experience.create({"coworld_id": world.id, "roster": roster("left", "left")})
+            [episode] = (await api.experience.wait(asked.id)).episodes
+            with pytest.raises(Unprocessable, match="margin and broken"):
+                await api.role_runs.create(episode, "grader")
+            seen: list[RoleRun] = []
+            made = await api.role_runs.create(episode, "grader", runnable_id="margin")
+            grade = await api.role_runs.wait(made.id, on_change=seen.append)
+            assert (str(grade.status), grade.answer["score"], seen[-1]) == ("completed", 0.25, grade)
+            bad = await api.role_runs.create(episode.id, "grader", runnable_id="broken")
+            bad = await api.role_runs.wait(bad.id)
+            assert (str(bad.status), bad.error_type, "I cannot go on" in (bad.log_tail or "")) == (
+                "failed",
+                "program_error",
+                True,
+            )
+            report = await api.role_runs.wait((await api.role_runs.create(episode, "reporter")).id)
+            runs = await api.role_runs.list(episode)
+            assert runs == [grade, bad, report]
+
+            written = await api.role_runs.download_output(grade, tmp_path / "grade.json")
+            assert json.loads(written.path.read_bytes())["score"] == 0.25
+            with pytest.raises(NotFound, match="has failed"):
+                await api.role_runs.download_output(bad.id, tmp_path / "bad.json")
+            fetched = await api.role_runs.download_output(report, tmp_path / "report.zip")
+            assert (fetched.size, "page.html" in names(fetched.path)) == (report.output_size, True)
+
+            [reporter] = await api.reporters.list(text="summary", author="ann")
+            assert await api.reporters.list(mode="external") == []
+            [output] = await api.reporters.outputs(reporter.id)
+            detail = await api.reporters.get(reporter.id)
+            assert (detail.latest_output, output.reporter_run_id) == (output, report.id)
+            again = await api.reporters.download(output, tmp_path / "again.zip")
+            assert again.path.read_bytes() == fetched.path.read_bytes()
+            for row in (*runs, reporter, detail, output):
+                assert row.odd == (), f"{type(row).__name__}: {row.odd}"

@@ -353,3 +353,18 @@ async def test_waiting_has_an_end_when_told_so() -> None:
         with pytest.raises(ApiTimeoutError) as raised:
             await api.experience.wait(XREQ, timeout=0.1)
     assert json.loads(json.dumps(raised.value.to_dict()))["context"] == {"id": XREQ}
+
+
+async def test_a_role_is_waited_for_through_outages() -> None:
+    states = iter(["pending", "running", "running", "completed"])
+
+    async def platform(ask: Ask) -> Say:
+        return json_say({"id": "role_1", "status": next(states), "answer": {"score": 1}})
+
+    seen: list[str] = []
+    async with (
+        serve(platform) as server,
+        api_of(server.url, Fault("status", times=4, status=503), max_retries=0) as api,
+    ):
+        done = await api.role_runs.wait("role_1", on_change=lambda run: seen.append(str(run.status)))
+    assert (seen, done.answer) == (["pending", "running", "completed"], {"score": 1})

@@ -198,6 +198,35 @@ LOBBY: dict[str, Any] = {
     "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
 }
 OWNED = {**PLAYER, "created_at": NOW}
+ROLE_RUN: dict[str, Any] = {
+    "id": f"role_{uid(22)}",
+    "episode_request_id": EPISODE["id"],
+    "role": "grader",
+    "runnable_id": "close",
+    "automatic": False,
+    "status": "completed",
+    "answer": {"score": 0.5},
+    "created_at": NOW,
+}
+REPORTER: dict[str, Any] = {
+    "id": f"rptr_{uid(23)}",
+    "name": "paint-arena-summary",
+    "display_name": "Summary",
+    "description": "Tells a story.",
+    "user_id": "user_1",
+    "latest_version": 1,
+    "outputs": [{"name": "report", "type": "json", "description": "It.", "schema": "https://example.org/s"}],
+    "created_at": NOW,
+}
+REPORT = {
+    "id": uid(24),
+    "reporter_id": REPORTER["id"],
+    "name": "report",
+    "type": "json",
+    "size_bytes": 3,
+    "created_at": NOW,
+    "url": "https://example.org/r",
+}
 
 
 def _envelope(row: object) -> dict[str, Any]:
@@ -247,6 +276,12 @@ ROUTES: list[tuple[str, str, Any]] = [
         [{"position": 0, "has_log": True, "has_artifact": False}],
     ),
     ("GET", "/v2/episode-requests/ereq_[^/]+/[^/]+/policy-logs/[0-9]+", "hello"),
+    ("GET", "/v2/episode-requests/ereq_[^/]+/role-runs", [ROLE_RUN]),
+    ("POST", "/v2/episode-requests/ereq_[^/]+/role-runs", ROLE_RUN),
+    ("GET", "/v2/role-runs/role_[^/]+", ROLE_RUN),
+    ("GET", "/v2/reporters", {"entries": [REPORTER], "next_cursor": None}),
+    ("GET", "/v2/reporters/rptr_[^/]+", {**REPORTER, "purpose": None, "latest_output": REPORT}),
+    ("GET", "/v2/reporters/rptr_[^/]+/outputs", {"entries": [REPORT], "next_cursor": None}),
     ("POST", "/v2/experience-requests", {**EXPERIENCE, "episodes": [EPISODE]}),
     ("GET", "/v2/experience-requests", _envelope(EXPERIENCE)),
     ("GET", "/v2/experience-requests/xreq_[^/]+", {**EXPERIENCE, "episodes": [EPISODE]}),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .resources.memberships import Memberships
     from .resources.players import Players
     from .resources.policies import Policies
+    from .resources.reporters import Reporters
+    from .resources.role_runs import RoleRuns
     from .resources.rounds import Rounds
     from .resources.secrets import Secrets
     from .resources.submissions import Submissions
@@ -304,6 +306,20 @@ class CoworldClient:
         from .resources.policies import Policies
 
         return Policies(self)
+
+    @cached_property
+    def reporters(self) -> Reporters:
+        """The catalogue of reporters, and what they have written."""
+        from .resources.reporters import Reporters
+
+        return Reporters(self)
+
+    @cached_property
+    def role_runs(self) -> RoleRuns:
+        """Graders, reporters and diagnosers that the platform runs on episodes."""
+        from .resources.role_runs import RoleRuns
+
+        return RoleRuns(self)
 
     @cached_property
     def rounds(self) -> Rounds:

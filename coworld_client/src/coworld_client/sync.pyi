@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 import httpx2
 
@@ -30,6 +30,7 @@ from coworld_core.api import (
     ExperienceRequest,
     Game,
     HostedReplaySession,
+    HostedRole,
     Image,
     JoinedSession,
     LadderEntry,
@@ -48,6 +49,10 @@ from coworld_core.api import (
     PolicyRef,
     PolicyVersionCreated,
     PolicyVersionRow,
+    ReporterDetail,
+    ReporterEntry,
+    ReporterOutput,
+    RoleRun,
     Round,
     RoundDetail,
     SeatKind,
@@ -465,6 +470,59 @@ class _Policies:
         idempotency_key: str | None = None,
     ) -> PolicyVersionCreated: ...
 
+class _Reporters:
+    def list(
+        self,
+        *,
+        text: str | None = None,
+        types: Collection[str] | None = None,
+        author: str | None = None,
+        mode: Literal["all", "hosted", "external"] = "all",
+        limit: int | None = None,
+        cursor: str | None = None,
+        timeout: float | None = None,
+    ) -> _Rows[ReporterEntry]: ...
+    def get(self, reporter_id: str, *, timeout: float | None = None) -> ReporterDetail: ...
+    def outputs(
+        self, reporter_id: str, *, limit: int | None = None, cursor: str | None = None, timeout: float | None = None
+    ) -> _Rows[ReporterOutput]: ...
+    def download(
+        self,
+        output: ReporterOutput,
+        target: Path,
+        *,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+
+class _RoleRuns:
+    def list(self, episode: Episode, *, limit: int | None = None, timeout: float | None = None) -> _Rows[RoleRun]: ...
+    def create(
+        self,
+        episode: Episode,
+        role: HostedRole,
+        *,
+        runnable_id: str | None = None,
+        position: int | None = None,
+        private: bool = False,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> RoleRun: ...
+    def get(self, run_id: str, *, timeout: float | None = None) -> RoleRun: ...
+    def wait(
+        self, run_id: str, *, timeout: float | None = None, on_change: Callable[[RoleRun], object] | None = None
+    ) -> RoleRun: ...
+    def download_output(
+        self,
+        run: str | RoleRun,
+        target: Path,
+        *,
+        limit: int | None = None,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Downloaded: ...
+
 class _Rounds:
     def list(
         self,
@@ -574,6 +632,10 @@ class SyncClient:
     def players(self) -> _Players: ...
     @property
     def policies(self) -> _Policies: ...
+    @property
+    def reporters(self) -> _Reporters: ...
+    @property
+    def role_runs(self) -> _RoleRuns: ...
     @property
     def rounds(self) -> _Rounds: ...
     @property

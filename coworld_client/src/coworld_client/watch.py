@@ -26,14 +26,14 @@ from coworld_core.errors import UsageError
 from coworld_core.retries import Backoff, Tries
 
 from ._many_ids import many_ids
-from .errors import ApiError, ApiShapeError, ApiStatusError
+from .errors import ApiError, ApiShapeError, ApiStatusError, ApiTimeoutError
 from .transport._replies import read
 from .transport._retry import worth_retrying
 
 if TYPE_CHECKING:
     from .client import CoworldClient
 
-__all__ = ["Change", "Changes", "watch"]
+__all__ = ["Change", "Changes", "until_ended", "wait_within", "watch"]
 
 _T = TypeVar("_T")
 
@@ -147,6 +147,60 @@ async def watch(
     wait = min(max(wait_seconds, 0.0), _LONGEST_WAIT)
     feed = None if asked else _Feed(client, unique, view, cursor, outage, wait, until_done=until_done)
     yield Changes(feed, asking, cursor=cursor)
+
+
+async def until_ended(
+    ask: Callable[[], Awaitable[_T]],
+    *,
+    ended: Callable[[_T], bool],
+    on_change: Callable[[_T], object] | None = None,
+    retry_timeout: float = 300,
+) -> _T:
+    """Ask for something's state, with growing pauses while it does not change, until it has ended.
+
+    Args:
+        ask: Returns the state.
+        ended: Whether a state is the last one.
+        on_change: Called with the first state and with each other one that differs from that before it.
+        retry_timeout: Seconds to keep retrying while the server is unavailable.
+
+    Returns:
+        The last state.
+    """
+    outage = _Outage(retry_timeout)
+    before: _T | None = None
+    pause = 0.0
+    while True:
+        now = await outage.survive(ask)
+        changed = now != before
+        if changed and on_change is not None:
+            on_change(now)
+        if ended(now):
+            return now
+        before = now
+        pause = _next_pause(pause, changed=changed)
+        await anyio.sleep(pause)
+
+
+async def wait_within(
+    timeout: float | None, wait: Callable[[], Awaitable[_T]], *, id: str, hint: str | None = None
+) -> _T:
+    """Wait, but not longer than some seconds; None: as long as it takes.
+
+    Raises:
+        ApiTimeoutError: It has not ended in that time; `id` is what was waited for.
+    """
+    with anyio.move_on_after(timeout) as scope:
+        return await wait()
+    assert scope.cancelled_caught
+    raise ApiTimeoutError(
+        f"{id} has not ended within {timeout:g} s.", hint=hint or "It continues; wait again.", context={"id": id}
+    )
+
+
+def _next_pause(pause: float, *, changed: bool) -> float:
+    """Seconds until the next look, after a pause and what the look after it has shown."""
+    return _FIRST_PAUSE if changed else min(max(pause, _FIRST_PAUSE) * 1.5, _LONGEST_PAUSE)
 
 
 class _Outage:
@@ -276,7 +330,7 @@ class _Asking:
         entries += [ChangeEntry(id=name, revision=0, removed=True) for name in self._seen if name not in now]
         self._seen = marks
         self.done = self._until_done and terminal
-        self._pause = _FIRST_PAUSE if entries else min(max(self._pause, _FIRST_PAUSE) * 1.5, _LONGEST_PAUSE)
+        self._pause = _next_pause(self._pause, changed=bool(entries))
         return _Batch(entries=entries, cursor=_cursor(marks))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import anyio
-
 from coworld_core.api import (
     EpisodeRequest,
     ExperienceBody,
@@ -16,10 +14,9 @@ from coworld_core.api import (
 )
 from coworld_core.hints import Hint
 
-from ..errors import ApiTimeoutError
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ..watch import Change
+from ..watch import Change, wait_within
 from ._base import Resource
 
 __all__ = ["Experience"]
@@ -120,18 +117,16 @@ class Experience(Resource):
             ApiTimeoutError: The request has not ended in that time. It continues, and waiting again is safe.
         """
         self._path(request_id)
-        with anyio.move_on_after(timeout) as scope:
+
+        async def wait() -> ExperienceDetail:
             async with self._client.watch(request_id) as changes:
                 async for change in changes:
                     if on_change is not None:
                         on_change(change)
             return await self.get(request_id)
-        assert scope.cancelled_caught
-        raise ApiTimeoutError(
-            f"{request_id} has not ended within {timeout:g} s.",
-            hint=Hint("wait_again", "It continues; wait again, or follow it with api.watch.", id=request_id),
-            context={"id": request_id},
-        )
+
+        hint = Hint("wait_again", "It continues; wait again, or follow it with api.watch.", id=request_id)
+        return await wait_within(timeout, wait, id=request_id, hint=hint)
 
     @staticmethod
     def _path(request_id: str) -> str:

@@ -137,6 +137,10 @@ if TYPE_CHECKING:
     from .policies import SelectionAccess as SelectionAccess
     from .policies import SelectionAccessBody as SelectionAccessBody
     from .problems import Problem as Problem
+    from .reporters import ReporterDetail as ReporterDetail
+    from .reporters import ReporterEntry as ReporterEntry
+    from .reporters import ReporterOutput as ReporterOutput
+    from .reporters import ReporterOutputKind as ReporterOutputKind
     from .role_runs import HostedRole as HostedRole
     from .role_runs import RoleRun as RoleRun
     from .role_runs import RoleRunBody as RoleRunBody
@@ -281,6 +285,7 @@ else:
                 "SelectionAccessBody",
             ),
             ".problems": ("Problem",),
+            ".reporters": ("ReporterDetail", "ReporterEntry", "ReporterOutput", "ReporterOutputKind"),
             ".role_runs": (
                 "HostedRole",
                 "RoleRun",

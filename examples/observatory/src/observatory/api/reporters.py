@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from fastapi import Query
 from pydantic import Field
 
+from coworld_core import api
 from coworld_core.errors import CoworldError
 from coworld_core.manifest.models import RoleRunnable
 
@@ -74,7 +75,7 @@ async def list_reporters(call: Anyone, query: Annotated[ReporterQuery, Query()])
     return Json([await _shown(call, one) for one in found[: query.limit]])
 
 
-@router.get("/v2/reporters/{reporter_id}")
+@router.get("/v2/reporters/{reporter_id}", response_model=api.ReporterDetail)
 async def get_reporter(call: Anyone, reporter_id: str) -> Json:
     """A reporter, with the last of its outputs that you may see."""
     one = await _find(call, reporter_id)
