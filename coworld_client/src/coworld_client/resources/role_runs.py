@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coworld_core.api import EpisodeRole, RoleRun, RoleRunBody, check_id
+from coworld_core.api import HostedRole, RoleRun, RoleRunBody, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
@@ -30,7 +30,7 @@ class RoleRuns(Resource):
     async def create(
         self,
         episode: Episode,
-        role: EpisodeRole,
+        role: HostedRole,
         *,
         runnable_id: str | None = None,
         position: int | None = None,

@@ -141,7 +141,7 @@ if TYPE_CHECKING:
     from .reporters import ReporterEntry as ReporterEntry
     from .reporters import ReporterOutput as ReporterOutput
     from .reporters import ReporterOutputKind as ReporterOutputKind
-    from .role_runs import EpisodeRole as EpisodeRole
+    from .role_runs import HostedRole as HostedRole
     from .role_runs import RoleRun as RoleRun
     from .role_runs import RoleRunBody as RoleRunBody
 else:
@@ -287,7 +287,7 @@ else:
             ".problems": ("Problem",),
             ".reporters": ("ReporterDetail", "ReporterEntry", "ReporterOutput", "ReporterOutputKind"),
             ".role_runs": (
-                "EpisodeRole",
+                "HostedRole",
                 "RoleRun",
                 "RoleRunBody",
             ),

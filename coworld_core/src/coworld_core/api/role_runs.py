@@ -10,9 +10,9 @@ from ._open_enums import RequestStatus
 from ._wire_models import Body, Text, Time, Wire, required
 from .experience import MAX_ROSTER
 
-__all__ = ["EpisodeRole", "RoleRun", "RoleRunBody"]
+__all__ = ["HostedRole", "RoleRun", "RoleRunBody"]
 
-EpisodeRole: TypeAlias = Literal["grader", "reporter", "diagnoser"]
+HostedRole: TypeAlias = Literal["grader", "reporter", "diagnoser"]
 """A role that is run on an episode which is over."""
 
 
@@ -49,7 +49,7 @@ class RoleRun(Wire):
 class RoleRunBody(Body):
     """A role to be run on an episode."""
 
-    role: EpisodeRole = Field(description="The role.")
+    role: HostedRole = Field(description="The role.")
     runnable_id: Text | None = Field(
         default=None, description="The program: its id in the Coworld's manifest. By default the only one of this role."
     )

@@ -13,7 +13,7 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
-from coworld_core.api import EpisodeRole
+from coworld_core.api import HostedRole
 from coworld_core.errors import CoworldError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.tournament.pairings import Commissioned
@@ -362,7 +362,7 @@ def _require_roles(terms: LeagueSettings, coworld: Coworld | None) -> None:
     Raises:
         LeagueError: Code `unknown_role`.
     """
-    wanted: tuple[tuple[EpisodeRole, bool], ...] = (("grader", terms.grade), ("reporter", terms.report))
+    wanted: tuple[tuple[HostedRole, bool], ...] = (("grader", terms.grade), ("reporter", terms.report))
     for role, is_wanted in wanted:
         if is_wanted and coworld is not None and not declared_roles(coworld, role):
             raise LeagueError(

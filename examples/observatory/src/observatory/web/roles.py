@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from coworld_core.api import EpisodeRole, RoleRunBody
+from coworld_core.api import HostedRole, RoleRunBody
 from coworld_core.errors import CoworldError
 from coworld_core.roles.safe_render import RENDER_HEADERS, RENDER_SANDBOX, render_markdown
 from coworld_core.text.terminal import strip_controls
@@ -79,7 +79,7 @@ class RoleRow:
 class Choice:
     """A role that the visitor can ask for."""
 
-    role: EpisodeRole
+    role: HostedRole
     name: str
     position: int | None
     private: bool

@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.api import EpisodeRole
+from coworld_core.api import HostedRole
 from coworld_core.errors import CoworldError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import RoleRunnable
@@ -52,7 +52,7 @@ class RoleEnd:
     output: StoredObject | None = None
 
 
-def declared_roles(coworld: Coworld, role: EpisodeRole) -> tuple[RoleRunnable, ...]:
+def declared_roles(coworld: Coworld, role: HostedRole) -> tuple[RoleRunnable, ...]:
     """The programs of a role that a Coworld declares, and that can be run here."""
     return load_manifest(dict(coworld.manifest), template=True).manifest.section(role)
 
@@ -71,7 +71,7 @@ async def order_role(
     session: AsyncSession,
     row: EpisodeRequest,
     entry: RoleRunnable,
-    role: EpisodeRole,
+    role: HostedRole,
     *,
     user_id: str,
     slots: Collection[int] | None = (),
@@ -134,7 +134,7 @@ async def order_after_episode(session: AsyncSession, row: EpisodeRequest) -> Non
         return
     league = await session.get_one(League, row.league_id)
     terms = LeagueSettings.of(league.commissioner_config)
-    wanted: list[EpisodeRole] = []
+    wanted: list[HostedRole] = []
     if terms.grade:
         wanted.append("grader")
     if terms.report:
@@ -143,7 +143,7 @@ async def order_after_episode(session: AsyncSession, row: EpisodeRequest) -> Non
         return
     coworld = await session.get_one(Coworld, row.coworld_id)
     try:
-        entries: list[tuple[EpisodeRole, RoleRunnable]] = [
+        entries: list[tuple[HostedRole, RoleRunnable]] = [
             (role, entry) for role in wanted for entry in declared_roles(coworld, role)
         ]
     except CoworldError as error:
