@@ -110,6 +110,11 @@ async def test_every_command_for_taking_part_works_on_the_demo(tmp_path: Path) -
         episode = await until(finished, seconds=300, what="an episode", every=0.5)
         watch(f"coworld replay-open {episode} --no-open-browser", "/client/replay", **server)
         assert "/client/replay" in run(f"coworld replay-open {episode} --hosted --no-open-browser", **server)
+        # Its bundle is fetched once, and its Coworld is here
+        graded = [json.loads(run(f"coworld grade {episode} --json", **server))["episodes"][0] for _ in range(2)]
+        assert [(row["run"], row["kept"]) for row in graded] == [
+            (str(tmp_path / f"{episode}.zip"), kept) for kept in (False, True)
+        ]
 
 
 async def test_package_of_another_directory_is_not_trusted(tmp_path: Path) -> None:

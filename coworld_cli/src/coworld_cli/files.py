@@ -15,8 +15,10 @@ from coworld_core.ids import id_problem
 from .render.text import shown_path
 
 __all__ = [
+    "DOWNLOADS",
     "json_object",
     "json_values",
+    "platform_episode",
     "read_bytes",
     "read_object",
     "read_secret",
@@ -24,6 +26,9 @@ __all__ = [
     "target_file",
     "write_whole",
 ]
+
+DOWNLOADS = Path("coworld")
+"""Directory of the Coworlds that commands download."""
 
 _LIMIT = 16 << 20
 _STDIN = Path("-")
@@ -135,6 +140,19 @@ def secret_files(files: tuple[Path, ...]) -> tuple[Path, ...]:
     if files.count(_STDIN) > 1:
         raise UsageError("--secret-env-file - can be given once: standard input is read to its end.")
     return tuple(Path("/dev/stdin") if file == _STDIN else file for file in files)
+
+
+def platform_episode(run: str) -> str | None:
+    """The id of an episode of a platform; None for one of this machine, a path of such a name included.
+
+    Raises:
+        UsageError: It begins as such an id does, and is none.
+    """
+    from coworld_core.api.platform_ids import check_id, id_kind
+
+    if id_kind(run) != "episode request" or Path(run).exists():
+        return None
+    return check_id(run, "episode request")
 
 
 def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:

@@ -23,6 +23,7 @@ from coworld_runner.package.secret_env import SecretEnv, read_secret_env
 
 from . import exitcodes
 from .event_loop import Running, opened_client
+from .files import DOWNLOADS
 from .hints import worded
 from .options.platform import Connection, server_for
 from .options.play_options import PackageOptions, PlayOptions, WhereOptions
@@ -52,13 +53,12 @@ __all__ = [
 ]
 
 
-_DOWNLOADS = Path("coworld")
 _LLM_VARIABLES = ("COWORLD_LLM_ENDPOINT", "OPENROUTER_API_KEY")
 
 
 def _manifest(coworld: str) -> anyio.Path:
     """The path of a downloaded Coworld's manifest."""
-    return anyio.Path(_DOWNLOADS, coworld, MANIFEST_NAME)
+    return anyio.Path(DOWNLOADS, coworld, MANIFEST_NAME)
 
 
 async def find_package(options: PackageOptions, running: Running) -> Package:
@@ -70,7 +70,7 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
     named = coworld_id(options.manifest)
     if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
-            await api.coworlds.download(named, _DOWNLOADS)
+            await api.coworlds.download(named, DOWNLOADS)
     package = await resolve_package(options.manifest, server=server_for(options.manifest, options.server))
     builds = options.build
     if package.needs_build and options.backend in ("auto", "docker"):

@@ -59,19 +59,17 @@ def bundle(
     manifest.json lists the contents: results, replay, logs, what players left, and the error if there was one. Parts
     that there are not are left out. The episode must have ended.
     """
-    from coworld_core.api.platform_ids import id_kind
+    from ..files import platform_episode
 
-    # Of an episode of this machine, a path of that name included, the platform knows nothing
-    if id_kind(run) != "episode request" or Path(run).exists():
+    episode = platform_episode(run)
+    if episode is None:
         return run_async(out, lambda _: _local(run, include, slots, output, out, overwrite=overwrite))
 
     async def download(api: CoworldClient, running: Running) -> int:
-        from coworld_core.api.platform_ids import check_id
         from coworld_runner.roles.episode_bundle import bundle_episode
 
         from ..files import target_file
 
-        episode = check_id(run, "episode request")
         target = target_file(output, f"{episode}.zip", overwrite=overwrite)
         running.resumable()
         with shown_progress(out, target.name) as tell:

@@ -10,13 +10,15 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..event_loop import Running, run_async
+from ..event_loop import Running, opened_client, run_async
 from ..options.common import seconds_option
 from ..options.declarations import SectionOption, option, takes
+from ..options.platform import Connection, server_field
 from ..options.play_options import WhereOptions
 from ..options.values import PathType
 from ..output import Output, output_options
 from ..render.text import clean
+from ..render.transfers import shown_progress
 
 if TYPE_CHECKING:
     from coworld_core.roles.role_record import Role
@@ -36,8 +38,9 @@ class RoleRunOptions(WhereOptions):
         "-m",
         section="What to play",
         metavar="MANIFEST",
-        help="The game.  [default: the one that the episode's record names]",
+        help="The game.  [default: the one that the episode's record names; for an ereq_… id, it is downloaded]",
     )
+    server: str | None = server_field("Platform that an ereq_… id is of.")
     run: tuple[str, ...] = option(
         "--run",
         section="What to play",
@@ -93,9 +96,9 @@ def grade(
 ) -> int:
     """Grade episodes.
 
-    RUN is the workspace of an episode, of a run of many or one of its episodes (`results/latest/3`), `latest`, or a
-    bundle. The grader is the manifest's, unless another one is named. Grades stay in `roles/` of each workspace: the
-    same command gives only what is missing.
+    RUN is the workspace of an episode, of a run of many or one of its episodes (`results/latest/3`), `latest`, a
+    bundle, or an ereq_… id, whose bundle is downloaded to ./ID.zip. The grader is the manifest's, unless another one is
+    named. Grades stay in `roles/` of each workspace: the same command gives only what is missing.
 
     Exit status: 1 when an episode has no grade.
     """
@@ -105,8 +108,8 @@ def grade(
 
         from ..render.roles import grades_answer, grades_text
 
-        async def work(program: RoleProgram, how: RoleArguments) -> Callable[[], int]:
-            grades = await grade_episodes(runs, grader=program, parallel=parallel, **how)
+        async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
+            grades = await grade_episodes(places, grader=program, parallel=parallel, **how)
 
             def show() -> int:
                 out.answer(grades_answer(program, grades))
@@ -115,7 +118,7 @@ def grade(
 
             return show
 
-        return await _with_program(options, running, "grader", grader, runs[:1], timeout_seconds, work)
+        return await _with_program(options, running, "grader", grader, runs, timeout_seconds, work)
 
     return run_async(out, body)
 
@@ -152,13 +155,11 @@ def report_episode(
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import report_episodes
 
-        async def work(program: RoleProgram, how: RoleArguments) -> Callable[[], int]:
-            report = await report_episodes(runs, reporter=program, directory=output_dir, **how)
+        async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
+            report = await report_episodes(places, reporter=program, directory=output_dir, **how)
             return lambda: _shown(report, out)
 
-        return await _with_program(
-            options, running, "reporter", reporter, runs[:1], timeout_seconds, work, socket=socket
-        )
+        return await _with_program(options, running, "reporter", reporter, runs, timeout_seconds, work, socket=socket)
 
     return run_async(out, body)
 
@@ -190,8 +191,8 @@ def diagnose_episode(
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import diagnose_episode
 
-        async def work(program: RoleProgram, how: RoleArguments) -> Callable[[], int]:
-            told = await diagnose_episode(episode, player, diagnoser=program, directory=output_dir, **how)
+        async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
+            told = await diagnose_episode(places[0], player, diagnoser=program, directory=output_dir, **how)
             return lambda: _shown(told, out)
 
         return await _with_program(options, running, "diagnoser", diagnoser, (episode,), timeout_seconds, work)
@@ -199,8 +200,9 @@ def diagnose_episode(
     return run_async(out, body)
 
 
-_Work = Callable[["RoleProgram", "RoleArguments"], Awaitable[Callable[[], int]]]
-"""Does the work, and returns what shows its result, once there is no display any more, and returns the exit status."""
+_Work = Callable[["RoleProgram", Sequence[str], "RoleArguments"], Awaitable[Callable[[], int]]]
+"""Does the work on episodes of this machine, and returns what shows its result once there is no display any more. That
+returns the exit status."""
 
 
 async def _with_program(
@@ -222,7 +224,8 @@ async def _with_program(
     from ..render.progress import show_progress
     from ..run_preparation import opened_backend, read_secrets
 
-    package = await package_of(options.game, runs)
+    places, downloaded = await _fetched(runs, options, running)
+    package = await package_of(options.game or downloaded, places[:1])
     program = find_role(package, role, named, run=options.run)
     how = RoleOptions(
         timeout=timeout,
@@ -235,9 +238,41 @@ async def _with_program(
         with show_progress(running, package.manifest.game.name) as progress:
             ended = await work(
                 program,
+                places,
                 {"game": package, "backend": backend, "options": how, "publish": progress, "again": options.again},
             )
     return ended()
+
+
+async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Running) -> tuple[Sequence[str], Path | None]:
+    """Download the bundles of episodes of a platform, unless they are here, and the Coworld that they are of.
+
+    Returns:
+        The episodes on this machine, and the manifest of the Coworld if it was needed.
+    """
+    from ..files import DOWNLOADS, platform_episode, target_file
+
+    named = [platform_episode(run) for run in runs]
+    if not any(named):
+        return runs, None
+    running.resumable()
+    places: list[str] = []
+    manifest: Path | None = None
+    async with opened_client(Connection(server=options.server), anonymous=True) as api:
+        for run, episode in zip(runs, named, strict=True):
+            if episode is None:
+                places.append(run)
+                continue
+            target = target_file(None, f"{episode}.zip", overwrite=True)
+            if not target.exists():
+                with shown_progress(running.out, target.name) as tell:
+                    await api.episodes.download_bundle(episode, target, on_progress=tell)
+            places.append(str(target))
+            if manifest is None and options.game is None:
+                row = await api.episodes.get(episode)
+                if row.coworld_id:
+                    manifest = (await api.coworlds.download(row.coworld_id, DOWNLOADS)).manifest
+    return places, manifest
 
 
 def _shown(answer: RoleAnswer, out: Output) -> int:
