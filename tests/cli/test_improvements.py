@@ -41,7 +41,6 @@ def test_step_without_a_change_is_lost_and_the_same_command_goes_on(place: Path)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["./bot.py"], "nim declares no optimizer"),
         (["./bot.py", "--with", "no-such-thing --go"], "There is no program 'no-such-thing'"),
         (["counter", "--with", "true"], "only files can be improved"),
         (["./bot.py", "--with", "true", "--budget", "much"], "'much' is not a budget"),

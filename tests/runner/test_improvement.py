@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zipfile
@@ -89,9 +90,10 @@ async def test_what_is_no_program_is_refused(
     word: str | None, said: str, nim: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "grader.py").write_text("def grade(episode): ...\n")
+    bare = dataclasses.replace(nim, manifest=nim.manifest.model_copy(update={"optimizer": ()}))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=said):
-        find_optimizer(nim, word)
+        find_optimizer(bare, word)
 
 
 async def test_image_is_taken_as_it_is(nim: Package) -> None:
