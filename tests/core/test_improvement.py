@@ -253,7 +253,7 @@ def test_the_page_names_files_where_they_are(tmp_path: Path) -> None:
         evidence=(EvidenceEpisode(id="e", bundle="evidence/0/episode.zip", slot=1, outcome="lost", scores=(1.0, 0.0)),),
         docs=("docs/readme.md",),
     )
-    page = task_page(task, inputs="/in", player="/work/player")
+    page = task_page(task, inputs="/in", player="/copy/player")
     assert "| 1 | lost | 1 0 | – | /in/evidence/0/episode.zip |" in page
-    assert "Change its files in place, in /work/player." in page
+    assert "Change its files in place, in /copy/player." in page
     assert "About the game: /in/docs/readme.md." in page

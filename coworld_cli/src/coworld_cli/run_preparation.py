@@ -26,7 +26,7 @@ from .event_loop import Running, opened_client
 from .files import DOWNLOADS
 from .hints import worded
 from .options.platform import Connection, server_for
-from .options.play_options import PackageOptions, PlayOptions, WhereOptions
+from .options.play_options import EvaluationOptions, PackageOptions, PlayOptions, WhereOptions
 from .options.values import key_values
 from .output import Output
 from .render.issues import render_issue
@@ -34,6 +34,7 @@ from .render.text import clean, command_line
 
 if TYPE_CHECKING:
     from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
+    from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.evaluation.entrants import Entrants
 
     from .render.progress import Progress
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "batch_arguments",
     "episode_arguments",
+    "evaluation_rules",
     "evidence_directory",
     "find_package",
     "opened_backend",
@@ -204,6 +206,22 @@ def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) 
             f"players are handed {handed}, and reach no service with it: their network is closed. "
             f"--player-https {hosts} opens that alone, --player-network open everything."
         )
+
+
+def evaluation_rules(options: EvaluationOptions, secret_env: Mapping[str, str] | None = None) -> EvaluationRules:
+    """What a measurement plays, and what counts."""
+    from coworld_runner.evaluation import EvaluationRules
+
+    return EvaluationRules(
+        variant=options.variant,
+        command=options.run,
+        secret_env=secret_env or {},
+        seed=options.seed or 0,
+        max_blocks=options.max_blocks,
+        metric=options.metric,
+        forfeit=options.forfeit,
+        count_starved=options.count_starved,
+    )
 
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:

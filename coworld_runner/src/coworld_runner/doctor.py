@@ -24,6 +24,7 @@ from coworld_core.issues import Issue
 from .backend import Backend
 from .backends.registry import ClusterOptions, backend_names
 from .episode.backend_choice import make_backend
+from .episode.parallelism import processors
 from .runs.reaper import Sweep, sweep
 from .runs.scratch import scratch_root, scratch_roots
 
@@ -209,7 +210,7 @@ def _check_python() -> Check:
 
 async def _check_processors() -> Check:
     """Check how many processors this process may use, and whether they are busy."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = processors()
     what = f"{count} processor{'s' if count != 1 else ''}"
     before, began = _stalled_seconds(), time.monotonic()
     await anyio.sleep(_PRESSURE_SECONDS)

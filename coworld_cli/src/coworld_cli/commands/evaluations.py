@@ -610,29 +610,15 @@ async def _forecast(options: EvaluationOptions, running: Running, new: str, old:
 
     from .. import exitcodes
     from ..render.evaluation_text import forecast_text
-    from ..run_preparation import find_package
+    from ..run_preparation import evaluation_rules, find_package
 
     package = await find_package(options, running)
-    found = await forecast_comparison(package, new, old, rules=_rules(options), terms=ComparisonTerms(**terms))
+    found = await forecast_comparison(
+        package, new, old, rules=evaluation_rules(options), terms=ComparisonTerms(**terms)
+    )
     running.out.answer(found.model_dump(mode="json"))
     running.out.say(forecast_text(found))
     return exitcodes.OK
-
-
-def _rules(options: EvaluationOptions, secret_env: Mapping[str, str] | None = None) -> EvaluationRules:
-    """What to play and what counts."""
-    from coworld_runner.evaluation import EvaluationRules
-
-    return EvaluationRules(
-        variant=options.variant,
-        command=options.run,
-        secret_env=secret_env or {},
-        seed=options.seed or 0,
-        max_blocks=options.max_blocks,
-        metric=options.metric,
-        forfeit=options.forfeit,
-        count_starved=options.count_starved,
-    )
 
 
 async def _play(
@@ -661,6 +647,7 @@ async def _play(
     from ..run_preparation import (
         batch_arguments,
         episode_arguments,
+        evaluation_rules,
         evidence_directory,
         find_package,
         opened_for_measuring,
@@ -672,7 +659,7 @@ async def _play(
     package = await find_package(options, running)
     # Report a wrong player before opening a backend
     own = [player.own for player in read_players(players, package)]
-    rules = _rules(options, await player_secrets(options, out))
+    rules = evaluation_rules(options, await player_secrets(options, out))
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"

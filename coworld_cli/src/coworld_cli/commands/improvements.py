@@ -172,7 +172,6 @@ def improve(
 
     async def body(running: Running) -> int:
         from coworld_core.roles.improvement_budget import read_budget
-        from coworld_runner.evaluation import EvaluationRules
         from coworld_runner.improvement import ImprovementRules, improve_player
         from coworld_runner.improvement.improvement_loop import improvement_workspace
         from coworld_runner.improvement.improvement_rules import files_player
@@ -184,6 +183,7 @@ def improve(
         from ..run_preparation import (
             batch_arguments,
             episode_arguments,
+            evaluation_rules,
             find_package,
             opened_backend,
             player_secrets,
@@ -197,15 +197,8 @@ def improve(
         optimizer = find_optimizer(package, improver, run=options.run)
         rules = ImprovementRules(
             goal=goal,
-            evaluation=EvaluationRules(
-                variant=options.variant,
-                secret_env=await player_secrets(options, out),
-                seed=seed,
-                max_blocks=options.max_blocks,
-                metric=options.metric,
-                forfeit=options.forfeit,
-                count_starved=options.count_starved,
-            ),
+            # The command is that of the program, not of players
+            evaluation=evaluation_rules(options.but(run=()), await player_secrets(options, out)),
             margin=margin,
             episodes=evidence,
             grader=grader,

@@ -11,17 +11,20 @@ import zlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import first_mistake
 from ..files.compression import unpack
 from ..text.tables import TableRow, Tabular, html_table
-from .game import Rules
+from .game import Rules, draws_seats
 from .plain_values import to_json, to_plain
 from .play import Frame, Play
 from .rules_errors import ReplayFormatError, RulesError
+
+if TYPE_CHECKING:
+    from .rules_schemas import EpisodeConfig
 
 __all__ = [
     "FORMAT",
@@ -57,6 +60,20 @@ class ReplayHeader(BaseModel):
     names: list[str] = Field(description="The name of each seat.")
     draws_seats: bool = Field(default=False, description="Whether the game draws what each seat sees.")
     pace: dict[str, Any] | None = Field(default=None, description="How the game advanced, as players were told it.")
+
+
+def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int) -> ReplayHeader:
+    """Return the header of the replay of an episode with a config, which names its seats and its pace."""
+    return ReplayHeader(
+        rules=rules.__name__,
+        version=rules.version,
+        config=config.public(),
+        seed=seed,
+        seats=config.seats,
+        names=list(config.names),
+        draws_seats=draws_seats(rules),
+        pace=config.pace.describe(),
+    )
 
 
 class ReplayTick(BaseModel):

@@ -10,9 +10,10 @@ from coworld_core.roles.role_record import ROLES_DIRECTORY, Role, RoleRecord
 
 from ..backend import Backend, Publish
 from ..package.resolver import Package
+from ..roles.kept_answer import answer_place
 from ..roles.optimizer_advice import ask_for_plan
 from ..roles.role_jobs import RoleJob, RoleResult, run_roles
-from ..roles.role_program import RoleProgram
+from ..roles.role_program import RoleProgram, find_role
 from ..roles.role_run import RoleOptions
 from .certification_record import Evidence
 from .step_answers import fault_evidence, note, required
@@ -45,7 +46,7 @@ async def run_declared_roles(
         What became of each role, in the order of the manifest.
     """
     jobs = [
-        RoleJob(program=RoleProgram(role=role, id=entry.id, runnable=entry.as_runnable()), run=episode)
+        RoleJob(program=find_role(package, role, entry.id), run=episode)
         for role in ROLES_RUN
         if role != "optimizer"
         for entry in package.manifest.section(role)
@@ -55,8 +56,8 @@ async def run_declared_roles(
     answers = [result.answer for result in results if result.answer is not None]
     plans: list[Evidence] = []
     for entry in package.manifest.section("optimizer"):
-        program = RoleProgram(role="optimizer", id=entry.id, runnable=entry.as_runnable())
-        place = episode / ROLES_DIRECTORY / f"optimizer-{entry.id}"
+        program = find_role(package, "optimizer", entry.id)
+        place = answer_place(episode, program)
         try:
             record = await ask_for_plan(
                 package,

@@ -12,7 +12,7 @@ from coworld_core.errors import UsageError
 if TYPE_CHECKING:
     from coworld_core.episode.record import EpisodeRow
 
-__all__ = ["Parallel", "Parallelism", "require_parallel"]
+__all__ = ["Parallel", "Parallelism", "processors", "require_parallel"]
 
 Parallel = int | Literal["auto"]
 """Number of episodes at a time; `auto`: as many as the machine supports."""
@@ -33,6 +33,11 @@ def require_parallel(parallel: Parallel) -> None:
     """
     if parallel != "auto" and parallel < 1:
         raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
+
+
+def processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Parallelism:

@@ -7,7 +7,6 @@ are those of the same plans with the same seeds as on any backend.
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -23,6 +22,7 @@ from coworld_core.manifest.models import GAME_HOSTED
 from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ..episode.backend_choice import runs_as_processes
 from ..episode.episode_options import EpisodeOptions
+from ..episode.parallelism import processors
 from ..kit.rollout.bot_links import BotProgram
 from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..package.kit_programs import rules_served, seat_file
@@ -194,11 +194,6 @@ class InProcess(Backend):
             if number is not None and told.get(number, {}).get("session"):
                 return f"{seat.player_name or seat.name} handles the game's messages itself"
         return ""
-
-
-def processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def refused(package: Package, options: EpisodeOptions | None) -> str:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
 
+from coworld_core.documents.canonical_json import json_digest
 from coworld_core.episode.events import Notice, PhaseStarted
 from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import CoworldError, EnvironmentFault
@@ -46,7 +46,7 @@ from ..roles.kept_answer import EVENTS_KEPT, kept_record, run_and_keep
 from ..roles.optimizer_program import Optimizer
 from ..roles.optimizer_work import PLAN_OUTPUT, PLAYER_OUTPUT, optimizer_work, unpack_player
 from ..runs.event_bus import EventBus
-from ..runs.workspace import atomic_write
+from ..runs.workspace import atomic_write, plain_name
 from .improvement_evidence import EvidenceRoles, evidence_directory, gather_evidence, play_alone
 from .improvement_folder import ImprovementFolder, changes_text
 from .improvement_rules import ImprovementRules, default_goal, files_player
@@ -178,7 +178,6 @@ class StepMaker:
         atomic_write(folder.step(number) / "task.json", task.to_json().encode())
         atomic_write(folder.step(number) / TASK_PAGE, task_page(task).encode())
         program = self.optimizer.program
-        told = json.dumps([program.identity(""), task.model_dump(mode="json")], sort_keys=True)
         record = await run_and_keep(
             program,
             optimizer_work(
@@ -192,7 +191,7 @@ class StepMaker:
             ),
             lambda files: {"files": list(files)},
             directory=directory,
-            key=hashlib.sha256(told.encode()).hexdigest(),
+            key=json_digest([program.identity(""), task.model_dump(mode="json")]),
             backend=self.optimizing,
             options=rules.optimizer,
             bus=EventBus(new_run_id(), self.publish, keep=EVENTS_KEPT),
@@ -299,7 +298,7 @@ class StepMaker:
         named = {
             "readme.md": game.docs.readme,
             "player-protocol.md": game.protocols.player,
-            **{f"{_plain(page.id)}.md": page.content for page in game.docs.pages},
+            **{f"{plain_name(page.id.removesuffix('.md')) or 'page'}.md": page.content for page in game.docs.pages},
         }
         for name, doc in named.items():
             text = doc.value if doc.type == "text" else f"See {doc.value}\n"
@@ -312,11 +311,6 @@ class StepMaker:
 
 def _rows(directory: Path) -> int:
     return sum(1 for _ in read_rows(directory)) if (directory / ROWS_NAME).is_file() else 0
-
-
-def _plain(name: str) -> str:
-    stem = name.removesuffix(".md")
-    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in stem)[:80] or "page"
 
 
 def _note(record: RoleRecord, directory: Path) -> str:

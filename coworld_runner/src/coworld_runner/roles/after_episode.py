@@ -24,7 +24,6 @@ from coworld_core.roles.bundle_file import read_bundle
 from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.roles.role_record import (
     ROLE_FILES,
-    ROLES_DIRECTORY,
     DiagnosedPlayer,
     Role,
     RoleRecord,
@@ -37,9 +36,9 @@ from ..package.locations import expand, missing
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode
 from ..runs.event_bus import EventBus
-from ..runs.workspace import digest
+from ..runs.workspace import digest, plain_name
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
-from .kept_answer import EVENTS_KEPT, kept_record, role_finished, run_and_keep
+from .kept_answer import EVENTS_KEPT, answer_name, answer_place, kept_record, role_finished, run_and_keep
 from .role_program import RoleProgram, find_role
 from .role_run import RoleOptions, RoleWork
 from .role_work import diagnosis_work, grade_work, report_work
@@ -376,12 +375,7 @@ def named_player(seats: Sequence[DiagnosedPlayer], named: int | str, *, of: str)
 
 
 def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: DiagnosedPlayer | None) -> Path:
-    name = "-".join(filter(None, (program.role, _plain(program.id), f"slot-{player.slot}" if player else "")))
     first = episodes[0]
     if len(episodes) == 1 and first.path.is_dir():
-        return first.path / ROLES_DIRECTORY / name
-    return Path.cwd() / f"{_plain(first.id)}-{name}"
-
-
-def _plain(text: str) -> str:
-    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in text)[:80]
+        return answer_place(first.path, program, player)
+    return Path.cwd() / f"{plain_name(first.id)}-{answer_name(program, player)}"

@@ -112,6 +112,7 @@ async def run_episode_roles(
         WorkspaceError: The record of an episode cannot be written.
     """
     jobs = [RoleJob(program=role.program, run=place, player=role.player) for place in episodes for role in roles]
+    order = {id(job): index for index, job in enumerate(jobs)}
     ended: dict[Path, list[RoleResult]] = {}
 
     def told(result: RoleResult) -> None:
@@ -119,7 +120,7 @@ async def run_episode_roles(
         results = ended.setdefault(place, [])
         results.append(result)
         if len(results) == len(roles):
-            _name_in_record(place, sorted(results, key=lambda each: jobs.index(each.job)))
+            _name_in_record(place, sorted(results, key=lambda each: order[id(each.job)]))
         if tell is not None:
             tell(result)
 

@@ -20,6 +20,7 @@ from coworld_core.roles.role_record import (
     ROLE_EVENTS,
     ROLE_FILES,
     ROLE_RECORD,
+    ROLES_DIRECTORY,
     DiagnosedPlayer,
     RoleRecord,
     read_role_record,
@@ -29,11 +30,11 @@ from ..backend import Backend
 from ..runs.event_bus import EventBus
 from ..runs.reaper import sweep_run
 from ..runs.scratch import find_scratch
-from ..runs.workspace import unwritable
+from ..runs.workspace import plain_name, unwritable
 from .role_program import RoleProgram
 from .role_run import RoleOptions, RoleWork, run_role
 
-__all__ = ["EVENTS_KEPT", "kept_record", "role_finished", "run_and_keep"]
+__all__ = ["EVENTS_KEPT", "answer_name", "answer_place", "kept_record", "role_finished", "run_and_keep"]
 
 EVENTS_KEPT = 1000
 """Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
@@ -136,6 +137,16 @@ async def _remove_killed(directory: Path, backend: Backend) -> None:
             continue
         await sweep_run(backend, run_id)
         await anyio.to_thread.run_sync(shutil.rmtree, place, True)
+
+
+def answer_name(program: RoleProgram, player: DiagnosedPlayer | None = None) -> str:
+    """The name of the directory of what a program says, about a player if it is a diagnoser."""
+    return "-".join(filter(None, (program.role, plain_name(program.id), f"slot-{player.slot}" if player else "")))
+
+
+def answer_place(workspace: Path, program: RoleProgram, player: DiagnosedPlayer | None = None) -> Path:
+    """Where what a program says about an episode is kept in its workspace."""
+    return workspace / ROLES_DIRECTORY / answer_name(program, player)
 
 
 def role_finished(record: RoleRecord, *, kept: bool = False) -> RoleFinished:

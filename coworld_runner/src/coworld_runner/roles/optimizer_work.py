@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coworld_core.errors import CoworldError
 from coworld_core.files.zips import open_zip
 from coworld_core.roles.improvement_task import IMPROVEMENT_TASK, ImprovementTask
+from coworld_core.roles.plan import OptimizerPlan, read_optimizer_plan
 
 from ..backend import Placement
 from ..package.own_players.own_player import MOST_BYTES, MOST_FILES
 from .role_run import RoleWork
 
-__all__ = ["PLAN_OUTPUT", "PLAYER_OUTPUT", "PlayerLimits", "optimizer_work", "unpack_player"]
+__all__ = ["PLAN_OUTPUT", "PLAYER_OUTPUT", "PlayerLimits", "optimizer_work", "plan_work", "unpack_player"]
 
 PLAN_OUTPUT = "plan.json"
 PLAYER_OUTPUT = "player.zip"
@@ -57,19 +58,17 @@ def optimizer_work(
     diagnoses = [index for index, each in enumerate(task.evidence) if each.diagnosis]
 
     def variables(place: Placement) -> Mapping[str, str]:
-        given = {
-            "COWORLD_MANIFEST_URI": place.input_uri(_MANIFEST),
-            "COGAME_OPTIMIZER_ID": optimizer,
-            "COGAME_OPTIMIZER_OUTPUT_URI": place.uri(PLAN_OUTPUT),
-            "COGAME_POLICY_WORKSPACE_URI": place.input_uri(_PLAYER),
-            "COGAME_GRADER_OUTPUT_URIS": ",".join(place.input_uri(f"{_EVIDENCE}/{n}/grade.json") for n in grades),
-            "COGAME_DIAGNOSER_OUTPUT_URIS": ",".join(
-                place.input_uri(f"{_EVIDENCE}/{n}/diagnosis.zip") for n in diagnoses
+        return {
+            **_variables(
+                place,
+                optimizer,
+                grades=[f"{_EVIDENCE}/{n}/grade.json" for n in grades],
+                diagnoses=[f"{_EVIDENCE}/{n}/diagnosis.zip" for n in diagnoses],
             ),
+            "COGAME_POLICY_WORKSPACE_URI": place.input_uri(_PLAYER),
             "COWORLD_IMPROVEMENT_TASK_URI": place.input_uri(IMPROVEMENT_TASK),
             "COWORLD_IMPROVED_PLAYER_URI": place.uri(PLAYER_OUTPUT),
         }
-        return {name: value for name, value in given.items() if value}
 
     directories = {_PLAYER: player, _EVIDENCE: evidence, _DOCS: docs}
     return RoleWork(
@@ -79,6 +78,38 @@ def optimizer_work(
         output=PLAYER_OUTPUT,
         read=lambda path: _checked(path, limits),
     )
+
+
+def plan_work(
+    *, optimizer: str, manifest: str, grades: Mapping[str, Path], diagnoses: Mapping[str, Path]
+) -> RoleWork[OptimizerPlan]:
+    """The work of an optimizer that only advises: grades and diagnoses in, a plan out.
+
+    Args:
+        optimizer: The optimizer's id.
+        manifest: The manifest, as JSON.
+        grades: Grades, by the name of the input.
+        diagnoses: Diagnoses, likewise.
+    """
+    return RoleWork(
+        inputs={**grades, **diagnoses},
+        documents={_MANIFEST: lambda _: manifest},
+        variables=lambda place: _variables(place, optimizer, grades=grades, diagnoses=diagnoses),
+        output=PLAN_OUTPUT,
+        read=read_optimizer_plan,
+    )
+
+
+def _variables(place: Placement, optimizer: str, *, grades: Iterable[str], diagnoses: Iterable[str]) -> dict[str, str]:
+    """The variables of the published contract; those of grades and diagnoses only if there are some."""
+    given = {
+        "COWORLD_MANIFEST_URI": place.input_uri(_MANIFEST),
+        "COGAME_OPTIMIZER_ID": optimizer,
+        "COGAME_OPTIMIZER_OUTPUT_URI": place.uri(PLAN_OUTPUT),
+        "COGAME_GRADER_OUTPUT_URIS": ",".join(map(place.input_uri, grades)),
+        "COGAME_DIAGNOSER_OUTPUT_URIS": ",".join(map(place.input_uri, diagnoses)),
+    }
+    return {name: value for name, value in given.items() if value}
 
 
 def _checked(path: Path, limits: PlayerLimits) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ __all__ = [
     "atomic_write",
     "default_workspace",
     "open_workspace",
+    "plain_name",
     "point_latest",
     "prepare_workspace",
     "replays_of",
@@ -231,6 +232,11 @@ def _not_empty(path: Path) -> WorkspaceError:
         ),
         context={"path": str(path)},
     )
+
+
+def plain_name(text: str) -> str:
+    """A name of a file or a directory made of a text of others: ASCII letters, digits, `_` and `-`, 80 at most."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "-" for char in text)[:80]
 
 
 def unwritable(path: Path, error: OSError) -> WorkspaceError | EnvironmentFault:

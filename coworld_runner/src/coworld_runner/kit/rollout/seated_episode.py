@@ -19,17 +19,16 @@ from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
     Play,
-    ReplayHeader,
     ReplayWriter,
     Rules,
     RulesError,
     Ticks,
 )
-from coworld_core.rules.game import draws_seats
+from coworld_core.rules.replay import replay_header
 from coworld_core.rules.seat_wire import MAX_FRAME
 from coworld_core.time_limits import ABANDONED
 
-__all__ = ["MAX_VALUES", "SeatFailure", "SeatedEpisode", "replay_header"]
+__all__ = ["MAX_VALUES", "SeatFailure", "SeatedEpisode"]
 
 MAX_VALUES: Final = 20_000
 """Maximum number of commas and opening brackets in an act: reading it holds up the game for everyone."""
@@ -68,20 +67,6 @@ class _Seat:
     """Seconds used in this tick, before actions that were refused."""
     gone: bool = False
     took: dict[float, int] = field(default_factory=dict[float, int])
-
-
-def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int) -> ReplayHeader:
-    """Return the header of an episode's replay."""
-    return ReplayHeader(
-        rules=rules.__name__,
-        version=rules.version,
-        config=config.public(),
-        seed=seed,
-        seats=config.seats,
-        names=list(config.names),
-        draws_seats=draws_seats(rules),
-        pace=config.pace.describe(),
-    )
 
 
 class SeatedEpisode:

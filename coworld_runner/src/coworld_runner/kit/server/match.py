@@ -20,13 +20,12 @@ from coworld_core.rules import (
     EpisodeConfig,
     Open,
     Play,
-    ReplayHeader,
     ReplayWriter,
     Rules,
     RulesError,
     Ticks,
 )
-from coworld_core.rules.game import draws_seats
+from coworld_core.rules.replay import replay_header
 
 from .countdown import Countdown
 from .greeting import about_game, hello_message, seat_schemas
@@ -171,18 +170,7 @@ class Match:
         self._end: str | None = None
         self._failure: RulesError | None = None
         self._frame = self._play.frame()
-        self._writer = ReplayWriter(
-            ReplayHeader(
-                rules=rules.__name__,
-                version=rules.version,
-                config=config.public(),
-                seed=seed,
-                seats=config.seats,
-                names=list(config.names),
-                draws_seats=draws_seats(rules),
-                pace=config.pace.describe(),
-            )
-        )
+        self._writer = ReplayWriter(replay_header(rules, config, seed))
         self._led: _Led | None = _Led()
         self.events = SeatEvents(config.seats)
 
