@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +69,26 @@ def test_connections_on_which_nothing_is_said_do_not_count(opened: Callable[[Any
             assert not opened(Connections(port)).of([os.getpid()])
             silent.sendall(b"GET")
             assert opened(Connections(port)).of([os.getpid()]) == {os.getpid()}
+
+
+def test_connections_of_others_hide_nothing(opened: Callable[[Any], Any]) -> None:
+    def say_once(server: socket.socket) -> None:
+        with socket.create_connection(server.getsockname()) as asking, server.accept()[0] as asked:
+            asking.sendall(b"GET")
+            asked.recv(3)
+
+    with socket.create_server(("127.0.0.1", 0)) as game, socket.create_server(("127.0.0.1", 0)) as busy:
+        network = str(Path("/proc/self/ns/net").readlink())
+        connections = opened(Connections(game.getsockname()[1]))
+        for _ in range(1000):
+            say_once(busy)
+        assert not connections.may_have_been_one(network)
+        say_once(game)
+        # The kernel tells of it in its own time
+        deadline = time.monotonic() + 10
+        while not connections.may_have_been_one(network) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert connections.may_have_been_one(network)
 
 
 @pytest.mark.usefixtures("told")
