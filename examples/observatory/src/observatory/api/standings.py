@@ -81,6 +81,23 @@ class Standing:
     """The score that a commissioner gave it with its last place; None without a commissioner."""
 
 
+_TALLIES = (
+    sa.select(
+        entry_of_tally(sa.bindparam("league", type_=sa.String())),
+        Tally.policy_version_id,
+        Tally.total,
+        Tally.episodes,
+        Player.id,
+        Player.name,
+        User.id,
+        User.name,
+    )
+    .join(User, User.id == Tally.user_id)
+    .outerjoin(Player, Player.id == Tally.player_id)
+    .where(Tally.division_id == sa.bindparam("division"))
+)
+
+
 async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """The leaderboard of a division in the current season, best first.
 
@@ -93,29 +110,22 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """
     division = await session.get_one(Division, division_id)
     season = division.league.season
-    entry = entry_of_tally(division.league_id)
-    tallies = await session.execute(
-        sa.select(
-            entry, Tally.policy_version_id, Tally.total, Tally.episodes, Player.id, Player.name, User.id, User.name
-        )
-        .join(User, User.id == Tally.user_id)
-        .outerjoin(Player, Player.id == Tally.player_id)
-        .where(Tally.division_id == division_id)
-    )
+    tallies = await session.execute(_TALLIES, {"league": division.league_id, "division": division_id})
     sums: dict[str, _Sum] = {}
     for id, version, total, episodes, player_id, player_name, user_id, user_name in tallies:
         who = Holder.of(player_id, player_name, user_id, user_name)
         sums.setdefault(id, _Sum(who)).add(who.id, version, float(total), int(episodes))
-    holders = await holders_of(session, division.league_id, list(sums))
+    for id, holder in (await holders_of(session, division.league_id, list(sums))).items():
+        sums[id].holder = holder
     report = await last_report(session, division_id, season) or {"standings": []}
     stands = {line["subject"]: line for line in report["standings"]}
     lines = [
         Standing(
             rank=0,
             entry_id=id,
-            subject_id=holders.get(id, found.holder).id,
-            subject_type=holders.get(id, found.holder).kind,
-            name=holders.get(id, found.holder).name,
+            subject_id=found.holder.id,
+            subject_type=found.holder.kind,
+            name=found.holder.name,
             score=found.total / found.episodes,
             episodes=found.episodes,
             policy_version_ids=tuple(sorted(found.versions)),
@@ -137,7 +147,7 @@ class _Sum:
     """What the tallies of an entry add up to."""
 
     holder: Holder
-    """Somebody who played for it."""
+    """Its holder; of an entry without members, somebody who played for it."""
     total: float = 0.0
     episodes: int = 0
     versions: set[str] = field(default_factory=set[str])

@@ -283,23 +283,34 @@ class Holder:
         return cls(id=player_id, kind="player", name=player_name)
 
 
+_NEWEST = (
+    sa.select(
+        Membership.entry_id,
+        Membership.player_id,
+        Membership.user_id,
+        sa.func.row_number()
+        .over(
+            partition_by=Membership.entry_id,
+            order_by=(Membership.is_champion.desc(), Membership.created_at.desc(), Membership.id),
+        )
+        .label("place"),
+    )
+    .where(Membership.league_id == sa.bindparam("league"))
+    .where(Membership.entry_id.in_(sa.bindparam("entries", expanding=True)))
+    .subquery()
+)
+# Every leaderboard needs it, and to write a statement costs more than to run it
+_HOLDERS = (
+    sa.select(_NEWEST.c.entry_id, Player.id, Player.name, User.id, User.name)
+    .join(User, User.id == _NEWEST.c.user_id)
+    .outerjoin(Player, Player.id == _NEWEST.c.player_id)
+    .where(_NEWEST.c.place == 1)
+)
+
+
 async def holders_of(session: AsyncSession, league_id: str, entries: Sequence[str]) -> dict[str, Holder]:
     """The holders of entries of a league: the champion's, else that of the member that joined last."""
-    newest = sa.func.row_number().over(
-        partition_by=Membership.entry_id,
-        order_by=(Membership.is_champion.desc(), Membership.created_at.desc(), Membership.id),
-    )
-    members = (
-        sa.select(Membership.entry_id, Membership.player_id, Membership.user_id, newest.label("place"))
-        .where(Membership.league_id == league_id, Membership.entry_id.in_(entries))
-        .subquery()
-    )
-    rows = await session.execute(
-        sa.select(members.c.entry_id, Player.id, Player.name, User.id, User.name)
-        .join(User, User.id == members.c.user_id)
-        .outerjoin(Player, Player.id == members.c.player_id)
-        .where(members.c.place == 1)
-    )
+    rows = await session.execute(_HOLDERS, {"league": league_id, "entries": [*entries]})
     return {entry: Holder.of(*who) for entry, *who in rows}
 
 
@@ -308,7 +319,7 @@ async def names_of(session: AsyncSession, league_id: str, entries: Sequence[str]
     return {entry: holder.name for entry, holder in (await holders_of(session, league_id, entries)).items()}
 
 
-def entry_of_tally(league_id: str) -> sa.ColumnElement[str]:
+def entry_of_tally(league_id: str | sa.BindParameter[str]) -> sa.ColumnElement[str]:
     """The entry that a `Tally` counts for in a league."""
     player = sa.func.coalesce(Membership.player_id, Membership.user_id)
     own = sa.select(sa.func.min(Membership.entry_id)).where(
