@@ -47,6 +47,23 @@ async def test_a_connected_player_that_sends_nothing_is_named(tmp_path: Path) ->
     assert said == ["Waiting for player 0 (silent): nothing sent for 5 s."]
 
 
+async def test_a_player_that_never_acts_is_named(tmp_path: Path) -> None:
+    bot = tmp_path / "silent.py"
+    bot.write_text("async def play(seat):\n    async for _ in seat:\n        await seat.send('up')\n")
+    said: list[str] = []
+    await run_episode(
+        "examples/paintarena",
+        variant="quick",
+        players=[str(bot), "sweep-painter"],
+        backend="process",
+        workspace=tmp_path / "out",
+        listeners=(lambda event: said.append(event.message) if isinstance(event, Notice) else None,),
+    )
+    (line,) = [line for line in said if "never acted" in line]
+    assert line.startswith("Player 0 (silent) never acted in ")
+    assert "of its were refused" in line
+
+
 async def test_player_that_has_ended_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missing_players, "_SILENT", 0.0)
     told: list[BaseEvent] = []

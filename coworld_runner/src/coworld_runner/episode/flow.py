@@ -11,8 +11,10 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
+from coworld_core.episode.seat_behaviour import read_behaviour
 from coworld_core.errors import CoworldError, NotReadyError, StartError
 from coworld_core.hints import Hint
+from coworld_core.text.phrases import plural
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
@@ -91,6 +93,7 @@ class Flow:
                 status = "completed"
                 if not self._setup.layout.replay.exists() and not ledger.failed:
                     ledger.warn("The game wrote no replay.")
+                await self._note_inaction()
         except CoworldError as error:
             trouble = error
             error.context.setdefault("workspace", str(workspace))
@@ -170,6 +173,17 @@ class Flow:
 
     def _note_scratch_leak(self, path: Path, reason: str) -> None:
         self._ledger.leak(f"directory {path}", reason)
+
+    async def _note_inaction(self) -> None:
+        """Say who never acted, if the game tells: it has played, and nobody else would notice."""
+        path, seats = self._setup.layout.game_events, len(self._setup.plan.seats)
+        for slot, seen in enumerate(await anyio.to_thread.run_sync(read_behaviour, path, seats)):
+            if seen.acted or not seen.idle:
+                continue
+            refused = f", and {plural(seen.refused, 'message')} of its were refused" if seen.refused else ""
+            self._ledger.warn(
+                f"{self._ledger.who('player', slot)} never acted in {plural(seen.idle, 'turn')}{refused}."
+            )
 
     # --- phases
 

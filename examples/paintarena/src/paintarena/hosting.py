@@ -16,6 +16,7 @@ from coworld_runner.kit.server.game_environment import (
     open_listener,
     read_config_document,
     results_and_replay,
+    seat_events,
     show_replays,
 )
 from coworld_runner.kit.server.game_server import game_server, talked_out
@@ -56,6 +57,7 @@ async def _serve(log: Log) -> int:
         return await show_replays(None, load=load_replay, say=log.line, pages=render, answer=control)
     config = parse_config(await read_config_document())
     to_results, to_replay = results_and_replay(replay_type="application/json")
+    to_events = seat_events()
     match = Match(config, log=log, countdown=countdown())
     # The admin page and socket have no sign-in, so they exist only on request.
     operators = {"admin": match.hear_admin} if os.environ.get("COWORLD_ADMIN") == "1" else {}
@@ -78,6 +80,8 @@ async def _serve(log: Log) -> int:
             for target, content in ((to_results, match.results()), (to_replay, match.replay())):
                 await target.write(content, transfers)
                 log.line(f"{target.what} written")
+            if to_events is not None:
+                await to_events.write(bytes(match.events), transfers)
             match.finish()
             await talked_out(server)
     return 0

@@ -7,9 +7,11 @@ from typing import Final, Literal
 
 import anyio
 
+from coworld_core.episode.seat_behaviour import ACTED, IDLE, REFUSED
 from coworld_core.rules import RulesError
 from coworld_runner.kit.server.countdown import Countdown
 from coworld_runner.kit.server.outbox import Outbox
+from coworld_runner.kit.server.seat_events import SeatEvents
 from paintarena.config import Config, Json, is_tick_rate
 from paintarena.logs import Log
 from paintarena.rules import Board, action_from
@@ -27,6 +29,8 @@ class _Seat:
 
     outbox: Outbox | None = None
     seen: bool = False
+    moved: bool = False
+    """Whether it has sent a move since the last tick."""
 
 
 @dataclass
@@ -59,6 +63,9 @@ class Match:
         config: The checked config.
         log: Receives a line for each join and leave, the start and the end.
         countdown: Seconds to count down once all players are connected, so that people see the start.
+
+    Attributes:
+        events: Which slots sent a move before each tick.
     """
 
     def __init__(self, config: Config, *, log: Log, countdown: float = 0.0) -> None:
@@ -76,6 +83,7 @@ class Match:
         self._done = False
         self._rate = config.tick_rate
         self.lateness = Lateness()
+        self.events = SeatEvents(len(config.tokens))
 
     # Seats and spectators
 
@@ -136,15 +144,17 @@ class Match:
         as `stay`.
         """
         payload = _object(message)
+        move = payload.get("move") if payload is not None else None
+        if isinstance(move, str):
+            self._board.hold(slot, action_from(move))
+            self._seats[slot].moved = True
+            return None
+        self.events.add(self._board.tick, REFUSED, slot)
         if payload is None:
             return _error('not understood: send a JSON object such as {"move": "up"}')
         if "move" not in payload:
             return _error('not understood: the message has no "move"')
-        move = payload["move"]
-        if not isinstance(move, str):
-            return _error("not understood: move must be one of up, down, left, right, stay")
-        self._board.hold(slot, action_from(move))
-        return None
+        return _error("not understood: move must be one of up, down, left, right, stay")
 
     def hear_admin(self, message: str | bytes) -> str:
         """Execute an admin command and return the answer: a snapshot, or an error."""
@@ -190,6 +200,9 @@ class Match:
                 continue
             period = 1 / self._rate
             late = self.lateness.note(anyio.current_time() - due, period=period)
+            for slot, seat in enumerate(self._seats):
+                self.events.add(self._board.tick, ACTED if seat.moved else IDLE, slot)
+                seat.moved = False
             self._board.step()
             text = self._snapshot()
             self._frames.append(self._text(text).encode())

@@ -30,6 +30,7 @@ __all__ = [
     "open_listener",
     "read_config_document",
     "results_and_replay",
+    "seat_events",
     "show_replays",
 ]
 
@@ -110,6 +111,17 @@ def results_and_replay(*, replay_type: str) -> tuple[Target, Target]:
             "COGAME_SAVE_REPLAY_URI", method="COGAME_SAVE_REPLAY_METHOD", what="replay", content_type=replay_type
         ),
     )
+
+
+def seat_events() -> Target | None:
+    """Read the target of the events from the environment; None if the runner, an older one, asks for none.
+
+    Raises:
+        UsageError: It is invalid.
+    """
+    if not os.environ.get("COGAME_EVENTS_URI"):
+        return None
+    return Target.named("COGAME_EVENTS_URI", what="events", content_type="application/x-ndjson")
 
 
 def countdown() -> float:

@@ -17,13 +17,13 @@ from coworld_core.rules.rules_schemas import rules_text
 from ...package.transfers import Transfers, read_document
 from .game_environment import (
     Stop,
-    Target,
     announce,
     countdown,
     heeding_signals,
     open_listener,
     read_config_document,
     results_and_replay,
+    seat_events,
     show_replays,
 )
 from .game_server import game_server, talked_out
@@ -68,10 +68,7 @@ async def serve_rules(rules: type[Rules]) -> int:
 async def _play(rules: type[Rules]) -> int:
     data = await read_config_document()
     to_results, to_replay = results_and_replay(replay_type="application/octet-stream")
-    to_events: Target | None = None
-    # Older runners do not request events
-    if os.environ.get("COGAME_EVENTS_URI"):
-        to_events = Target.named("COGAME_EVENTS_URI", what="events", content_type="application/x-ndjson")
+    to_events = seat_events()
     try:
         raw: Any = json.loads(data)
     except (ValueError, RecursionError) as error:

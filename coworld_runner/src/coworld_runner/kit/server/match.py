@@ -30,6 +30,7 @@ from coworld_core.rules.replay import replay_header
 from .countdown import Countdown
 from .greeting import about_game, hello_message, seat_schemas
 from .outbox import Outbox, compact
+from .seat_events import SeatEvents
 from .spectators import Spectators
 
 __all__ = ["OVER", "REPLACED", "Match"]
@@ -52,9 +53,6 @@ MAX_BY: Final = 40
 
 MAX_LINES: Final = 100
 """Maximum number of log lines for one seat."""
-
-MAX_EVENTS: Final = 100_000
-"""Maximum number of events of a game, about six megabytes, divided evenly among the seats."""
 
 
 @dataclass
@@ -103,28 +101,6 @@ class _Led:
 
     done: Mapping[int, Any] = field(default_factory=dict[int, Any])
     by: Mapping[int, str] = field(default_factory=dict[int, str])
-
-
-class SeatEvents:
-    """What each seat did in each of its turns (`coworld_core.episode.seat_behaviour`).
-
-    Args:
-        seats: The number of seats.
-    """
-
-    def __init__(self, seats: int) -> None:
-        self._lines: list[str] = []
-        self._left = [MAX_EVENTS // seats] * seats
-
-    def add(self, tick: int, kind: str, slot: int, **more: Any) -> None:
-        """Add an event of a seat."""
-        if self._left[slot] > 0:
-            self._left[slot] -= 1
-            self._lines.append(compact({"tick": tick, "kind": kind, "agent": slot, **more}))
-
-    def __bytes__(self) -> bytes:
-        """The events as JSON objects, one per line."""
-        return "".join(f"{line}\n" for line in self._lines).encode()
 
 
 class Match:
