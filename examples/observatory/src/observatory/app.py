@@ -26,6 +26,7 @@ from coworld_core.api import Problem
 
 from .api.routing import PREFIX
 from .errors import Refusal
+from .operations.metrics import health
 from .services import Services
 from .store.columns import JsonObject
 from .web.visit import open_visit, trouble
@@ -104,7 +105,7 @@ def create_app(services: Services) -> _Application:
     """Create the application for open services, within `lifespans`."""
     app = _application(services.settings.url)
     app.state.services = services
-    return _Envelope(app)
+    return _Envelope(app, services)
 
 
 def document(url: str) -> JsonObject:
@@ -142,12 +143,17 @@ def _application(url: str) -> FastAPI:
     for prefix in ("", PREFIX):
         app.add_api_route(f"{prefix}/openapi.json", _document, methods=["GET", "HEAD"], include_in_schema=False)
         app.add_api_route(f"{prefix}/docs", _docs, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/healthz", _health, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount(_DOCS_FILES, StaticFiles(packages=[("fastapi_offline", "static")]))
     return app
 
 
 async def _document(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
+
+
+async def _health(request: Request) -> Response:
+    return await health(request.app.state.services)
 
 
 async def _docs(request: Request) -> Response:
@@ -231,10 +237,12 @@ class _Envelope:
 
     Args:
         app: The application.
+        services: Counts requests, if there are metrics.
     """
 
-    def __init__(self, app: _Application) -> None:
+    def __init__(self, app: _Application, services: Services) -> None:
         self._app = app
+        self._services = services
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         if scope["type"] != "http":
@@ -276,4 +284,6 @@ class _Envelope:
                 raise
         finally:
             milliseconds = (time.perf_counter() - began) * 1000
+            if (metrics := self._services.runtime.metrics) is not None:
+                metrics.note_request(scope, status, milliseconds / 1000)
             _LOG.info("%s %s %s %.1fms %s", scope["method"], scope["path"], status, milliseconds, request_id)

@@ -26,6 +26,7 @@ from .cli_options import (
     followed,
     keep_secret,
     looking,
+    metrics_option,
     port_option,
     retains,
     run,
@@ -124,6 +125,7 @@ def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, 
     metavar="N",
     help="Connections to replays that an address may have open, and as many to games.",
 )
+@metrics_option
 @verbose_option
 def serve_command(
     settings: Settings,
@@ -139,6 +141,7 @@ def serve_command(
     retention: Retention,
     quotas: tuple[str, ...],
     connections: int,
+    metrics: tuple[str, int] | None,
     verbose: bool,
 ) -> None:
     """Serve the platform until it is stopped.
@@ -162,14 +165,16 @@ def serve_command(
     )
     server.require_safe_address(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)
-    run(_serve, settings, out, server.bind(host, port), url)
+    shown = server.bind(*metrics, option="--metrics") if metrics is not None else None
+    run(_serve, settings, out, server.bind(host, port), url, shown)
 
 
 @cli.command("demo")
 @where
 @port_option
+@metrics_option
 @verbose_option
-def demo_command(settings: Settings, out: Out, port: int, verbose: bool) -> None:
+def demo_command(settings: Settings, out: Out, port: int, metrics: tuple[str, int] | None, verbose: bool) -> None:
     """Serve a complete platform to explore and take part in.
 
     It has the sample world, a league that plays continuously, two house bots in it, and an account for you. Programs,
@@ -183,19 +188,22 @@ def demo_command(settings: Settings, out: Out, port: int, verbose: bool) -> None
 
     settings = replace(settings, backend="process", packages=(prepare_world(settings.data),), trust_uploads=True)
     _log_to_stderr(verbose)
-    run(_demo, settings, out, server.bind("127.0.0.1", port))
+    shown = server.bind(*metrics, option="--metrics") if metrics is not None else None
+    run(_demo, settings, out, server.bind("127.0.0.1", port), shown)
 
 
-async def _demo(settings: Settings, out: Out, listener: Any) -> None:
+async def _demo(settings: Settings, out: Out, listener: Any, metrics: Any) -> None:
     from . import server
     from .demo import open_league
 
     settings = server.with_url(settings, listener, None)
     with server.stop_signals(out.note) as stopped:
-        async with server.serve(settings, listener) as services:
+        async with server.serve(settings, listener, metrics=metrics) as services:
             demo = await open_league(services)
-            out.answer({"url": settings.url, "pid": os.getpid(), **demo.to_dict()})
+            at = _metrics_at(metrics)
+            out.answer({"url": settings.url, "pid": os.getpid(), **demo.to_dict(), **at})
             out.say(f"Observatory at {settings.url}, with the running league {demo.league!r}: {demo.page}")
+            _tell_metrics(out, at)
             _tell_notice(out, services.runtime.executor)
             out.say("\nTo take part, in another terminal:")
             for command in demo.commands:
@@ -204,7 +212,7 @@ async def _demo(settings: Settings, out: Out, listener: Any) -> None:
             await stopped()
 
 
-async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -> None:
+async def _serve(settings: Settings, out: Out, listener: Any, url: str | None, metrics: Any) -> None:
     import sqlalchemy as sa
 
     from . import server
@@ -212,11 +220,13 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
 
     settings = server.with_url(settings, listener, url)
     with server.stop_signals(out.note) as stopped:
-        async with server.serve(settings, listener) as services:
+        async with server.serve(settings, listener, metrics=metrics) as services:
             async with services.database.reading() as session:
                 users = await session.scalar(sa.select(sa.func.count()).select_from(User))
-            out.answer({"url": settings.url, "data": str(settings.data.absolute()), "users": users, "pid": os.getpid()})
-            out.say(f"Observatory at {settings.url}  (data in {settings.data.absolute()})")
+            data, at = str(settings.data.absolute()), _metrics_at(metrics)
+            out.answer({"url": settings.url, "data": data, "users": users, "pid": os.getpid(), **at})
+            out.say(f"Observatory at {settings.url}  (data in {data})")
+            _tell_metrics(out, at)
             _tell_notice(out, services.runtime.executor)
             if not users:
                 out.note(f"There are no accounts yet. Create one:  observatory user add NAME --data {settings.data}")
@@ -230,21 +240,31 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None) -
 @click.option("--url", metavar="URL", help="The server's URL, for pulling images from its registry.")
 @artifacts_option
 @runs
-def worker_command(settings: Settings, out: Out, url: str | None, artifacts: str | None, work: dict[str, Any]) -> None:
+@metrics_option
+def worker_command(
+    settings: Settings,
+    out: Out,
+    url: str | None,
+    artifacts: str | None,
+    work: dict[str, Any],
+    metrics: tuple[str, int] | None,
+) -> None:
     """Play episodes until it is stopped, in addition to a server's own worker or in its executor.
 
     It needs the server's database, artifacts, data directory and key.
     """
     from dataclasses import replace
 
+    from . import server
+
     settings = replace(settings, artifacts=artifacts, **work)
     if url is not None:
         settings = replace(settings, url=url.rstrip("/"))
     _log_to_stderr(verbose=False)
-    run(_work, settings, out)
+    run(_work, settings, out, server.bind(*metrics, option="--metrics") if metrics is not None else None)
 
 
-async def _work(settings: Settings, out: Out) -> None:
+async def _work(settings: Settings, out: Out, metrics: Any) -> None:
     from contextlib import AsyncExitStack
 
     from coworld_core.errors import UsageError
@@ -257,6 +277,9 @@ async def _work(settings: Settings, out: Out) -> None:
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(server.stop_signals(out.note))
         services = await stack.enter_async_context(open_services(settings))
+        at = _metrics_at(metrics)
+        if metrics is not None:
+            await stack.enter_async_context(server.serve_metrics(services, metrics))
         executor = await stack.enter_async_context(open_executor(services))
         if executor is None or settings.parallel < 1:
             raise UsageError(
@@ -265,10 +288,23 @@ async def _work(settings: Settings, out: Out) -> None:
                 hint="Start Docker, or trust a package with --package DIRECTORY.",
             )
         async with open_worker(services, executor, owner=worker_name()):
-            out.answer({"backend": executor.backend.name, "parallel": settings.parallel, "pid": os.getpid()})
+            out.answer({"backend": executor.backend.name, "parallel": settings.parallel, "pid": os.getpid(), **at})
             out.say(f"Playing episodes with {executor.backend.name}, {settings.parallel} at a time.")
+            _tell_metrics(out, at)
             _tell_notice(out, executor)
             await stopped()
+
+
+def _metrics_at(listener: Any) -> dict[str, str]:
+    """Where metrics are shown, for a command's answer."""
+    from . import server
+
+    return {"metrics": f"{server.address_of(listener)}/metrics"} if listener is not None else {}
+
+
+def _tell_metrics(out: Out, at: Mapping[str, str]) -> None:
+    for address in at.values():
+        out.say(f"Metrics at {address}")
 
 
 def _tell_notice(out: Out, executor: Executor | None) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "followed",
     "keep_secret",
     "looking",
+    "metrics_option",
     "port_option",
     "retains",
     "run",
@@ -221,6 +222,26 @@ port_option = click.option(
     envvar="OBSERVATORY_PORT",
     show_envvar=True,
     help="Port to listen on; 0: a free one.",
+)
+
+
+def _host_and_port(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
+    """Read where metrics are shown."""
+    if given is None:
+        return None
+    host, _, port = given.rpartition(":")
+    if not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{given!r} is no port, nor an address and a port such as 127.0.0.1:9464.")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+metrics_option = click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    envvar="OBSERVATORY_METRICS",
+    show_envvar=True,
+    callback=_host_and_port,
+    help="Show metrics for Prometheus at /metrics and the state at /healthz, to whoever reaches this address.",
 )
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from .hosted.sessions import Sessions
+    from .operations.metrics import PlatformMetrics
     from .services import Services
     from .work.worker import Worker
 
@@ -40,6 +41,8 @@ class Runtime:
     """Connections to games, while the server runs."""
     changes: ChangeNotifier = field(default_factory=ChangeNotifier)
     """Notifies waiting requests of changes."""
+    metrics: PlatformMetrics | None = None
+    """None unless an operator asked for metrics."""
 
 
 @asynccontextmanager
@@ -61,7 +64,9 @@ async def open_worker(services: Services, executor: Executor, *, owner: str) -> 
             on_player_failure="continue",
         ),
     )
-    worker = Worker(services, executor.backend, executor.admission, owner=owner, options=options)
+    metrics = services.runtime.metrics
+    listeners = (metrics.runs,) if metrics is not None else ()
+    worker = Worker(services, executor.backend, executor.admission, owner=owner, options=options, listeners=listeners)
     async with heartbeat(services.database, worker, executor.backend.name, owner), worker.running():
         yield worker
 

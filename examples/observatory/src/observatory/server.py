@@ -26,7 +26,16 @@ from .data_directory import locked_directory, prepare_directory
 from .services import Services, open_services
 from .settings import Settings
 
-__all__ = ["STOPPING_SECONDS", "bind", "locked_directory", "require_safe_address", "serve", "stop_signals"]
+__all__ = [
+    "STOPPING_SECONDS",
+    "address_of",
+    "bind",
+    "locked_directory",
+    "require_safe_address",
+    "serve",
+    "serve_metrics",
+    "stop_signals",
+]
 
 STOPPING_SECONDS = 5
 """How long open requests may take once the server is told to stop."""
@@ -176,7 +185,7 @@ def _is_loopback(host: str) -> bool:
     return host == "localhost"
 
 
-def bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int, *, option: str = "--port") -> socket.socket:
     """A listening socket; port 0 takes a free one.
 
     Raises:
@@ -196,7 +205,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise EnvironmentFault(
             f"Cannot listen on {host}:{port}: {error.strerror or error}.",
             code="address_in_use",
-            hint="Choose another with --port; 0 takes a free one.",
+            hint=f"Choose another with {option}; 0 takes a free one.",
         ) from error
     return listener
 
@@ -210,12 +219,15 @@ def address_of(listener: socket.socket) -> str:
 
 
 @asynccontextmanager
-async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[Services]:
+async def serve(
+    settings: Settings, listener: socket.socket, *, metrics: socket.socket | None = None
+) -> AsyncGenerator[Services]:
     """Run a server while the context is open.
 
     Args:
         settings: Its settings; clients reach the listener at their `url`.
         listener: The listening socket, closed at the end.
+        metrics: Where it shows its metrics, closed at the end; None: nowhere.
 
     Raises:
         EnvironmentFault: The database, the artifact store or the directory cannot be used.
@@ -225,6 +237,8 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
         _raise_descriptors()
         stack.enter_context(locked_directory(prepare_directory(settings.data)))
         services = await stack.enter_async_context(open_services(settings))
+        if metrics is not None:
+            await stack.enter_async_context(serve_metrics(services, metrics))
         await stack.enter_async_context(lifespans(services))
         config = uvicorn.Config(
             create_app(services),
@@ -239,17 +253,49 @@ async def serve(settings: Settings, listener: socket.socket) -> AsyncGenerator[S
             ws_max_size=16 * 1024 * 1024,
             forwarded_allow_ips=list(settings.trusted_proxies),
         )
-        server = _Server(config)
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(server.serve, [listener])
-            await server.listening.wait()
+        async with _answering(config, listener):
             try:
                 yield services
             finally:
                 # Requests that wait for a change end now.
                 services.runtime.changes.close()
-                server.should_exit = True
+
+
+@asynccontextmanager
+async def serve_metrics(services: Services, listener: socket.socket) -> AsyncGenerator[None]:
+    """Count what happens, and show it at a listener while the context is open; it is closed at the end.
+
+    Raises:
+        UsageError: `prometheus-client` is not installed.
+    """
+    from .operations.metrics import PlatformMetrics, metrics_application
+
+    with contextlib.closing(listener):
+        services.runtime.metrics = PlatformMetrics(services)
+        config = uvicorn.Config(
+            metrics_application(services, services.runtime.metrics),
+            http=_Connection,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=STOPPING_SECONDS,
+        )
+        async with _answering(config, listener):
+            yield
+
+
+@asynccontextmanager
+async def _answering(config: uvicorn.Config, listener: socket.socket) -> AsyncGenerator[None]:
+    """Answer requests at a listener while the context is open."""
+    server = _Server(config)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [listener])
+        await server.listening.wait()
+        try:
+            yield
+        finally:
+            server.should_exit = True
 
 
 def _raise_descriptors() -> None:

@@ -29,6 +29,7 @@ from coworld_runner.backend import Backend
 from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.episode.play_links import PlayLinks
 from coworld_runner.roles.role_run import RoleOptions
+from coworld_runner.runs.event_bus import Listener
 
 from ..services import Services
 from ..supervisor import Supervisor
@@ -89,6 +90,7 @@ class Worker:
         owner: A name that no other living worker has. A worker that starts with the name of a dead one takes over its
             episodes at once.
         options: Settings.
+        listeners: Readers of the events of its episodes.
     """
 
     def __init__(
@@ -99,7 +101,9 @@ class Worker:
         *,
         owner: str,
         options: WorkerOptions | None = None,
+        listeners: tuple[Listener, ...] = (),
     ) -> None:
+        self._listeners = listeners
         self.options = options or WorkerOptions()
         self._services = services
         self._backend = backend
@@ -366,6 +370,7 @@ class Worker:
                     options=replace(options, timeout_seconds=job.plan.timeout_within(options.timeout_seconds)),
                     on_ready=ready,
                     run_id=claim.run_id,
+                    listeners=self._listeners,
                 )
                 group.cancel_scope.cancel()
         assert record is not None

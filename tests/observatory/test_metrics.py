@@ -1,0 +1,90 @@
+"""Metrics and the state of a platform, at an address of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import httpx2
+import pytest
+from support.observatory import inside, run_server
+from support.observatory_kit import open_platform, roster, seed
+
+from observatory.operations.metrics import PlatformMetrics, metrics_application
+from observatory.services import Services
+from observatory.work.queue import Queue
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "metrics" / "grafana-dashboard.json"
+
+
+async def scraped(services: Services, path: str = "/metrics") -> httpx2.Response:
+    assert services.runtime.metrics is not None
+    application = metrics_application(services, services.runtime.metrics)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=application), base_url="http://here") as http:
+        return await http.get(path)
+
+
+async def test_requests_and_the_queue_are_shown(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        services = platform.services
+        ada = await platform.account("ada")
+        world = await seed(services, ada.id)
+        await platform.policy(ada, "a")
+        services.runtime.metrics = PlatformMetrics(services)
+        async with platform.client(ada) as client:
+            body = {"coworld_id": world.id, "roster": roster("a", "a"), "num_episodes": 3}
+            assert (await client.post("/v2/experience-requests", json=body)).status_code == 200
+            for episode in ("a", "b"):
+                assert (await client.get(f"/v2/episode-requests/ereq_{episode}")).status_code == 404
+        assert await Queue(services.database, owner="w").claim() is not None
+        text = (await scraped(services)).text
+    # The pattern of the path, so that no visitor can make as many rows as there are paths
+    (line,) = [line for line in text.splitlines() if "episode-requests/{" in line and "seconds_count" in line]
+    assert line.endswith('status="4xx"} 2.0')
+    assert "ereq_a" not in text
+    assert 'observatory_queue{status="pending",what="episodes"} 2.0' in text
+    assert 'observatory_queue{status="running",what="episodes"} 1.0' in text
+
+
+async def test_the_state_is_that_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with inside(tmp_path) as platform:
+        assert (await platform.http.get("/healthz")).json() == {"status": "ok"}
+        # Metrics are not shown to visitors
+        assert (await platform.http.get("/metrics")).status_code == 404
+        platform.services.runtime.metrics = PlatformMetrics(platform.services)
+
+        def gone() -> None:
+            raise OSError("no such server")
+
+        monkeypatch.setattr(platform.services.database, "reading", gone)
+        for answer in (await platform.http.get("/healthz"), await scraped(platform.services, "/healthz")):
+            assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+        assert (await scraped(platform.services)).status_code == 503
+
+
+@pytest.mark.slow
+async def test_a_server_shows_them_when_it_is_asked_to(tmp_path: Path) -> None:
+    command = ["serve", "--port", "0", "--json", "--backend", "none", "--data", str(tmp_path / "data")]
+    async with (
+        run_server([*command, "--metrics", "0"], log=tmp_path / "log") as (_, said),
+        httpx2.AsyncClient() as http,
+    ):
+        assert "observatory_workers" in (await http.get(said["metrics"])).text
+
+
+async def test_the_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
+    asked = set(re.findall(r"\b(?:coworld|observatory)_[a-z_]+", DASHBOARD.read_text()))
+    assert json.loads(DASHBOARD.read_text())["panels"]
+    async with inside(tmp_path) as platform:
+        platform.services.runtime.metrics = metrics = PlatformMetrics(platform.services)
+        there, families = set[str](), set[str]()
+        for family in metrics.runs.registry.collect():
+            kinds = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count")}.get(family.type, ("",))
+            families.add(family.name)
+            there |= {f"{family.name}{suffix}" for suffix in kinds}
+    assert asked <= there
+    # The page lists them all
+    page = (DASHBOARD.parents[1] / "metrics.md").read_text()
+    ours = {family for family in families if family.startswith(("coworld_", "observatory_"))}
+    assert ours == set(re.findall(r"^\| `([a-z_]+)`", page, re.M))
