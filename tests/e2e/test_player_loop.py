@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 import sqlalchemy as sa
 from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import Done, Started, coworld
+from support.elsewhere import in_thread
 from support.images import BASE_IMAGE
 from support.observatory import Observatory, observatory_in_thread
 from support.observatory_kit import Platform, World
@@ -222,7 +222,7 @@ def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episod
             ereq = await Platform(services, served.settings).play_round(world, *versions, config=quick)
             return ereq, versions
 
-    ereq, versions = anyio.run(play_in_league)
+    ereq, versions = in_thread(play_in_league)
     assert len(versions) == 2
     assert ada.ask("xp-request", "watch", ereq)["ok"]
     [after] = ada.ask("grade", ereq, "--on-platform")["episodes"]
@@ -234,7 +234,7 @@ def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episod
             return [(run.automatic, str((run.record or {}).get("backend"))) for run in runs]
 
     # The league has asked for it, so that nobody else could
-    assert anyio.run(asked_by) == [(True, "docker")]
+    assert in_thread(asked_by) == [(True, "docker")]
 
 
 def watch_replay(ada: Player, episode: str, pages: Pages, start: Callable[..., Started]) -> None:
