@@ -110,6 +110,13 @@ def upload_coworld(ada: Player) -> tuple[str, str]:
     """Uploaded, and played once by the platform, which certifies it; a second time it is there already."""
     world = ada.home / "world"
     shutil.copytree(PAINT, world, ignore=shutil.ignore_patterns("results", "__pycache__", "coworld_manifest.json"))
+    template = world / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    # What a platform that takes no files is given: the package's own image, and the command that runs the file in it
+    told = {"id": "summarizer", "name": "Summarizer", "type": "reporter", "description": "Who painted how much."}
+    command = ["python", "-m", "coworld_runner.kit.roles", "paintarena.roles.summarizer"]
+    manifest["reporter"] = [{**told, "image": "{{PAINTARENA_IMAGE}}", "run": command}]
+    template.write_text(json.dumps(manifest))
     image = str(ada.ask("build", "world")["images"][0]["reference"])
     # docs/platform.md has it certified first
     uploaded = ada.ask("upload-coworld", "world", "--skip-certification", "a look around", "--timeout-seconds", "180")
@@ -204,6 +211,8 @@ def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episod
     """Roles run in the platform's containers: for who asks, and after an episode of a league that says so."""
     graded = ada.ask("grade", episode, "--on-platform")
     assert (graded["grader"], graded["episodes"][0]["kept"]) == ("paint-arena-grader", False)
+    report = ada.ask("report-episode", episode, "--on-platform")
+    assert Path(report["page"]).read_text().startswith("# PaintArena")
     told = ada.run("diagnose-episode", episode, "--player", "sweeper:v1", "--on-platform").stdout
     assert told.startswith("# ")
     assert "sweeper:v1" in told
@@ -211,7 +220,7 @@ def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episod
     async def play_in_league() -> tuple[str, list[str]]:
         async with served.services() as services:
             async with services.database.writing() as session:
-                await change_league_settings(session, league, terms={"grade": True})
+                await change_league_settings(session, league, terms={"grade": True, "report": True})
                 seated = await session.scalars(sa.select(PolicyVersion).order_by(PolicyVersion.created_at))
                 versions = [version.id for version in seated]
                 division = await session.scalar(sa.select(Division.id).where(Division.league_id == league))
@@ -227,6 +236,7 @@ def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episod
     assert ada.ask("xp-request", "watch", ereq)["ok"]
     [after] = ada.ask("grade", ereq, "--on-platform")["episodes"]
     assert (after["id"], after["answer"]["grader_id"]) == ("paint-arena-grader", "paint-arena-grader")
+    assert ada.ask("report-episode", ereq, "--on-platform")["id"] == "summarizer"
 
     async def asked_by() -> list[tuple[bool, str]]:
         async with served.services() as services, services.database.reading() as session:
@@ -234,7 +244,7 @@ def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episod
             return [(run.automatic, str((run.record or {}).get("backend"))) for run in runs]
 
     # The league has asked for it, so that nobody else could
-    assert in_thread(asked_by) == [(True, "docker")]
+    assert in_thread(asked_by) == [(True, "docker")] * 2
 
 
 def watch_replay(ada: Player, episode: str, pages: Pages, start: Callable[..., Started]) -> None:
