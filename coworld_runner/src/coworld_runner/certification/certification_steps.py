@@ -399,7 +399,10 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
         reasons = {"reporter": "reporter_failed", "commissioner": "commissioner_protocol_failed"}
         return failed_on(reasons.get(first, "supporting_roles_failed"), [*found, *evidence])
     more = f"; declared, not run: {_counted(declared, left)}" if left else ""
-    return passed(f"Run: {_counted(declared, ran)}{more}.", [*found, *evidence])
+    counted = _counted(declared, ran)
+    undone = sum(item.code == "role_not_run" for item in found)
+    said = f"Declared: {counted}; {undone} could not be run here" if undone else f"Run: {counted}"
+    return passed(f"{said}{more}.", [*found, *evidence])
 
 
 def _counted(declared: Mapping[str, Sequence[object]], names: Sequence[str]) -> str:
