@@ -167,6 +167,10 @@ def test_a_certified_world_and_its_certificate(world: World, tmp_path: Path) -> 
     assert "playing" not in done.stderr
 
     verify = ("certificate", "verify", workspace)
+    for given in (directory, directory / "coworld_manifest_template.json"):
+        itself = coworld("certificate", "verify", given)
+        assert (itself.status, "is a Coworld, not a certificate" in itself.stderr) == (2, True), itself.stderr
+        assert f"coworld certify {given}" in itself.stderr
     holds = coworld(*verify, directory, "--key", tmp_path / "key.pub")
     assert (holds.status, "By:       Ada at" in holds.stdout) == (0, True), holds.stdout + holds.stderr
     assert "The certificate holds: no errors" in holds.stdout

@@ -271,6 +271,12 @@ def test_reporters_of_a_platform_are_shown_too(world: World) -> None:
     template.write_text(json.dumps(document))
     shown = coworld("show", template)
     assert (shown.status, "ada/daily@3" in shown.stdout, "heat" in shown.stdout) == (0, True, True)
+    assert len(coworld("show", template, "--json").json["reporters_elsewhere"]) == 2
+    template.with_name("r.wasm").write_bytes(b"")
+    answer = coworld("show", template, "--json").json
+    assert [row.get("reporter") for row in answer["reporters_elsewhere"]] == ["ada/daily@3"]
+    (heat,) = [row for row in answer["programs"] if row["role"] == "reporter"]
+    assert (heat["component"], "--reporter heat" in heat["command"]) == ("r.wasm", True)
 
 
 def test_what_cannot_be_shown_is_named(tmp_path: Path) -> None:

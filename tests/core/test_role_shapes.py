@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from coworld_core.episode.outcome import Fault
+from coworld_core.episode.record import ArtifactRecord, ImageRecord, UnitRecord
 from coworld_core.errors import RecordError
 from coworld_core.roles.bundle import BundleManifest
 from coworld_core.roles.grade import Grade, read_grade
@@ -33,6 +36,7 @@ from coworld_core.roles.report_request import (
     read_report_request,
     read_reporter_message,
 )
+from coworld_core.roles.role_record import DiagnosedPlayer, RoleRecord, read_role_record
 
 quick = settings(max_examples=40)
 
@@ -106,6 +110,40 @@ findings = st.builds(
     st.lists(words, max_size=3).map(tuple),
     own,
 )
+
+moments = st.datetimes(timezones=st.just(dt.UTC))
+records = st.builds(
+    RoleRecord,
+    run_id=words,
+    role=st.sampled_from(["reporter", "grader", "diagnoser", "optimizer"]),
+    id=words,
+    key=words,
+    episodes=st.lists(words, max_size=2).map(tuple),
+    player=st.none() | st.builds(DiagnosedPlayer, slot=counts, name=words, source=words),
+    backend=words,
+    started_at=moments,
+    seconds=st.floats(0, 1e9),
+    status=st.sampled_from(["completed", "failed"]),
+    answer=st.none() | st.dictionaries(words, values, max_size=3),
+    outputs=st.dictionaries(words, st.builds(ArtifactRecord, path=words, size=counts, sha256=words), max_size=2),
+    fault=st.none()
+    | st.builds(
+        Fault,
+        party=st.just("program"),
+        error_type=st.just("program_error"),
+        message=words,
+        time=moments,
+        slot=st.none(),
+    ),
+    unit=st.none() | st.builds(UnitRecord, image=st.builds(ImageRecord, image=words), exit=st.none()),
+    warnings=st.lists(words, max_size=2).map(tuple),
+)
+
+
+@quick
+@given(records)
+def test_the_record_of_a_role_is_read_as_it_was_written(record: RoleRecord) -> None:
+    assert read_role_record(record.model_dump_json().encode()) == record
 
 
 @quick

@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import Done, Started, coworld
+from support.elsewhere import in_thread
 from support.images import BASE_IMAGE
-from support.observatory import observatory_in_thread
+from support.observatory import Observatory, observatory_in_thread
+from support.observatory_kit import Platform, World
+
+from observatory.api.leagues import change_league_settings
+from observatory.store.models import Division, PolicyVersion, RoleRun
 
 pytestmark = [
     *(pytest.mark.docker, pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800)),
@@ -86,6 +92,7 @@ def test_player_loop(tmp_path: Path, pages: Pages, start_here: Callable[..., Sta
         compete(ada, league)
         request = play(ada, coworld_id)
         episode = look(ada, request)
+        judge(ada, served, league, coworld_id, episode)
         watch_replay(ada, episode, pages, start_here)
         a_stranger_sees_only_what_is_public(tmp_path, served.server, add_user("eve"), episode)
         everything = "".join(ada.said)
@@ -103,6 +110,13 @@ def upload_coworld(ada: Player) -> tuple[str, str]:
     """Uploaded, and played once by the platform, which certifies it; a second time it is there already."""
     world = ada.home / "world"
     shutil.copytree(PAINT, world, ignore=shutil.ignore_patterns("results", "__pycache__", "coworld_manifest.json"))
+    template = world / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    # What a platform that takes no files is given: the package's own image, and the command that runs the file in it
+    told = {"id": "summarizer", "name": "Summarizer", "type": "reporter", "description": "Who painted how much."}
+    command = ["python", "-m", "coworld_runner.kit.roles", "paintarena.roles.summarizer"]
+    manifest["reporter"] = [{**told, "image": "{{PAINTARENA_IMAGE}}", "run": command}]
+    template.write_text(json.dumps(manifest))
     image = str(ada.ask("build", "world")["images"][0]["reference"])
     # docs/platform.md has it certified first
     uploaded = ada.ask("upload-coworld", "world", "--skip-certification", "a look around", "--timeout-seconds", "180")
@@ -191,6 +205,46 @@ def look(ada: Player, request: str) -> str:
     assert fetched["ok"]
     assert sorted(path.name for path in (ada.home / "all").iterdir()) == sorted(f"{row['id']}.zip" for row in episodes)
     return episode
+
+
+def judge(ada: Player, served: Observatory, league: str, coworld_id: str, episode: str) -> None:
+    """Roles run in the platform's containers: for who asks, and after an episode of a league that says so."""
+    graded = ada.ask("grade", episode, "--on-platform")
+    assert (graded["grader"], graded["episodes"][0]["kept"]) == ("paint-arena-grader", False)
+    report = ada.ask("report-episode", episode, "--on-platform")
+    assert Path(report["page"]).read_text().startswith("# PaintArena")
+    told = ada.run("diagnose-episode", episode, "--player", "sweeper:v1", "--on-platform").stdout
+    assert told.startswith("# ")
+    assert "sweeper:v1" in told
+
+    async def play_in_league() -> tuple[str, list[str]]:
+        async with served.services() as services:
+            async with services.database.writing() as session:
+                await change_league_settings(session, league, terms={"grade": True, "report": True})
+                seated = await session.scalars(sa.select(PolicyVersion).order_by(PolicyVersion.created_at))
+                versions = [version.id for version in seated]
+                division = await session.scalar(sa.select(Division.id).where(Division.league_id == league))
+            assert division is not None
+            world = World(coworld_id, "paintarena", league, division)
+            manifest = json.loads((PAINT / "coworld_manifest_template.json").read_text())
+            [quick] = [each["game_config"] for each in manifest["variants"] if each["id"] == "quick"]
+            ereq = await Platform(services, served.settings).play_round(world, *versions, config=quick)
+            return ereq, versions
+
+    ereq, versions = in_thread(play_in_league)
+    assert len(versions) == 2
+    assert ada.ask("xp-request", "watch", ereq)["ok"]
+    [after] = ada.ask("grade", ereq, "--on-platform")["episodes"]
+    assert (after["id"], after["answer"]["grader_id"]) == ("paint-arena-grader", "paint-arena-grader")
+    assert ada.ask("report-episode", ereq, "--on-platform")["id"] == "summarizer"
+
+    async def asked_by() -> list[tuple[bool, str]]:
+        async with served.services() as services, services.database.reading() as session:
+            runs = await session.scalars(sa.select(RoleRun).where(RoleRun.episode_request_id == ereq))
+            return [(run.automatic, str((run.record or {}).get("backend"))) for run in runs]
+
+    # The league has asked for it, so that nobody else could
+    assert in_thread(asked_by) == [(True, "docker")] * 2
 
 
 def watch_replay(ada: Player, episode: str, pages: Pages, start: Callable[..., Started]) -> None:

@@ -1,5 +1,6 @@
 """Parts of a certification by themselves: the steps' table, the ledger, attendance, leaked tokens, knocks at a door."""
 
+import dataclasses
 import datetime as dt
 import gzip
 import json
@@ -101,6 +102,16 @@ async def test_a_step_needs_nothing_but_what_it_is_given(tmp_path: Path) -> None
     subject.episode.results.write_text(json.dumps({"scores": [1, 2], "ticks": 3}))
     answer = await carry_out(subject, "results-conform", StepLedger(episode=episode(slot(0), slot(1))))
     assert (answer.status, answer.detail) == ("pass", "2 finite scores: 1, 2.")
+
+
+async def test_reporters_of_a_platform_are_named_and_no_step_waits_for_them(tmp_path: Path) -> None:
+    document = {**MANIFEST, "reporter": [{"reporter": "me/summary@1"}]}
+    subject = dataclasses.replace(candidate(tmp_path), package=package_of(document))
+    answer = await carry_out(subject, "supporting-roles", StepLedger())
+    assert (answer.status, answer.detail) == ("pass", "no supporting roles declared that run here")
+    assert [item.message for item in answer.evidence] == [
+        "reporter 'me/summary@1' runs on its platform only; it was not run."
+    ]
 
 
 def test_a_skip_is_a_caveat_unless_it_leaves_the_verdict_open() -> None:

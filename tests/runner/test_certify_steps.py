@@ -612,7 +612,10 @@ async def test_optimizers_without_a_plan_are_advice_and_leave_the_verdict_alone(
     async with world(change=declare) as good:
         found = await good.certify(tmp_path / "out")
     step = found.step("supporting-roles")
-    assert (step.status, step.detail) == ("pass", "Run: 2 optimizers.")
+    assert (step.status, step.detail) == (
+        "pass",
+        "Declared: 2 optimizers; 2 could not be run here.",
+    )
     assert [(item.ok, item.level) for item in step.evidence] == [(False, "advice")] * 2, step.evidence
     assert all(item.message.startswith(f"optimizer '{name}'") for item, name in zip(step.evidence, "ab", strict=True))
     assert found.ok

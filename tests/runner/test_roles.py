@@ -23,12 +23,15 @@ from coworld_core.roles.plan import read_optimizer_plan
 from coworld_core.roles.report_check import check_report
 from coworld_core.roles.role_record import read_role_record
 from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
+from coworld_runner.certification import Evidence
 from coworld_runner.certification.declared_roles import run_declared_roles
+from coworld_runner.package.own_players import component_file
 from coworld_runner.roles.after_episode import diagnose_episode, grade_episode, report_episodes
 from coworld_runner.roles.episode_bundle import bundle_episode
 from coworld_runner.roles.episode_roles import EpisodeRole, find_roles, require_roles, run_episode_roles
 from coworld_runner.roles.grading import grade_episodes
 from coworld_runner.roles.role_run import RoleOptions
+from coworld_runner.testing.fake_backend import FakeBackend
 
 ARENA = Path(__file__).parents[2] / "examples" / "paintarena"
 COMPONENT = Path(__file__).parents[1] / "support" / "reporter.wat"
@@ -194,6 +197,7 @@ async def test_reporter_is_asked_on_its_socket_and_tells_how_far_it_is(episode: 
     report = await report_episodes([episode], reporter=SOCKET, options=options, publish=heard.append)
     assert report.ok, report.record.fault
     assert json.loads((report.files / "seen.json").read_text())["ticks"] == 20
+    assert report.record.unit is not None
     assert report.record.unit.exit is not None
     assert report.record.unit.exit.reason == "stopped"
     kept = read_events(report.directory)
@@ -354,3 +358,33 @@ async def test_declared_roles_are_run_for_a_certificate(episode: Path) -> None:
     assert (found[-1].ok, found[-1].level) == (False, "advice")
     assert str(found[0].artifact).startswith("episode/roles/grader-broken/logs/")
     assert "paint-arena-grader' gave the grade" in found[1].message
+
+
+async def test_component_is_run_for_a_certificate_and_advice_where_it_cannot(
+    episode: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = "coworld_manifest_template.json"
+    document = json.loads((ARENA / template).read_text())
+    recap = {"wasm": "recap.wasm", "id": "recap", "attributes": {"world": "softmax:reporter@0.6.0"}}
+    (tmp_path / "recap.wasm").write_bytes(wat2wasm(COMPONENT.read_text()))
+    (tmp_path / template).write_text(
+        json.dumps({**document, "grader": [], "diagnoser": [], "optimizer": [], "reporter": [recap]})
+    )
+    package = await resolve_package(tmp_path / template)
+
+    async def found() -> Evidence:
+        # A component needs no image, so it runs whatever the backend
+        (one,) = await run_declared_roles(
+            package, episode, backend=FakeBackend(), platform=None, publish=lambda _: None, directory="episode"
+        )
+        return one
+
+    assert (await found()).code == "role_ran"
+
+    def nothing(_: str) -> None: ...
+
+    monkeypatch.setattr(component_file, "find_spec", nothing)
+    missing = await found()
+    assert (missing.code, missing.level, missing.broken) == ("role_not_run", "advice", False)
+    assert missing.message.startswith("reporter 'recap' was not run: A program that is a WebAssembly component needs")
+    assert "\n" not in missing.message

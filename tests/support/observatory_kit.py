@@ -148,7 +148,7 @@ class Platform:
         """Make a policy version a member of the league."""
         await add_member(self.services, world, version, champion=champion)
 
-    async def play_round(self, world: World, *versions: str) -> str:
+    async def play_round(self, world: World, *versions: str, config: Mapping[str, Any] | None = None) -> str:
         """Schedule a league round of one episode for some policy versions; returns the episode's id."""
         async with self.services.database.writing() as session:
             last = await session.scalar(
@@ -172,7 +172,7 @@ class Platform:
                 league_id=world.league,
                 division_id=world.division,
                 coworld_id=world.id,
-                game_config={},
+                game_config=dict(config or {}),
             )
             session.add(row)
             await session.flush()

@@ -34,6 +34,8 @@ WORDS: Mapping[str, str] = {
     "pin_source": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
     "update_images": "`coworld build`, or --build, brings them up to date.",
     # Certificates
+    "certify_for_certificate": "`coworld certify {package!q}` leaves one. To compare one with the Coworld as it is: "
+    "coworld certificate verify CERTIFICATE {package!q}",
     "give_public_key": "Give the public key that you have from its authority with --key.",
     "make_key": "`coworld certificate keygen FILE` makes one.",
     # Backends

@@ -61,8 +61,7 @@ def verify(out: Output, options: PackageOptions, path: Path, manifest: str | Non
     async def work(running: Running) -> int:
         from anyio import to_thread
 
-        from coworld_core.certificate import read_certificate
-        from coworld_runner.certification import check_certificate, needs_images, read_public_keys
+        from coworld_runner.certification import check_certificate, find_certificate, needs_images, read_public_keys
 
         from ..render.certification import certificate_text
         from ..run_preparation import find_package, opened_backend
@@ -74,7 +73,7 @@ def verify(out: Output, options: PackageOptions, path: Path, manifest: str | Non
         else:
             subject = options.but(manifest=manifest)
             package = await find_package(subject, running)
-            about, _ = await to_thread.run_sync(read_certificate, path)
+            _, about, _ = await to_thread.run_sync(find_certificate, path)
             if needs_images(about):
                 if subject.backend == "auto":
                     subject = subject.but(backend=about.backend)

@@ -12,17 +12,19 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, opened_client, run_async
 from ..options.common import seconds_option
-from ..options.declarations import SectionOption, option, takes
+from ..options.declarations import SectionOption, given, option, takes
 from ..options.platform import Connection, server_field
 from ..options.play_options import WhereOptions
 from ..options.values import PathType
 from ..output import Output, output_options
+from ..platform_roles import HostedWork, ask_platform, grade_on_platform
 from ..render.text import clean
 from ..render.transfers import shown_progress
 
 if TYPE_CHECKING:
     from coworld_core.roles.role_record import Role
     from coworld_runner.roles.after_episode import RoleAnswer, RoleArguments
+    from coworld_runner.roles.grading import Grades
     from coworld_runner.roles.role_program import RoleProgram
 
 __all__ = ["commands"]
@@ -62,10 +64,22 @@ class RoleRunOptions(WhereOptions):
         metavar="NAME",
         help="Pass this variable of your environment to the program; repeatable.",
     )
+    on_platform: bool = option(
+        "--on-platform",
+        section="Where it runs",
+        is_flag=True,
+        default=False,
+        help="Have the platform run it: RUN is an ereq_… id, and the program one of its Coworld's manifest.",
+    )
     again: bool = option("--again", is_flag=True, default=False, help="Run the program even if its answer is there.")
 
 
-_timeout = seconds_option("--timeout-seconds", 600.0, "Time for the program, from its preparation to its end.")
+_timeout = seconds_option(
+    "--timeout-seconds",
+    600.0,
+    "Time for the program, from its preparation to its end. With --on-platform: how long to wait, by default until "
+    "it ends.",
+)
 _directory = click.option(
     "--output-dir",
     "-o",
@@ -98,7 +112,8 @@ def grade(
 
     RUN is the workspace of an episode, of a run of many or one of its episodes (`results/latest/3`), `latest`, a
     bundle, or an ereq_… id, whose bundle is downloaded to ./ID.zip. The grader is the manifest's, unless another one is
-    named. Grades stay in `roles/` of each workspace: the same command gives only what is missing.
+    named. Grades stay in `roles/` of each workspace: the same command gives only what is missing. With --on-platform,
+    the platform grades its own episodes, and nothing is downloaded but the grades.
 
     Exit status: 1 when an episode has no grade.
     """
@@ -106,18 +121,21 @@ def grade(
     async def body(running: Running) -> int:
         from coworld_runner.roles.grading import grade_episodes
 
-        from ..render.roles import grades_answer, grades_text
-
         async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
             grades = await grade_episodes(places, grader=program, parallel=parallel, **how)
 
             def show() -> int:
-                out.answer(grades_answer(program, grades))
-                out.say(grades_text(program, grades))
-                return exitcodes.OK if grades.ok else exitcodes.ANSWER_IS_NO
+                return _graded(program.id, grades, out)
 
             return show
 
+        if options.on_platform:
+            from coworld_runner.roles.grading import Grades
+
+            hosted = HostedWork(role="grader", named=grader, server=options.server, timeout=_waits(timeout_seconds))
+            episodes = await grade_on_platform(hosted, runs, running, parallel=parallel)
+            said = next((each.graded.record.id for each in episodes if each.graded is not None), grader or "")
+            return _graded(said, Grades(episodes=episodes), out)
         return await _with_program(options, running, "grader", grader, runs, timeout_seconds, work)
 
     return run_async(out, body)
@@ -131,6 +149,11 @@ def grade(
     is_flag=True,
     help="Ask it on its socket /reporter, as a platform does; by default, its environment has the request.",
 )
+@click.option(
+    "--private",
+    is_flag=True,
+    help="With --on-platform: give it the logs and artifacts of your own players, too. Nobody else sees what it says.",
+)
 @takes("options", RoleRunOptions)
 @_directory
 @_timeout
@@ -141,6 +164,7 @@ def report_episode(
     runs: tuple[str, ...],
     reporter: str | None,
     socket: bool,
+    private: bool,
     output_dir: Path | None,
     timeout_seconds: float,
 ) -> int:
@@ -151,9 +175,21 @@ def report_episode(
 
     Exit status: 1 when there is no valid report.
     """
+    if private and not options.on_platform:
+        raise click.UsageError("--private goes with --on-platform.")
 
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import report_episodes
+
+        if options.on_platform:
+            hosted = HostedWork(
+                role="reporter",
+                named=reporter,
+                server=options.server,
+                timeout=_waits(timeout_seconds),
+                private=private,
+            )
+            return _shown(await ask_platform(hosted, runs, running, directory=output_dir), out)
 
         async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
             report = await report_episodes(places, reporter=program, directory=output_dir, **how)
@@ -190,6 +226,16 @@ def diagnose_episode(
 
     async def body(running: Running) -> int:
         from coworld_runner.roles.after_episode import diagnose_episode
+
+        if options.on_platform:
+            hosted = HostedWork(
+                role="diagnoser",
+                named=diagnoser,
+                server=options.server,
+                timeout=_waits(timeout_seconds),
+                player=player,
+            )
+            return _shown(await ask_platform(hosted, (episode,), running, directory=output_dir), out)
 
         async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
             told = await diagnose_episode(places[0], player, diagnoser=program, directory=output_dir, **how)
@@ -273,6 +319,20 @@ async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Runnin
                 if row.coworld_id:
                     manifest = (await api.coworlds.download(row.coworld_id, DOWNLOADS)).manifest
     return places, manifest
+
+
+def _waits(timeout: float) -> float | None:
+    """How long to wait for a platform, which has a limit of its own for the program."""
+    return timeout if given({"timeout_seconds"}) is not None else None
+
+
+def _graded(grader: str, grades: Grades, out: Output) -> int:
+    """Show grades."""
+    from ..render.roles import grades_answer, grades_text
+
+    out.answer(grades_answer(grader, grades))
+    out.say(grades_text(grader, grades))
+    return exitcodes.OK if grades.ok else exitcodes.ANSWER_IS_NO
 
 
 def _shown(answer: RoleAnswer, out: Output) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import click
+from click.core import ParameterSource
 
 __all__ = [
     "Options",
@@ -19,6 +20,7 @@ __all__ = [
     "argument",
     "declared_by",
     "everything",
+    "given",
     "option",
     "shows_all",
     "takes",
@@ -94,6 +96,17 @@ def _section(parameter: click.Parameter) -> str:
 
 
 _ALL = "coworld_cli.help_all"
+
+
+def given(names: Collection[str]) -> str | None:
+    """The first of the options with these parameter names that is on the command line, as it is written; or None."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return None
+    for param in ctx.command.params:
+        if param.name in names and ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
+            return max(param.opts, key=len)
+    return None
 
 
 def shows_all(ctx: click.Context) -> bool:

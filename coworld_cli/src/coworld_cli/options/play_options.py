@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from click.core import ParameterSource
 
 from coworld_core import time_limits
 
-from .declarations import Options, argument, declared_by, option
+from .declarations import Options, argument, declared_by, given, option
 from .platform import server_field
 from .values import DIRECTORY, FILE, AtATime, BackendName, HttpsHosts, Quantity, Seconds, check_run
 
@@ -131,13 +130,9 @@ class WhereOptions(Options):
 
         from coworld_runner.backends.registry import ClusterOptions
 
-        ctx = click.get_current_context(silent=True)
-        if ctx is None or self.backend not in _WITHOUT_CLUSTER:
-            return
         only = {item.name for item in fields(ClusterOptions)}
-        for param in ctx.command.params:
-            if param.name in only and ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"{param.opts[0]} goes with --backend kubernetes.", ctx)
+        if self.backend in _WITHOUT_CLUSTER and (word := given(only)) is not None:
+            raise click.UsageError(f"{word} goes with --backend kubernetes.", click.get_current_context())
 
     def backend_words(self) -> list[str]:
         """The options of a follow-up command that make it run in the same place."""

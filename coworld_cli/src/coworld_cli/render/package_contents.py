@@ -29,6 +29,17 @@ def package_answer(package: Package) -> dict[str, Any]:
     game, (least, most) = manifest.game, token_bounds(manifest)
     rows = package.to_records()
     programs = [{key: value for key, value in row.items() if key not in ("coworld", "version")} for row in rows]
+    programs += [
+        {
+            "role": "reporter",
+            "id": entry.id,
+            "name": entry.display_name or entry.id,
+            "description": entry.description or "",
+            "image": None,
+            "component": entry.wasm,
+        }
+        for entry in _components_here(package)
+    ]
     commands = _commands(package, package.source)
     for program in programs:
         if command := commands.get((str(program["role"]), str(program["id"]))):
@@ -46,7 +57,7 @@ def package_answer(package: Package) -> dict[str, Any]:
         "reporters_elsewhere": [
             entry.model_dump(mode="json")
             for entry in manifest.reporter
-            if isinstance(entry, ReporterReference | WasmReporter)
+            if isinstance(entry, ReporterReference | WasmReporter) and entry not in _components_here(package)
         ],
         "documents": [
             {"id": name, "title": title, "type": doc.type, "value": doc.value}
@@ -87,7 +98,8 @@ def package_text(package: Package, *, named: str) -> str:
         if isinstance(entry, ReporterReference):
             others.append(("reporter", entry.reporter, "A reporter of a platform; it does not run here."))
         elif isinstance(entry, WasmReporter):
-            others.append(("reporter", entry.id, entry.description or f"The component {entry.wasm}."))
+            there = "" if entry in _components_here(package) else " It is not in the package, and does not run here."
+            others.append(("reporter", entry.id, (entry.description or f"The component {entry.wasm}.") + there))
     documents = _documents(manifest)
     parts = [
         "\n".join(head),
@@ -133,7 +145,18 @@ def _commands(package: Package, named: str) -> dict[tuple[str, str], str]:
         else:
             words = role_command(entry.type, named=entry.id, run=latest, game=named)
         commands[entry.type, entry.id] = command_line(*words)
+    for component in _components_here(package):
+        words = role_command("reporter", named=component.id, run=latest, game=named)
+        commands["reporter", component.id] = command_line(*words)
     return commands
+
+
+def _components_here(package: Package) -> list[WasmReporter]:
+    """The WebAssembly components among a package's reporters that can run here."""
+    from coworld_runner.roles.role_program import declared_ids
+
+    here = declared_ids(package, "reporter")
+    return [entry for entry in package.manifest.reporter if isinstance(entry, WasmReporter) and entry.id in here]
 
 
 def _documents(manifest: Manifest) -> Mapping[str, tuple[str, Doc]]:

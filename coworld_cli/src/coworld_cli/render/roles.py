@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from coworld_runner.roles.after_episode import RoleAnswer
     from coworld_runner.roles.grading import GradedEpisode, Grades
     from coworld_runner.roles.role_jobs import RoleResult
-    from coworld_runner.roles.role_program import RoleProgram
 
 __all__ = [
     "answer_text",
@@ -80,11 +79,16 @@ def answer_text(answer: RoleAnswer) -> str:
     return f"{who[0].upper()}{who[1:]} ({how}): {where}"
 
 
-def grades_answer(program: RoleProgram, grades: Grades) -> dict[str, Any]:
-    """Grades as JSON."""
+def grades_answer(grader: str, grades: Grades) -> dict[str, Any]:
+    """Grades as JSON.
+
+    Args:
+        grader: Its id.
+        grades: What it has said.
+    """
     interval = grades.interval
     return {
-        "grader": program.id,
+        "grader": grader,
         "mean_score": grades.mean,
         "interval": None if interval is None else {"low": interval.low, "high": interval.high},
         "episodes": [
@@ -99,8 +103,13 @@ def grades_answer(program: RoleProgram, grades: Grades) -> dict[str, Any]:
     }
 
 
-def grades_text(program: RoleProgram, grades: Grades) -> str:
-    """Grades as a table; of several, their mean with its interval."""
+def grades_text(grader: str, grades: Grades) -> str:
+    """Grades as a table; of several, their mean with its interval.
+
+    Args:
+        grader: Its id.
+        grades: What it has said.
+    """
     from coworld_core.evaluation.report_base import interval_record
 
     failed = [episode for episode in grades.episodes if episode.score is None]
@@ -118,7 +127,7 @@ def grades_text(program: RoleProgram, grades: Grades) -> str:
         parts.append(f"Scale: {clean(str(scale), one_line=True)}.")
     if len(grades.scores) > 1 and grades.mean is not None:
         mean = estimate(grades.mean, interval_record(grades.interval))
-        parts.append(f"Mean of {plural(len(grades.scores), 'grade')} by {clean(program.id, one_line=True)}: {mean}")
+        parts.append(f"Mean of {plural(len(grades.scores), 'grade')} by {clean(grader, one_line=True)}: {mean}")
     for episode in failed[:3]:
         if episode.error is not None:
             parts.append(f"{shown_path(episode.run)}: {clean(episode.error.message)}")
@@ -158,7 +167,7 @@ def _of_many(who: str, results: Sequence[RoleResult]) -> str:
 
     program = results[0].job.program
     if program.role == "grader":
-        return grades_text(program, grades_of(results))
+        return grades_text(program.id, grades_of(results))
     good = [result for result in results if result.ok]
     lines = [f"{who[0].upper()}{who[1:]}: {len(good)} of {plural(len(results), 'episode')}"]
     if good and good[0].answer is not None:

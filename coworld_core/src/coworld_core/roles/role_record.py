@@ -69,7 +69,10 @@ class RoleRecord(Record):
         default_factory=dict[str, ArtifactRecord], description="The files that it left, by name."
     )
     fault: Fault | None = Field(default=None, description="What went wrong.")
-    unit: UnitRecord = Field(description="The program: its image, command, end and logs.")
+    unit: UnitRecord | None = Field(
+        default=None,
+        description="The program: its image, command, end and logs. Null: not known, as of one that a platform ran.",
+    )
     warnings: tuple[str, ...] = Field(default=(), description="Remarks that are not faults.")
 
     @property

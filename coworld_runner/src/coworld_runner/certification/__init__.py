@@ -1,6 +1,6 @@
 """Certification: the steps that show a Coworld is *Executable*, with the evidence in a record and on a page."""
 
-from .certificate_check import CheckedCertificate, check_certificate, needs_images
+from .certificate_check import CheckedCertificate, check_certificate, find_certificate, needs_images
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification
 from .certifier import PAGE_NAME, CertifyOptions, certify, certify_refused
@@ -24,6 +24,7 @@ __all__ = [
     "certify",
     "certify_refused",
     "check_certificate",
+    "find_certificate",
     "make_key",
     "needs_images",
     "public_path",

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -23,18 +23,19 @@ from coworld_core.certificate import (
     read_certificate,
 )
 from coworld_core.documents.canonical_json import json_digest
-from coworld_core.errors import CoworldError, ImageError
+from coworld_core.errors import CoworldError, ImageError, RecordError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.issues import Issue, Report
-from coworld_core.manifest.manifest_file import manifest_value
+from coworld_core.manifest.manifest_file import find_manifest, manifest_value, read_document
 from coworld_core.text.phrases import listed
 
 from ..backend import Backend
-from ..package.resolver import Package
+from ..package.resolver import Package, coworld_id
 from .certification_record import RECORD_NAME, outcomes_digest, read_certification
 from .package_content import content_of, package_files
 from .signing_keys import check_signature
 
-__all__ = ["CERTIFIED_MANIFEST", "CheckedCertificate", "check_certificate", "needs_images"]
+__all__ = ["CERTIFIED_MANIFEST", "CheckedCertificate", "check_certificate", "find_certificate", "needs_images"]
 
 CERTIFIED_MANIFEST = "certified_manifest.json"
 """Name of the file with the certified manifest in canonical content, beside the certificate."""
@@ -61,6 +62,44 @@ def needs_images(certificate: Certificate) -> bool:
     return any(part.kind == "image" for part in certificate.content.parts)
 
 
+def find_certificate(source: Path | str | os.PathLike[str]) -> tuple[Path, Certificate, dict[str, Any]]:
+    """Find and read a certificate.
+
+    Args:
+        source: A `certificate.json`, or the directory that holds it.
+
+    Returns:
+        Its path, the certificate, and its JSON.
+
+    Raises:
+        RecordError: It is not a certificate.
+        UsageError: There is no such file, it cannot be read, or it is a Coworld itself (`not_a_certificate`).
+    """
+    path = Path(source)
+    place = path / CERTIFICATE_NAME if path.is_dir() else path
+    try:
+        return place, *read_certificate(place)
+    except (RecordError, UsageError) as error:
+        if not _is_coworld(path):
+            raise
+        raise UsageError(
+            f"{path} is a Coworld, not a certificate.",
+            code="not_a_certificate",
+            hint=Hint("certify_for_certificate", "certify leaves a certificate in its workspace.", package=str(path)),
+            context={"path": str(path)},
+        ) from error
+
+
+def _is_coworld(path: Path) -> bool:
+    if coworld_id(str(path)) is not None:
+        return True
+    try:
+        value = read_document(find_manifest(path)[0]).value
+    except CoworldError:
+        return False
+    return isinstance(value, dict) and {"game", "certification"} <= {*cast("dict[str, Any]", value)}
+
+
 async def check_certificate(
     source: Path | str | os.PathLike[str],
     package: Package | None = None,
@@ -78,13 +117,10 @@ async def check_certificate(
 
     Raises:
         RecordError: It is not a certificate.
-        UsageError: There is no such file, or it cannot be read.
+        UsageError: As for `find_certificate`.
         EnvironmentFault: The engine failed, or it is signed and the extra `sign` is not installed.
     """
-    path = Path(source)
-    if await anyio.Path(path).is_dir():
-        path /= CERTIFICATE_NAME
-    certificate, document = await anyio.to_thread.run_sync(read_certificate, path)
+    path, certificate, document = await anyio.to_thread.run_sync(find_certificate, source)
     issues = check_seal(certificate, document)
     issues += check_signature(certificate, document, trusted=trusted)
     issues += await anyio.to_thread.run_sync(_check_evidence, certificate, path.parent)

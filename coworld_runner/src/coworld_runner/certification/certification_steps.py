@@ -30,6 +30,7 @@ from coworld_core.text.phrases import listed
 
 from ..episode.single import run_episode
 from ..package.plan import plan_episode
+from ..roles.role_program import declared_elsewhere, declared_ids
 from .candidate import Candidate
 from .certification_record import Evidence, SkipReason, StepId
 from .commissioner_check import check_commissioners
@@ -352,17 +353,24 @@ async def _players_run(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
 
 
 async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    sections = {name: candidate.manifest.section(name) for name in ROLE_SECTIONS if name != "player"}
-    declared = {name: entries for name, entries in sections.items() if entries}
+    sections = {name: declared_ids(candidate.package, name) for name in ROLE_SECTIONS if name != "player"}
+    declared = {name: ids for name, ids in sections.items() if ids}
+    elsewhere = declared_elsewhere(candidate.package)
+    evidence = [
+        note("declared_elsewhere", f"reporter {identifier!r} runs on its platform only; it was not run.")
+        for identifier in elsewhere
+    ]
     if not declared:
-        return passed("no supporting roles declared")
+        return passed(
+            "no supporting roles declared that run here" if elsewhere else "no supporting roles declared", evidence
+        )
     runs = () if candidate.options.published else (*ROLES_RUN, "commissioner")
     ran = [name for name in declared if name in runs]
     left = [name for name in declared if name not in runs]
-    evidence = [
-        note("declared_not_run", f"{name} {entry.id!r} ({entry.image}) is declared; it was not run.")
+    evidence += [
+        note("declared_not_run", f"{name} {identifier!r} is declared; it was not run.")
         for name in left
-        for entry in declared[name]
+        for identifier in declared[name]
     ]
     if not ran:
         return skipped("not_run", f"Declared, not run: {_counted(declared, left)}.", evidence)
@@ -391,7 +399,10 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
         reasons = {"reporter": "reporter_failed", "commissioner": "commissioner_protocol_failed"}
         return failed_on(reasons.get(first, "supporting_roles_failed"), [*found, *evidence])
     more = f"; declared, not run: {_counted(declared, left)}" if left else ""
-    return passed(f"Run: {_counted(declared, ran)}{more}.", [*found, *evidence])
+    counted = _counted(declared, ran)
+    undone = sum(item.code == "role_not_run" for item in found)
+    said = f"Declared: {counted}; {undone} could not be run here" if undone else f"Run: {counted}"
+    return passed(f"{said}{more}.", [*found, *evidence])
 
 
 def _counted(declared: Mapping[str, Sequence[object]], names: Sequence[str]) -> str:

@@ -13,10 +13,10 @@ from ..package.resolver import Package
 from ..roles.kept_answer import answer_place
 from ..roles.optimizer_advice import ask_for_plan
 from ..roles.role_jobs import RoleJob, RoleResult, run_roles
-from ..roles.role_program import RoleProgram, find_role
+from ..roles.role_program import RoleProgram, declared_ids, find_role
 from ..roles.role_run import RoleOptions
 from .certification_record import Evidence
-from .step_answers import fault_evidence, note, required
+from .step_answers import advice, fault_evidence, note, required
 
 __all__ = ["ROLES_RUN", "run_declared_roles"]
 
@@ -32,7 +32,7 @@ async def run_declared_roles(
     """Run every reporter, grader and diagnoser of a manifest on an episode, which keeps what they say.
 
     Optimizers are asked for a plan after these. One that gives none is told as advice: it may need a network, a player
-    to change, or more time.
+    to change, or more time. So is a component where wasmtime is missing, which says nothing about the component.
 
     Args:
         package: The Coworld.
@@ -46,17 +46,17 @@ async def run_declared_roles(
         What became of each role, in the order of the manifest.
     """
     jobs = [
-        RoleJob(program=find_role(package, role, entry.id), run=episode)
+        RoleJob(program=find_role(package, role, identifier), run=episode)
         for role in ROLES_RUN
         if role != "optimizer"
-        for entry in package.manifest.section(role)
+        for identifier in declared_ids(package, role)
     ]
     options = RoleOptions(platform=platform)
     results = await run_roles(jobs, game=package, backend=backend, options=options, publish=publish)
     answers = [result.answer for result in results if result.answer is not None]
     plans: list[Evidence] = []
-    for entry in package.manifest.section("optimizer"):
-        program = find_role(package, "optimizer", entry.id)
+    for identifier in declared_ids(package, "optimizer"):
+        program = find_role(package, "optimizer", identifier)
         place = answer_place(episode, program)
         try:
             record = await ask_for_plan(
@@ -84,6 +84,8 @@ def _found(result: RoleResult, directory: str) -> Evidence:
 
 def _not_run(program: RoleProgram, error: CoworldError) -> Evidence:
     message = f"{program.role} {program.id!r} was not run: {error.message}"
+    if error.code == "wasmtime_missing":
+        return advice("role_not_run", message, hint=error.hint)
     return required("role_not_run", ok=False, message=message, hint=error.hint)
 
 

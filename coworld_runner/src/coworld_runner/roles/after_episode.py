@@ -17,7 +17,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import anyio.to_thread
 
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, read_record, read_rows
-from coworld_core.errors import CoworldError, UsageError, WorkspaceError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.roles.bundle_file import read_bundle
@@ -31,14 +31,22 @@ from coworld_core.roles.role_record import (
 from coworld_core.text.phrases import closest, listed
 
 from ..backend import Backend, Publish, to_nobody
-from ..episode.run_context import entered_backend
 from ..package.locations import expand, missing
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode
 from ..runs.event_bus import EventBus
 from ..runs.workspace import digest, plain_name
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
-from .kept_answer import EVENTS_KEPT, answer_name, answer_place, kept_record, role_finished, run_and_keep
+from .kept_answer import (
+    EVENTS_KEPT,
+    answer_name,
+    answer_place,
+    kept_record,
+    refuse_foreign,
+    role_finished,
+    run_and_keep,
+)
+from .role_backend import role_backend
 from .role_program import RoleProgram, find_role
 from .role_run import RoleOptions, RoleWork
 from .role_work import diagnosis_work, grade_work, report_work
@@ -221,14 +229,14 @@ async def _opened(
         bundles = [Path(scratch) / f"bundle-{index}.zip" for index in range(len(episodes))]
         for episode, bundle in zip(episodes, bundles, strict=True):
             await bundle_episode(episode, bundle)
-        async with entered_backend(how.get("backend", "auto"), package) as backend:
+        async with role_backend(program, how.get("backend", "auto"), package) as backend:
             yield _Opened(
                 program=program,
                 episodes=episodes,
                 bundles=bundles,
                 scratch=Path(scratch),
                 player=target,
-                directory=directory or _directory(program, episodes, target),
+                directory=(directory or _directory(program, episodes, target)).absolute(),
                 backend=backend,
                 options=how.get("options") or RoleOptions(),
                 publish=how.get("publish") or to_nobody,
@@ -260,13 +268,7 @@ class _Opened:
         if known is not None and known.key == key and known.ok and not self.again:
             bus.publish(role_finished(known, kept=True))
             return RoleAnswer(record=known, directory=self.directory, kept=True)
-        if known is None and self.directory.exists() and any(self.directory.iterdir()):
-            raise WorkspaceError(
-                f"{self.directory} is not empty, and no role has left what is in it.",
-                code="workspace_not_empty",
-                hint="Name another directory.",
-                context={"path": str(self.directory)},
-            )
+        refuse_foreign(self.directory)
         record = await run_and_keep(
             self.program,
             work,

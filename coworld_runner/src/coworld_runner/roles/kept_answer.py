@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import anyio.to_thread
 
 from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, WorkspaceError
 from coworld_core.files.atomic import write_whole
 from coworld_core.files.zips import open_zip
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT
@@ -34,7 +34,17 @@ from ..runs.workspace import plain_name, unwritable
 from .role_program import RoleProgram
 from .role_run import RoleOptions, RoleWork, run_role
 
-__all__ = ["EVENTS_KEPT", "answer_name", "answer_place", "kept_record", "role_finished", "run_and_keep"]
+__all__ = [
+    "EVENTS_KEPT",
+    "answer_name",
+    "answer_place",
+    "keep_answer",
+    "kept_record",
+    "made_apart",
+    "refuse_foreign",
+    "role_finished",
+    "run_and_keep",
+]
 
 EVENTS_KEPT = 1000
 """Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
@@ -93,7 +103,7 @@ async def run_and_keep(
 
     began = dt.datetime.now(dt.UTC)
     await _remove_killed(directory, backend)
-    place = _place_for(directory, bus.run_id)
+    place = made_apart(directory, bus.run_id)
     bus.publish(RoleStarted(**about))
     try:
         outcome = await run_role(
@@ -119,7 +129,7 @@ async def run_and_keep(
         )
         packed = run.path(work.output) if unpack and outcome.ok and work.output.endswith(".zip") else None
         bus.publish(role_finished(record))
-        await anyio.to_thread.run_sync(_keep, record, bus.history, packed, place, directory)
+        await anyio.to_thread.run_sync(keep_answer, record, bus.history, packed, place, directory)
     except CoworldError as error:
         bus.publish(RoleFinished(**about, ok=False, message=error.message))
         raise
@@ -139,7 +149,7 @@ async def _remove_killed(directory: Path, backend: Backend) -> None:
         await anyio.to_thread.run_sync(shutil.rmtree, place, True)
 
 
-def answer_name(program: RoleProgram, player: DiagnosedPlayer | None = None) -> str:
+def answer_name(program: RoleProgram | RoleRecord, player: DiagnosedPlayer | None = None) -> str:
     """The name of the directory of what a program says, about a player if it is a diagnoser."""
     return "-".join(filter(None, (program.role, plain_name(program.id), f"slot-{player.slot}" if player else "")))
 
@@ -177,8 +187,33 @@ def kept_record(directory: Path) -> RoleRecord | None:
         return None
 
 
-def _keep(record: RoleRecord, events: Sequence[BaseEvent], packed: Path | None, place: Path, directory: Path) -> None:
-    """Complete what a role has left, and put it into its directory instead of what it left before."""
+def refuse_foreign(directory: Path) -> None:
+    """Refuse a directory in which there is something that no role has left.
+
+    Raises:
+        WorkspaceError: There is (`workspace_not_empty`).
+    """
+    if kept_record(directory) is None and directory.exists() and any(directory.iterdir()):
+        raise WorkspaceError(
+            f"{directory} is not empty, and no role has left what is in it.",
+            code="workspace_not_empty",
+            hint="Name another directory.",
+            context={"path": str(directory)},
+        )
+
+
+def keep_answer(
+    record: RoleRecord, events: Sequence[BaseEvent], packed: Path | None, place: Path, directory: Path
+) -> None:
+    """Complete what a role has left, and put it into its directory instead of what it left before.
+
+    Args:
+        record: What became of it.
+        events: Its events.
+        packed: Its zip, which was checked, to be unpacked; None: there is none.
+        place: Where what it has left is, as `made_apart` returns it.
+        directory: Where it belongs.
+    """
     if packed is not None:
         _unpack(packed, place / ROLE_FILES)
     write_whole(place / ROLE_EVENTS, "".join(f"{event.model_dump_json()}\n" for event in events).encode())
@@ -196,7 +231,7 @@ def _unpack(path: Path, directory: Path) -> None:
         archive.extract_all(directory)
 
 
-def _place_for(directory: Path, run_id: str) -> Path:
+def made_apart(directory: Path, run_id: str) -> Path:
     """Make the directory in which a run makes an answer, before it is put into its own."""
     place = directory.with_name(f".{directory.name}.{run_id}")
     try:

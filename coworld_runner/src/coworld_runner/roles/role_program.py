@@ -13,7 +13,7 @@ from typing import Any
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReporterReference, WasmReporter
-from coworld_core.manifest.models import Runnable
+from coworld_core.manifest.models import RoleSection, Runnable
 from coworld_core.roles.role_functions import ROLE_FUNCTIONS
 from coworld_core.roles.role_record import DiagnosedPlayer, Role
 from coworld_core.text.phrases import closest, listed
@@ -24,7 +24,7 @@ from ..package.own_players.player_file import only_defines, read_file
 from ..package.player_names import is_bare, is_player_path, player_host, seat_files
 from ..package.resolver import Package
 
-__all__ = ["RoleProgram", "declared_ids", "find_role"]
+__all__ = ["RoleProgram", "declared_elsewhere", "declared_ids", "find_role"]
 
 _HOST = (PYTHON, "-m", "coworld_runner.kit.roles")
 
@@ -127,13 +127,24 @@ def find_role(package: Package, role: Role, word: str | None = None, *, run: Seq
     return RoleProgram(role=role, id=word, runnable=runnable)
 
 
-def declared_ids(package: Package, role: Role) -> tuple[str, ...]:
+def declared_ids(package: Package, role: RoleSection) -> tuple[str, ...]:
     """The ids of the programs of a role that the manifest declares and that can run here."""
     programs = [entry.id for entry in package.manifest.section(role)]
     return (*programs, *(component.id for component in _components(package, role)))
 
 
-def _components(package: Package, role: Role) -> list[WasmReporter]:
+def declared_elsewhere(package: Package) -> tuple[str, ...]:
+    """The reporters that the manifest declares and that run on their platform only, by id or reference."""
+    here = declared_ids(package, "reporter")
+    known = [
+        entry.reporter if isinstance(entry, ReporterReference) else entry.id
+        for entry in package.manifest.reporter
+        if isinstance(entry, ReporterReference | WasmReporter)
+    ]
+    return tuple(name for name in known if name not in here)
+
+
+def _components(package: Package, role: RoleSection) -> list[WasmReporter]:
     """The components among a package's reporters whose file is in the package."""
     if role != "reporter" or package.directory is None:
         return []
@@ -223,10 +234,8 @@ def _undecided(package: Package, role: Role) -> UsageError:
             hint="Name one of them, a file, or an image.",
             context={"role": role, "ids": list(ids)},
         )
-    elsewhere = [entry for entry in manifest.reporter if isinstance(entry, ReporterReference | WasmReporter)]
-    if role == "reporter" and elsewhere:
-        known = [entry.reporter if isinstance(entry, ReporterReference) else entry.id for entry in elsewhere]
-        message = f"The reporters of {manifest.game.name} run on its platform only: {listed(known)}."
+    if role == "reporter" and (elsewhere := declared_elsewhere(package)):
+        message = f"The reporters of {manifest.game.name} run on its platform only: {listed(elsewhere)}."
     else:
         message = f"{manifest.game.name} declares no {role}."
     return UsageError(

@@ -300,7 +300,8 @@ def _left_by_role(directory: Path) -> frozenset[str] | None:
                     unpacked += [f"{ROLE_FILES}/{name}" for name in archive.entries]
     except (CoworldError, OSError):
         return None
-    return frozenset({ROLE_RECORD, ROLE_EVENTS, *outputs, *record.unit.logs, *unpacked})
+    logs = record.unit.logs if record.unit is not None else ()
+    return frozenset({ROLE_RECORD, ROLE_EVENTS, *outputs, *logs, *unpacked})
 
 
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:

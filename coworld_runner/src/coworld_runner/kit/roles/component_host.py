@@ -32,6 +32,8 @@ _VERSION = "0.6.0"
 _INTERFACES = ("types", "episodes", "platform", "reports", "llm", "output")
 _MOST_BYTES = 512 << 20
 """Bytes that a component may emit."""
+_MOST_MEMORY = 2 << 30
+"""Bytes of memory that a component may have."""
 _PARTS = {"render-html": ".html", "render-markdown": ".md", "json": ".json"}
 
 
@@ -87,6 +89,7 @@ class ComponentReporter:
             ) from error
         self._require_world(component.type, engine)
         store = wasmtime.Store(engine)
+        store.set_limits(memory_size=_MOST_MEMORY)
         wasi = wasmtime.WasiConfig()
         wasi.inherit_stdout()
         wasi.inherit_stderr()

@@ -28,7 +28,7 @@ from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
 from ..work.league_members import bench_surplus
 from ..work.league_settings import LeagueSettings, describe_division
-from ..work.role_orders import declared_roles
+from ..work.role_orders import declared_roles, to_declare
 from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
 from .routing import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .serializers import division_json, game_json, league_json
@@ -368,7 +368,7 @@ def _require_roles(terms: LeagueSettings, coworld: Coworld | None) -> None:
             raise LeagueError(
                 f"{coworld.name} {coworld.version} declares no {role} that can be run here.",
                 code="unknown_role",
-                hint=f"Upload a version with one, and an image: it is named in the manifest's section `{role}`.",
+                hint=to_declare(role),
             )
 
 

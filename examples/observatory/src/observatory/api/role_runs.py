@@ -22,7 +22,7 @@ from ..identity.limits import require_episodes
 from ..services import Services
 from ..store.columns import JsonObject
 from ..store.models import Artifact, Coworld, EpisodeRequest, RoleRun
-from ..work.role_orders import declared_roles, order_role
+from ..work.role_orders import declared_roles, order_role, to_declare
 from .episodes import refuse_unfinished
 from .routing import Anyone, ApiRouter, Json, SignedIn, binary, refusals
 
@@ -157,7 +157,8 @@ async def ask_for_role(
 
 def _choices(coworld: Coworld, body: api.RoleRunBody, ids: Sequence[str]) -> str:
     if not ids:
-        return f"{coworld.name} {coworld.version} declares no {body.role} that can be run here."
+        none = f"{coworld.name} {coworld.version} declares no {body.role} that can be run here."
+        return f"{none} {to_declare(body.role)}"
     known = f"{coworld.name} {coworld.version} declares {listed(ids)}."
     return f"Name a {body.role}: {known}" if body.runnable_id is None else f"No {body.runnable_id!r}: {known}"
 

@@ -34,6 +34,7 @@ __all__ = [
     "diagnosed_player",
     "order_after_episode",
     "order_role",
+    "to_declare",
     "write_role_end",
 ]
 
@@ -55,6 +56,16 @@ class RoleEnd:
 def declared_roles(coworld: Coworld, role: HostedRole) -> tuple[RoleRunnable, ...]:
     """The programs of a role that a Coworld declares, and that can be run here."""
     return load_manifest(dict(coworld.manifest), template=True).manifest.section(role)
+
+
+def to_declare(role: HostedRole) -> str:
+    """What to do so that a Coworld has a program of a role that can be run here."""
+    words = (
+        f"Declare one in the section `{role}` of its manifest, and upload that: one of the Coworld's images, and the "
+        "command that runs it there. Files of a package run here in its images alone."
+    )
+    later = " Published versions from 0.1.30 on refuse reporters with an image; this server does not."
+    return words + (later if role == "reporter" else "")
 
 
 def diagnosed_player(row: EpisodeRequest, position: int) -> DiagnosedPlayer:
