@@ -28,6 +28,12 @@ def test_every_name_without_a_network_library() -> None:
     assert not {name for name in loaded if name.startswith("jsonschema")}
 
 
+def test_no_model_is_built_before_it_is_needed() -> None:
+    loaded = modules_after("import coworld_core.manifest.manifest_file, coworld_core.episode.record")
+    # Pydantic loads it with the first one, and with it a fifth of all modules.
+    assert "importlib.metadata" not in loaded
+
+
 def test_the_check_of_reports_loads_its_parsers_when_there_is_a_page() -> None:
     loaded = modules_after("import coworld_core.roles.report_check")
     assert not loaded & (NETWORK | {"justhtml", "tinycss2", "markdown_it", "pyarrow"})

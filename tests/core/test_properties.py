@@ -23,7 +23,8 @@ from coworld_core import (
     dump_manifest,
     load_manifest,
 )
-from coworld_core.documents.json_text import parse_json
+from coworld_core.documents.findings import Finding
+from coworld_core.documents.json_text import json_report, parse_json
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.ids import id_problem
 from coworld_core.images import ImageRef, image_problem
@@ -126,6 +127,23 @@ def test_json_is_read_as_it_is(value: Any) -> None:
         assert document.value == json.loads(text)
     else:
         assert document.findings
+
+
+@thorough
+@given(values, st.sampled_from([None, 1, 4]), st.data())
+def test_positions_do_not_depend_on_what_is_passed_over(value: Any, indent: int | None, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(list(places(value))))
+    text = json.dumps(value, indent=indent)
+    finding = Finding(code="wrong_type", path=path, message="…", at_key=data.draw(st.booleans()))
+    # Equal keys make it look at everything
+    everything = Finding(code="duplicate_key", path=(), message="…")
+    found = {issue.code: issue for issue in json_report(parse_json(text), [finding]).issues}
+    known = {issue.code: issue for issue in json_report(parse_json(text), [finding, everything, *_all(value)]).issues}
+    assert found["wrong_type"] == known["wrong_type"]
+
+
+def _all(value: Any) -> Iterator[Finding]:
+    return (Finding(code=f"other_{number}", path=path, message="…") for number, path in enumerate(places(value)))
 
 
 @thorough

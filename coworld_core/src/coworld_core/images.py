@@ -173,7 +173,8 @@ def image_problem(text: str) -> str | None:
         return "begins with a hyphen, which a command line would read as an option"
     if len(text) > _MAX_LENGTH:
         return f"is longer than {_MAX_LENGTH} characters"
-    if any(character.isspace() or not character.isprintable() for character in text):
+    # Of white space, only a space can be printed
+    if " " in text or not text.isprintable():
         return "contains white space or a control character"
     if _PLACEHOLDER.fullmatch(text) or _IMAGE_ID.fullmatch(text) or _REFERENCE.fullmatch(text):
         return None

@@ -35,6 +35,9 @@ class Hinted(BaseModel):
     Each model has its three fields `hint`, `hint_code` and `hint_values` at the place where it wants them.
     """
 
+    # Built on first use, if ever: importing this must not delay the start of a program
+    model_config = ConfigDict(defer_build=True)
+
     if TYPE_CHECKING:
         hint: str | None
         hint_code: HintCode

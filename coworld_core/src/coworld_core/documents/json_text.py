@@ -12,7 +12,8 @@ import math
 import pathlib
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -310,6 +311,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _LONGEST_INTEGER = 4000
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(slots=True)
@@ -336,12 +338,20 @@ class _Element:
     repeated: bool
 
 
-def _walk(text: str, max_depth: int) -> Iterator[_Element]:
-    """All elements of a text in order, without recursion; stops after the first that is too deep."""
+def _walk(text: str, max_depth: int, *, within: Collection[Path] | None = None) -> Iterator[_Element]:
+    """All elements of a text in order, without recursion; stops after the first that is too deep.
+
+    Args:
+        text: The text.
+        max_depth: Deepest nesting.
+        within: Where to look; what other objects and lists contain is passed over.
+    """
     stack: list[_Frame] = []
     awaiting_key = False
     repeated = False
-    for match in _TOKEN.finditer(text):
+    position = 0
+    while (match := _TOKEN.search(text, position)) is not None:
+        position = match.end()
         string, opening, closing, mark, _ = match.groups()
         offset = match.end() - len((match[0]).lstrip(" \t\n\r"))
         frame = stack[-1] if stack else None
@@ -368,6 +378,11 @@ def _walk(text: str, max_depth: int) -> Iterator[_Element]:
         key_offset = frame.key_offset if frame is not None and frame.keys is not None else None
         yield _Element(path, offset, key_offset, match[0].lstrip(" \t\n\r"), repeated)
         repeated = False
+        if opening and within is not None and path not in within:
+            # The parser is so much quicker that it does not matter that it makes values
+            with suppress(ValueError, RecursionError):
+                position = _DECODER.raw_decode(text, offset)[1]
+                continue
         if opening:
             if len(stack) >= max_depth:
                 return
@@ -466,7 +481,7 @@ def _places(text: str | None, findings: list[Finding]) -> list[tuple[int, int] |
     repeated = any(finding.code == "duplicate_key" for finding in findings)
     found: dict[Path, tuple[int, int | None]] = {}
     if any(finding.offset is None for finding in findings):
-        for element in _walk(text, MAX_DEPTH):
+        for element in _walk(text, MAX_DEPTH, within=wanted):
             if element.path in wanted:
                 found[element.path] = element.offset, element.key_offset
                 if len(found) == len(wanted) and not repeated:

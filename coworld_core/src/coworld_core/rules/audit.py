@@ -376,7 +376,7 @@ class _Audit:
                 actions[seat] = None
             elif legal is not None:
                 action = choose.choice(legal)
-                actions[seat] = action if whole else json.loads(to_json(action))
+                actions[seat] = action if whole else play.named(seat, action)
             elif self._sample is not None:
                 action = self._sample(choose)
                 # A sample knows the type, but perhaps not all that it demands: the seat then misses its turn.
@@ -452,7 +452,7 @@ class _Audit:
         """Check what a seat does that has missed its turn."""
         if action is None or self._play is None:
             return
-        text = to_json(action)
+        text = to_json(self._play.named(seat, action))
         if self._check_action("rules_default_invalid", "default", seat, text):
             legal = self._play.legal(seat)
             if legal is not None and text not in legal:

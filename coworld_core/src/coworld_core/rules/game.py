@@ -6,7 +6,7 @@ import abc
 import inspect
 import random
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -43,7 +43,7 @@ class Rules(abc.ABC):
     Args:
         config: An instance of `Config`.
         seats: Number of seats.
-        rng: The only source of randomness.
+        rng: The only source of randomness; or its seed, as seeding takes longer than some games and few need it.
     """
 
     Config: ClassVar[type[RulesConfig]] = RulesConfig
@@ -87,7 +87,6 @@ class Rules(abc.ABC):
 
     # Any, because each subclass has its own config type.
     config: Any
-    rng: random.Random
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -106,10 +105,18 @@ class Rules(abc.ABC):
                 hint='Write for example keys = {"ArrowLeft": "left"}.',
             )
 
-    def __init__(self, config: RulesConfig, *, seats: int, rng: random.Random) -> None:
+    def __init__(self, config: RulesConfig, *, seats: int, rng: random.Random | int) -> None:
         self.config = config
         self.seats = seats
-        self.rng = rng
+        if isinstance(rng, int):
+            self.__seed = rng
+        else:
+            self.rng = rng
+
+    @cached_property
+    def rng(self) -> random.Random:
+        """The only source of randomness."""
+        return random.Random(self.__seed)
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -122,6 +129,15 @@ class Rules(abc.ABC):
     def legal(self, seat: int) -> Sequence[Any] | None:
         """The legal actions of a seat in `to_act`; None if any action of its type is legal."""
         return None
+
+    def name_action(self, seat: int, action: Any) -> Any:
+        """The form in which players know an action of `legal` or `default`, of type `Action`; by default the action.
+
+        Override it if making that form takes long: `legal` and `default` may then return, say, the numbers of actions,
+        which `step` gets, and only those that somebody looks at are named, before the tick in which they are done. All
+        legal actions must then be listed, and have different names.
+        """
+        return action
 
     @abc.abstractmethod
     def observe(self, seat: int) -> Any:

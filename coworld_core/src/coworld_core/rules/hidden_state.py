@@ -48,7 +48,7 @@ def _views(rules: Rules, seat: int | None) -> dict[str, str]:
         "text": to_json(rules.text(seat)),
         "draw": draw_for(rules, seat),
         "to_act": "its turn" if acts else "not its turn",
-        "legal": to_json(None if legal is None else list(legal)),
+        "legal": to_json(None if legal is None else [rules.name_action(seat, action) for action in legal]),
     }
 
 

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from .rules_errors import ActionRefused
+from .simple_models import simple_fields, simple_form
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -59,6 +60,7 @@ def action_text(action: object) -> str:
 
 
 _ATOMS: Final = frozenset({str, int, bool, type(None)})
+_TEXT: Final = frozenset({str})
 
 
 def to_plain(value: Any) -> Any:
@@ -68,7 +70,7 @@ def to_plain(value: Any) -> Any:
         ValueError: If it contains a NaN or an infinity.
         TypeError: If it contains a set or something else without a JSON form.
     """
-    kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind in _ATOMS:
         return value
     if kind is float:
@@ -77,9 +79,13 @@ def to_plain(value: Any) -> Any:
         return value
     if kind is list or kind is tuple:
         return list(value) if _ATOMS.issuperset(map(type, value)) else [to_plain(item) for item in value]
-    if kind is dict and all(type(key) is str for key in value):
+    if kind is dict and _TEXT.issuperset(map(type, value)):
         # Keys are in the order of the JSON text, for callers that iterate over them.
+        if _ATOMS.issuperset(map(type, value.values())):
+            return {key: value[key] for key in sorted(value)} if len(value) > 1 else value.copy()
         return {key: to_plain(value[key]) for key in sorted(value)}
+    if (fields := simple_fields(kind)) is not None and (form := simple_form(value, fields)) is not None:
+        return form
     if isinstance(value, dict):
         return _object(cast("dict[Any, Any]", value))
     for base, plain in _SUBCLASSES:
@@ -120,6 +126,8 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
     kind: Any = type(value)
+    if (fields := simple_fields(kind)) is not None and (form := simple_form(value, fields)) is not None:
+        return form
     if hasattr(kind, "model_dump"):
         return cast("Any", value).model_dump(mode="json", fallback=_plain, warnings=False)
     for form in ("tolist", "__array__"):

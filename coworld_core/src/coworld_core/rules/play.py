@@ -9,6 +9,7 @@ import operator
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
@@ -61,8 +62,8 @@ class Frame:
 class Play:
     """One episode, from its start until no seat has to act.
 
-    `observe` and `legal` return JSON text for the wire; `observation` and `options` return the same as values for play
-    in the same process, at a fraction of the cost. Neither is computed before it is requested.
+    `observe` and `legal` return JSON text for the wire; `observation` and `choices` return the same as values for play
+    in the same process, at a fraction of the cost. Nothing is computed before it is requested.
 
     Args:
         rules: The game.
@@ -88,22 +89,24 @@ class Play:
         self._class = rules
         self._most_ticks = rules.max_ticks
         self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
+        self._names = rules.name_action is not Rules.name_action
         self._options: dict[int, Sequence[Any] | None] = {}
-        self._sequences: set[type] = {list}
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
         self._frame: Frame | None = None
         self._draws_seats = draws_seats(rules)
         self._drawings: dict[int, str] = {}
         self._pictured = False
-        self._turns: dict[int | tuple[int, ...], tuple[int, ...]] = {(): (), **{seat: (seat,) for seat in range(count)}}
+        self._turns = _common_turns(count).copy()
         self._seed = operator.index(seed)
-        rng = random.Random(self._seed)
         try:
+            # Rules with a constructor of their own expect more than a seed
+            rng = self._seed if rules.__init__ is Rules.__init__ else random.Random(self._seed)
             self._rules = rules(rules.Config() if config is None else config, seats=count, rng=rng)
         except Exception as error:
             raise RulesError.raised(error, where="__init__", tick=0) from error
-        self._check_done("start", self._ask("start"))
+        if (answer := self._ask("start")) is not None:
+            self._check_done("start", answer)
         self._look()
 
     @property
@@ -119,7 +122,7 @@ class Play:
     @property
     def chance_used(self) -> bool:
         """Whether the rules have used their random numbers."""
-        return self._rules.rng.getstate() != random.Random(self._seed).getstate()
+        return "rng" in vars(self._rules) and self._rules.rng.getstate() != random.Random(self._seed).getstate()
 
     # Views
 
@@ -167,7 +170,10 @@ class Play:
 
     def observation(self, seat: int) -> Any:
         """What a seat sees, as a new value equal to the parsed JSON text."""
-        value = self._ask("observe", seat)
+        try:
+            value = self._rules.observe(seat)
+        except Exception as error:
+            raise RulesError.raised(error, where="observe", tick=self.tick, seat=seat) from error
         try:
             return to_plain(value)
         except (ValueError, TypeError, RecursionError) as error:
@@ -208,21 +214,39 @@ class Play:
             actions: Any = self._rules.legal(seat)
         except Exception as error:
             raise RulesError.raised(error, where="legal", tick=self.tick, seat=seat) from error
-        if actions is not None:
-            kind = type(actions)  # pyright: ignore[reportUnknownVariableType]
-            if kind not in self._sequences:
-                if issubclass(kind, Sequence):
-                    self._sequences.add(cast("type", kind))
-                elif isinstance(actions, Iterable):
-                    actions = list(cast("Iterable[Any]", actions))
-                else:
-                    raise self._wrong("legal", f"it must return the legal actions or None, not {actions!r}", seat)
-            if not (count := len(actions)):
-                raise self._wrong("legal", "a seat that is to act has no legal action", seat)
-            if count > MAX_LEGAL_TOLD:
-                raise self._wrong("legal", f"{count} legal actions; return None and let the type describe them", seat)
-        self._options[seat] = actions
-        return actions
+        kind: Any = type(actions)  # pyright: ignore[reportUnknownVariableType]
+        listed: Sequence[Any] | None = actions if kind is list else self._listed(actions, seat)
+        if listed is not None and not 0 < (count := len(listed)) <= MAX_LEGAL_TOLD:
+            problem = f"{count} legal actions; return None and let the type describe them"
+            raise self._wrong("legal", problem if count else "a seat that is to act has no legal action", seat)
+        self._options[seat] = listed
+        return listed
+
+    def _listed(self, actions: Any, seat: int) -> Sequence[Any] | None:
+        """Legal actions as a sequence."""
+        if actions is None and self._names:
+            raise self._wrong("legal", "rules with `name_action` must return the legal actions, not None", seat)
+        if actions is None or isinstance(actions, Sequence):
+            return cast("Sequence[Any] | None", actions)
+        if isinstance(actions, Iterable):
+            return list(cast("Iterable[Any]", actions))
+        raise self._wrong("legal", f"it must return the legal actions or None, not {actions!r}", seat)
+
+    def choices(self, seat: int) -> list[Any] | None:
+        """The legal actions as new values equal to the parsed JSON texts of `legal`."""
+        options = self.options(seat)
+        if options is None:
+            return None
+        try:
+            if self._names:
+                return [self.named(seat, action) for action in options]
+            return to_plain(options if type(options) is list else list(options))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise self._wrong("legal", f"not a JSON value: {error}", seat) from error
+
+    def named(self, seat: int, action: Any) -> Any:
+        """An action of `options`, of `read` or of the rules' `default` as a new value in its JSON form."""
+        return to_plain(self._ask("name_action", seat, action) if self._names else action)
 
     def read(self, seat: int, value: object) -> Any:
         """Check an action; `value` is what `json.loads` or a policy returned.
@@ -255,13 +279,15 @@ class Play:
 
     # Advancing
 
-    def step(self, actions: Mapping[int, Any]) -> dict[int, Any]:
+    def step(self, actions: Mapping[int, Any], *, named: bool = True) -> dict[int, Any]:
         """Advance by one tick.
 
         Args:
             actions: Actions returned by `read` or taken from `options`, by seat. A seat that is to act but is missing,
                 or has None, has missed its turn: if `Ticks.hold` is set, it repeats its last action, provided that it
                 is still legal; otherwise it gets its default. Other seats are ignored.
+            named: Whether the returned actions have the names that the rules give them (`Rules.name_action`), as in a
+                replay, and not the form in which the rules know them.
 
         Returns:
             The action of each seat that was to act, in ascending order.
@@ -270,8 +296,13 @@ class Play:
         for seat in self.to_act:
             action = actions.get(seat)
             done[seat] = self._missed(seat) if action is None else action
-        if self._holds:
-            self._held.update((seat, action) for seat, action in done.items() if action is not None)
+        told = done
+        if self._holds or (named and self._names):
+            if self._names:
+                # Before the tick, because a name may depend on the state
+                told = {seat: None if action is None else self.named(seat, action) for seat, action in done.items()}
+            if self._holds:
+                self._held.update((seat, action) for seat, action in told.items() if action is not None)
         try:
             answer = self._rules.step(done)
         except Exception as error:
@@ -280,7 +311,7 @@ class Play:
             self._check_done("step", answer)
         self.tick += 1
         self._look()
-        return done
+        return told if named else done
 
     def _missed(self, seat: int) -> Any | None:
         last = self._held.get(seat)
@@ -318,12 +349,13 @@ class Play:
 
     # Calling the rules and checking what they return
 
-    def _ask(self, name: str, *seats: int | None) -> Any:
+    def _ask(self, name: str, *about: Any) -> Any:
+        """Call a method of the rules; its first argument, if there is one, is a seat."""
         method = getattr(self._rules, name)
         try:
-            return method(*seats)
+            return method(*about)
         except Exception as error:
-            raise RulesError.raised(error, where=name, tick=self.tick, seat=seats[0] if seats else None) from error
+            raise RulesError.raised(error, where=name, tick=self.tick, seat=about[0] if about else None) from error
 
     def _check_done(self, name: str, answer: object) -> None:
         """Refuse a method whose body has not run: calling it only makes something that would run it."""
@@ -348,9 +380,8 @@ class Play:
             named: Any = self._rules.to_act()
         except Exception as error:
             raise RulesError.raised(error, where="to_act", tick=self.tick) from error
-        kind = type(named)  # pyright: ignore[reportUnknownVariableType]
         turn: tuple[int, ...] | None = None
-        if kind is list:
+        if type(named) in _PLAIN_SEQUENCES:  # pyright: ignore[reportUnknownArgumentType]
             # The same few combinations recur, so each is checked once.
             try:
                 turn = self._turns.get(named[0] if len(named) == 1 else tuple(named))
@@ -384,16 +415,29 @@ class Play:
     def _known(self, seat: int) -> dict[str, Any] | None:
         if seat not in self._legal:
             options = self.options(seat)
-            self._legal[seat] = (
-                None if options is None else {self._json("legal", action, seat): action for action in options}
-            )
+            known = None if options is None else {self._text_of(seat, action): action for action in options}
+            if self._names and len(known or ()) != len(options or ()):
+                raise self._wrong("name_action", "two legal actions have the same name", seat)
+            self._legal[seat] = known
         return self._legal[seat]
+
+    def _text_of(self, seat: int, action: Any) -> str:
+        return self._json("legal", self._ask("name_action", seat, action) if self._names else action, seat)
 
     def _json(self, where: str, value: object, seat: int | None = None) -> str:
         try:
             return to_json(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise self._wrong(where, f"not a JSON value: {error}", seat) from error
+
+
+_PLAIN_SEQUENCES: Final = frozenset({list, tuple, range})
+
+
+@cache
+def _common_turns(seats: int) -> dict[int | tuple[int, ...], tuple[int, ...]]:
+    """Whose turn it may be: nobody's, or that of one seat."""
+    return {(): (), **{seat: (seat,) for seat in range(seats)}}
 
 
 def _example(sent: str, known: Mapping[str, Any] | None) -> str:

@@ -19,7 +19,7 @@ from ..errors import first_mistake
 from ..files.compression import unpack
 from ..text.tables import TableRow, Tabular, html_table
 from .game import Rules, draws_seats
-from .plain_values import to_json, to_plain
+from .plain_values import to_json
 from .play import Frame, Play
 from .rules_errors import ReplayFormatError, RulesError
 
@@ -278,14 +278,13 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
 
 
 def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
-    legal = play.options(seat)
     return TrajectoryStep(
         tick=play.tick,
         seat=seat,
         name=name,
         acts=seat in play.to_act,
         observation=play.observation(seat),
-        legal=None if legal is None else to_plain(list(legal)),
+        legal=play.choices(seat),
         action=seen.actions.get(seat),
         by=seen.by.get(seat),
     )

@@ -27,7 +27,6 @@ from coworld_core.rules import (
     rules_config,
 )
 from coworld_core.rules.game import draws_seats
-from coworld_core.rules.plain_values import to_plain
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
 from coworld_core.scopes import arguments_of, bare_names
@@ -220,7 +219,7 @@ class PolicyTable:
             actions: dict[int, Any] = {}
             for seat in turn:
                 actions[seat] = choose[seat](play, seat)
-            done = play.step(actions)
+            done = play.step(actions, named=writer is not None)
             if writer is not None:
                 writer.add(play.frame(), done)
 
@@ -293,8 +292,7 @@ class PolicyTable:
         act = act if place is None else _within(place, asked)
 
         def choose(play: Play, seat: int) -> Any:
-            options = play.options(seat)
-            legal: list[Any] | None = None if options is None else to_plain(list(options))
+            options, legal = play.options(seat), play.choices(seat)
             seen, rng = play.observation(seat), self._chance(seat)
             try:
                 answer: Any = self._awaited(act, seen, legal, rng) if waits else act(seen, legal, rng)
@@ -305,7 +303,7 @@ class PolicyTable:
             if legal is not None and options is not None:
                 for index, one in enumerate(legal):
                     # One of the handed-out options, unless it was changed meanwhile.
-                    if one is answer and (type(one) in _UNCHANGED or to_plain(options[index]) == one):
+                    if one is answer and (type(one) in _UNCHANGED or play.named(seat, options[index]) == one):
                         return options[index]
             try:
                 return play.read(seat, answer)

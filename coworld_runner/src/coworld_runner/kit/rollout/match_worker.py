@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coworld_core.player_seeds import player_seed
-from coworld_core.rules import EpisodeConfig, Rules, RulesError, action_schema, read_config
-from coworld_core.rules.plain_values import to_json, to_plain
+from coworld_core.rules import EpisodeConfig, Play, Rules, RulesError, action_schema, read_config
+from coworld_core.rules.plain_values import to_json
 from coworld_core.time_limits import PLAYER_EXIT
 
 from ...package.random_player import sample
@@ -248,9 +248,7 @@ class MatchWorker:
             game.pending.add(slot)
             return True
         play = game.episode.play
-        options = play.options(slot)
-        legal = None if options is None else marshal.dumps(to_plain(list(options)))
-        bot.ask((ACT, number, play.observation(slot), legal), (number, slot, ACT))
+        bot.ask((ACT, number, play.observation(slot), _choices(play, slot)), (number, slot, ACT))
         return True
 
     def _draw(self, game: _Game, slot: int) -> None:
@@ -320,9 +318,7 @@ class MatchWorker:
             elif kind == ACTION:
                 action, reason = episode.read(slot, value, used)
                 if reason:
-                    options = episode.play.options(slot)
-                    legal = None if options is None else marshal.dumps(to_plain(list(options)))
-                    bot.ask((AGAIN, number, reason, legal), (number, slot, AGAIN))
+                    bot.ask((AGAIN, number, reason, _choices(episode.play, slot)), (number, slot, AGAIN))
                     return
             elif kind == PASSED:
                 action = None
@@ -541,6 +537,11 @@ class MatchWorker:
             del self._live[number]
         for _, game in again:
             self._begin(game.spec)
+
+
+def _choices(play: Play, slot: int) -> bytes | None:
+    legal = play.choices(slot)
+    return None if legal is None else marshal.dumps(legal)
 
 
 def _told(error: RulesError) -> str:

@@ -261,7 +261,7 @@ class _Arena:
 
     def step(self, actions: Mapping[int, Any]) -> list[float]:
         """Play one tick. Returns what each seat gained in it."""
-        self.play.step(actions)
+        self.play.step(actions, named=False)
         scores = self.play.scores_now() or self.last
         gained = [now - before for now, before in zip(scores, self.last, strict=True)]
         self.last = scores

@@ -80,7 +80,7 @@ class SeatedEpisode:
 
     Attributes:
         play: The game.
-        actions: What was done in each tick.
+        actions: What was done in each tick, as the rules know it.
         failures: How players have failed.
         results: The results of a game that is over.
         stopped: Whether it was given up.
@@ -258,7 +258,7 @@ class SeatedEpisode:
 
     def _step(self) -> None:
         chosen = self._chosen
-        self.actions.append(self.play.step(chosen))
+        self.actions.append(self.play.step(chosen, named=False))
         if chosen:
             self._chosen = {}
 
@@ -280,8 +280,8 @@ class SeatedEpisode:
         results: Mapping[str, Any] | None = None
         reason = "stopped" if self.results is None else "over"
         try:
-            for done in self.actions:
-                play.step(done)
+            for actions in self.actions:
+                done = play.step(actions)
                 writer.add(play.frame(), done)
             results = self.results
         except RulesError:

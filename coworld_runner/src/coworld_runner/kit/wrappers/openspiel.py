@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, overload
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -56,45 +56,44 @@ class OpenSpiel(LibraryRules):
 
     def start(self) -> None:
         """Begin the game, and play it up to the first move that is not chance."""
-        self._kind, self._game = load_game(self.config.game, self.seats)
-        self._name = str(self._game)
-        if SEED in self._kind.parameter_specification:
+        self._known = known = _facts(self.config.game, self.seats)
+        game = known.game
+        if known.draws:
             # Its random numbers continue from game to game, so each game gets its own instance.
-            given = {**self._game.get_parameters(), SEED: self.rng.getrandbits(31)}
-            self._game = imported("pyspiel").load_game(self._kind.short_name, given)
-        self._open = self._kind.information != type(self._kind.information).IMPERFECT_INFORMATION
-        self._state = self._game.new_initial_state()
+            given = {**game.get_parameters(), SEED: self.rng.getrandbits(31)}
+            game = imported("pyspiel").load_game(known.short_name, given)
+        self._state = game.new_initial_state()
         self._look()
 
     def to_act(self) -> list[int]:
         """Return the seats that have to move: several in games with simultaneous moves."""
         return self._turn
 
-    def legal(self, seat: int) -> Sequence[str]:
-        """Return the legal moves by their OpenSpiel names."""
-        moves = self._moves.get(seat)
-        if moves is None:
-            # Naming the seat takes half as long again as omitting it.
-            numbers = self._state.legal_actions(seat) if self._together else self._state.legal_actions()
-            moves = self._moves[seat] = _Moves(self._state, seat, numbers)
-        return moves
+    def legal(self, seat: int) -> Sequence[int]:
+        """Return OpenSpiel's numbers of the legal moves."""
+        # Naming the seat takes half as long again as omitting it.
+        return self._state.legal_actions(seat) if self._together else self._state.legal_actions()
 
-    def default(self, seat: int) -> str:
+    def name_action(self, seat: int, action: int) -> str:
+        """Return OpenSpiel's name of a move: making it takes longer than the move."""
+        return self._state.action_to_string(seat, action)
+
+    def default(self, seat: int) -> int:
         """Return the first legal move."""
         return self.legal(seat)[0]
 
     def observe(self, seat: int) -> dict[str, Any]:
         """Return what OpenSpiel shows to a seat."""
-        return {"game": self._name, "view": self._view(seat), "history": self._state.history() if self._open else None}
+        known = self._known
+        return {"game": known.name, "view": self._view(seat), "history": self._state.history() if known.open else None}
 
     def step(self, actions: Mapping[int, Any]) -> None:
         """Make the moves, and the chance moves that follow."""
+        state = self._state
         if self._together:
-            numbers = {seat: self._moves[seat].numbers[name] for seat, name in actions.items()}
-            self._state.apply_actions([numbers.get(seat, 0) for seat in range(self.seats)])
+            state.apply_actions([actions.get(seat, 0) for seat in range(self.seats)])
         else:
-            (seat,) = self._turn
-            self._state.apply_action(self._moves[seat].numbers[actions[seat]])
+            state.apply_action(actions[self._turn[0]])
         self._look()
 
     def scores(self) -> list[float]:
@@ -103,7 +102,7 @@ class OpenSpiel(LibraryRules):
 
     def draw(self) -> str:
         """Return the board, unless it would show players what is hidden from them."""
-        if self._open or not self._turn:
+        if self._known.open or not self._turn:
             return str(self._state)
         turn = " and ".join(f"seat {seat}" for seat in self._turn)
         return f"To move: {turn}. What the players see stays hidden until the end."
@@ -113,53 +112,21 @@ class OpenSpiel(LibraryRules):
         return self._view(seat)
 
     def _view(self, seat: int) -> str:
-        if self._kind.provides_observation_string:
+        if self._known.observes:
             return self._state.observation_string(seat)
         return self._state.information_state_string(seat)
 
     def _look(self) -> None:
-        state = self._state
-        player = pass_chance(state, self.rng)
+        player = self._state.current_player()
+        if player == CHANCE:
+            player = pass_chance(self._state, self.rng)
         self._together = player == TOGETHER
-        self._moves: dict[int, _Moves] = {}
         if player >= 0:
             self._turn = [player]
         elif self._together:
-            self._turn = [seat for seat in range(self.seats) if state.legal_actions(seat)]
+            self._turn = [seat for seat in range(self.seats) if self._state.legal_actions(seat)]
         else:
             self._turn = []
-
-
-class _Moves(Sequence[str]):
-    """The moves of a seat. Each gets its name on access: naming all of them takes longer than making a move.
-
-    Attributes:
-        numbers: OpenSpiel's numbers of the moves accessed so far, by name.
-    """
-
-    __slots__ = ("_legal", "_seat", "_state", "numbers")
-
-    def __init__(self, state: Any, seat: int, legal: list[int]) -> None:
-        self._state = state
-        self._seat = seat
-        self._legal = legal
-        self.numbers: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._legal)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        number = self._legal[index]
-        name: str = self._state.action_to_string(self._seat, number)
-        if self.numbers.setdefault(name, number) != number:
-            raise ValueError(f"two moves have the name {name!r}")
-        return name
 
 
 def pass_chance(state: Any, rng: random.Random) -> int:
@@ -196,6 +163,33 @@ def load_game(text: str, seats: int | None = None) -> tuple[Any, Any]:
     if seats not in (None, game.num_players()):
         raise ValueError(f"{text} has {game.num_players()} seats, not {seats}")
     return kind, game
+
+
+class _Facts(NamedTuple):
+    """What is needed of a game again and again; asking OpenSpiel takes as long as some moves."""
+
+    game: Any
+    name: str
+    short_name: str
+    open: bool
+    """Whether nothing is hidden."""
+    draws: bool
+    """Whether it draws random numbers of its own."""
+    observes: bool
+    """Whether it has observations besides information states."""
+
+
+@lru_cache(maxsize=64)
+def _facts(text: str, seats: int) -> _Facts:
+    kind, game = load_game(text, seats)
+    return _Facts(
+        game=game,
+        name=str(game),
+        short_name=kind.short_name,
+        open=kind.information != type(kind.information).IMPERFECT_INFORMATION,
+        draws=SEED in kind.parameter_specification,
+        observes=kind.provides_observation_string,
+    )
 
 
 def play_on(game: str, history: Sequence[int], move: str, rng: random.Random) -> float:

@@ -75,8 +75,8 @@ class Practised:
                 actions: dict[int, Any] = {}
                 for seat in play.to_act:
                     actions[seat] = rng.choice(play.options(seat) or [None])
-                    done.append((seat, play.observe(seat), to_json(actions[seat])))
-                play.step(actions)
+                    done.append((seat, play.observe(seat), to_json(play.named(seat, actions[seat]))))
+                play.step(actions, named=False)
                 left -= 1
             if play.over:
                 scores = play.results()["scores"]
