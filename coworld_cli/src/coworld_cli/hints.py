@@ -33,6 +33,9 @@ WORDS: Mapping[str, str] = {
     "pin_image": "Pin it by its digest, or let `coworld build` make a tag of its content.",
     "pin_source": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
     "update_images": "`coworld build`, or --build, brings them up to date.",
+    # Gates
+    "accept_version": "Put its files back, or accept another version as it is: `coworld gate BOT --accept`.",
+    "gate_first": "`coworld gate BOT` makes one.",
     # Certificates
     "give_public_key": "Give the public key that you have from its authority with --key.",
     "make_key": "`coworld certificate keygen FILE` makes one.",
