@@ -17,6 +17,8 @@ from ..output import Output, output_options
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from coworld_runner.backend import Backend
+    from coworld_runner.episode.run_options import BatchArguments
     from coworld_runner.evaluation.gate import GateOutcome
     from coworld_runner.evaluation.gate.gate_watch import GateLook
     from coworld_runner.package.resolver import Package
@@ -81,7 +83,7 @@ _ELSEWHERE = (
     is_flag=True,
     cls=SectionOption,
     section="What to play",
-    help="Play a quick comparison at each save, until Ctrl-C; it accepts nothing.",
+    help="Play a quick comparison at each save, until Ctrl-C; it accepts nothing. With --json, each is one line.",
 )
 @takes("options", EvaluationOptions, without=_ELSEWHERE)
 @output_options
@@ -160,6 +162,7 @@ async def _gated(
     seed: int | None,
 ) -> GateOutcome:
     """Play a gate, and show its progress."""
+    from contextlib import AsyncExitStack
     from functools import partial
 
     import anyio.to_thread
@@ -168,14 +171,7 @@ async def _gated(
     from coworld_runner.package.player_names import read_players
 
     from ..render.progress import show_progress
-    from ..run_preparation import (
-        batch_arguments,
-        episode_arguments,
-        evaluation_rules,
-        opened_for_measuring,
-        player_secrets,
-        tell_players,
-    )
+    from ..run_preparation import evaluation_rules, opened_backend, player_secrets, tell_players
 
     out = running.out
     rules = evaluation_rules(options, await player_secrets(options, out))
@@ -183,16 +179,25 @@ async def _gated(
     begun = await anyio.to_thread.run_sync(begin)
     if begun.unchanged:
         return await play_gate(begun)
-    entrants = begun.entrants()
-    others = begun.accepted is not None and entrants.seats > 2
-    async with opened_for_measuring(options, package, entrants, running, others=others) as backend:
-        running.so_far = "What was played is kept."
-        running.to_go_on = "Run the same command again to go on."
-        own = [player.own for player in read_players(begun.players(), package)]
-        tell_players(options, own, rules.secret_env, package, backend, out)
-        with show_progress(running, package.manifest.game.name) as progress:
-            episode = episode_arguments(options, progress, backend, begun.directory, "", watch=out.live)
-            return await play_gate(begun, **batch_arguments(options, progress, episode))
+    running.so_far = "What was played is kept."
+    running.to_go_on = "Run the same command again to go on."
+    options.refuse_cluster()
+    async with AsyncExitStack() as stack:
+        backend: Backend | str = options.backend
+        # Each measurement knows best where it is played, unless that was said
+        if backend != "auto" or options.install:
+            backend = await stack.enter_async_context(opened_backend(options, package, running))
+            own = [player.own for player in read_players(begun.players(), package)]
+            tell_players(options, own, rules.secret_env, package, backend, out)
+        progress = stack.enter_context(show_progress(running, package.manifest.game.name))
+        run: BatchArguments = {
+            "backend": backend,
+            "options": options.episode(watch=out.live),
+            "listeners": (progress,),
+            "parallel": options.parallel,
+            "episode_listeners": progress.episode_listeners,
+        }
+        return await play_gate(begun, **run)
 
 
 def _accept(out: Output, options: EvaluationOptions, package: Package, bot: str) -> int:
@@ -233,8 +238,10 @@ async def _watch(
     rules = evaluation_rules(options, await player_secrets(options, out))
 
     def say(look: GateLook) -> None:
-        out.answer(look_answer(look))
-        out.say(look_line(look))
+        if out.json:
+            out.line(look_answer(look))
+        else:
+            out.say(look_line(look))
 
     out.note(f"Each save of {bot} is compared, and nothing is accepted. Ctrl-C ends it.")
     watched = partial(

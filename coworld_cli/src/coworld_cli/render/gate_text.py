@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["bots_text", "gate_answer", "gate_result", "look_answer", "look_line"]
 
 _COLOURS = {"accepted": "green", "better": "green", "rejected": "red", "worse": "red", "equal": "cyan"}
+_GROUND = {"better": "gained ground", "worse": "lost ground"}
 _GATES = 5
 
 
@@ -72,9 +73,10 @@ def gate_result(outcome: GateOutcome) -> str:
 def _measured(one: GateMeasurement) -> list[str]:
     role = " (accepted)" if one.role == "accepted" else ""
     results = one.results
-    verdict = clean(one.verdict.replace("_", " "), one_line=True)
+    verdict = click.style(clean(one.verdict.replace("_", " "), one_line=True), fg=_COLOURS.get(one.verdict))
     if one.before is not None:
-        verdict = f"{verdict} · before {one.before.won} – {one.before.lost} – {one.before.drawn}"
+        ground = click.style(_GROUND.get(one.verdict, "held its ground"), fg=_COLOURS.get(one.verdict))
+        verdict = f"{ground} (before: {one.before})"
     return [
         clean(f"{one.player}{role}", one_line=True),
         str(one.blocks),
@@ -82,7 +84,7 @@ def _measured(one: GateMeasurement) -> list[str]:
         str(results.lost),
         str(results.drawn),
         str(results.elo) if results.elo is not None else "–",
-        click.style(verdict, fg=_COLOURS.get(one.verdict)),
+        verdict,
     ]
 
 
@@ -99,6 +101,7 @@ def look_answer(look: GateLook) -> dict[str, Any]:
 def look_line(look: GateLook) -> str:
     """A quick comparison as a line or two."""
     from coworld_core.evaluation.comparison import ComparisonReport
+    from coworld_core.evaluation.report_base import UNMEASURED
 
     who = clean(str(look.version), one_line=True) if look.version is not None else ""
     if look.report is None:
@@ -110,11 +113,11 @@ def look_line(look: GateLook) -> str:
     report = look.report
     if not isinstance(report, ComparisonReport):
         return f"{who}: {clean(str(report), one_line=True)}"
-    verdict = click.style(
-        "undecided" if report.verdict == "undecided" else report.verdict, fg=_COLOURS.get(report.verdict)
-    )
     forfeits = sum(one.forfeits for one in report.entrants if one.label == "new")
     failed = click.style(f", {plural(forfeits, 'episode')} forfeited", fg="red") if forfeits else ""
+    if report.stopped in UNMEASURED:
+        return f"{who}{against}: {click.style(clean(report.headline, one_line=True), fg='red')}"
+    verdict = click.style(report.verdict.replace("_", " "), fg=_COLOURS.get(report.verdict))
     elo = f", Elo {report.elo}" if report.elo is not None else ""
     return f"{who}{against}: {verdict}, {report.won} won, {report.lost} lost, {report.drawn} drawn{elo}{failed}"
 
@@ -123,6 +126,7 @@ def bots_text(report: BotsReport, folder: GateFolder) -> str:
     """The bots of a folder as text."""
     about = " ".join(filter(None, (report.coworld, report.version, report.variant)))
     where = shown_path(folder.directory)
+    where = clean(str(folder.directory), one_line=True) if where == "." else where
     title = f"{click.style(where, bold=True)}{click.style(f' · {about}' if about else '', dim=True)}"
     head = ["bot", "accepted", "rating", "versions", "gates", "last gate"]
     rows = [[click.style(word, dim=True) for word in head], *map(_bot_row, report.bots)]

@@ -74,6 +74,15 @@ class GateResults(Record):
         count = self.won + self.lost + self.drawn
         return (self.won + 0.5 * self.drawn) / count if count else None
 
+    @property
+    def reversed(self) -> GateResults:
+        """The same for the other player."""
+        elo = self.elo
+        if elo is not None:
+            value, low, high = (None if one is None else -one for one in (elo.value, elo.high, elo.low))
+            elo = EloDifference(value=value, low=low, high=high, share=1 - elo.share)
+        return GateResults(won=self.lost, lost=self.won, drawn=self.drawn, elo=elo)
+
     def __str__(self) -> str:
         return f"{self.won} won, {self.lost} lost, {self.drawn} drawn"
 

@@ -107,11 +107,15 @@ def _against(history: GateHistory, name: str) -> tuple[BotAgainst, ...]:
     met: dict[str, BotAgainst] = {}
     for gate in history.gates:
         for one in gate.measurements:
-            if one.role != "opponent":
-                continue
-            found = one.results if gate.bot == present.bot else one.before if gate.accepted == present.bot else None
-            if found is not None and found.share is not None:
-                met[one.player.name] = BotAgainst(
-                    player=one.player, results=found, gate=gate.gate, directory=one.directory
-                )
+            if one.role == "opponent":
+                # As the version that was gated, the one before it, or the opponent of another bot
+                sides = [(gate.bot, one.player, one.results)]
+                if one.before is not None and gate.accepted is not None:
+                    sides.append((gate.accepted, one.player, one.before))
+                sides += [(other, own, results.reversed) for own, other, results in sides if gate.status == "accepted"]
+                for own, other, results in sides:
+                    if own == present.bot and results.share is not None:
+                        met[other.name] = BotAgainst(
+                            player=other, results=results, gate=gate.gate, directory=one.directory
+                        )
     return tuple(sorted(met.values(), key=lambda one: one.results.share or 0.0))

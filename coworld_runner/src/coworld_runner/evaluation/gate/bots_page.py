@@ -162,4 +162,8 @@ def _curve(versions: list[BotVersion]) -> _Curve | None:
         )
         for number, (version, (rating, least, most)) in enumerate(zip(versions, points, strict=True), 1)
     )
-    return _Curve(dots=dots, ticks=tuple((at(tick), f"{tick:+g}") for tick in axis_ticks(low, high)), height=_HEIGHT)
+    return _Curve(
+        dots=dots,
+        ticks=tuple((at(tick), f"{tick:+g}" if tick else "0") for tick in axis_ticks(low, high)),
+        height=_HEIGHT,
+    )

@@ -18,7 +18,6 @@ from ...package.locations import expand
 from ...package.own_players.own_player import OwnPlayer
 from ...package.player_names import PlayerRef, files_player, read_players
 from ...package.resolver import Package
-from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from .gate_folder import GateFolder
 
@@ -68,10 +67,6 @@ class Gate:
         """Everybody that plays."""
         accepted = (str(self.accepted),) if self.accepted is not None else ()
         return (str(self.bot), *accepted, *(one.word for one in self.opponents))
-
-    def entrants(self) -> Entrants:
-        """Everybody that plays, in the game."""
-        return Entrants(self.package, {player: player for player in self.players()}, self.rules)
 
 
 def gate_folder(bot: str | os.PathLike[str]) -> GateFolder:

@@ -1,7 +1,8 @@
-"""The worst games of a version: those in which it failed, and those that it lost by most."""
+"""The worst games of a version: those in which it failed, and those of the blocks that it lost by most."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SlotRow, read_rows
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.comparison import NEW
+from coworld_core.evaluation.designs import parse_key
 from coworld_core.evaluation.evaluation_files import read_plan
 from coworld_core.evaluation.gate_history import GatedPlayer, GateRecord
 from coworld_core.evaluation.scrimmage import PLAYER
@@ -39,7 +41,6 @@ class WorstGame:
     """How it failed; empty if it did not."""
     kept: bool
     """Whether the episode has its evidence; otherwise it is played again from its row."""
-    seed: int | None
 
     @property
     def lost_by(self) -> float:
@@ -55,8 +56,20 @@ def worst_games(folder: GateFolder, gate: GateRecord, *, most: int = _MOST) -> l
         gate: The gate.
         most: Number of games.
     """
-    found = [game for game in _games(folder, gate) if game.fault or game.lost_by > 0]
-    return sorted(found, key=lambda game: (not game.fault, -game.lost_by, not game.kept, game.key))[:most]
+    games = list(_games(folder, gate))
+    # A game lost from the second seat is nothing bad if the same one was won from the first
+    blocks: defaultdict[tuple[Path, int], float] = defaultdict(float)
+    for game in games:
+        blocks[_block(game)] += game.lost_by
+    found = [game for game in games if game.fault or (game.lost_by > 0 and blocks[_block(game)] > 0)]
+    return sorted(
+        found, key=lambda game: (not game.fault, -blocks[_block(game)], -game.lost_by, not game.kept, game.key)
+    )[:most]
+
+
+def _block(game: WorstGame) -> tuple[Path, int]:
+    place = parse_key(game.key)
+    return game.directory, place[0] if place is not None else 0
 
 
 def _games(folder: GateFolder, gate: GateRecord) -> Iterator[WorstGame]:
@@ -95,5 +108,4 @@ def _game(row: EpisodeRow, slots: list[int], against: GatedPlayer, place: Path) 
         other=sum(others) / len(others) if others else None,
         fault=": ".join(filter(None, (fault.message.removesuffix("."), fault.log_end))) if fault is not None else "",
         kept=bool(row.workspace) and (place / row.workspace).is_dir(),
-        seed=row.seed,
     )
