@@ -22,9 +22,9 @@ from coworld_runner import Package, resolve_package
 from coworld_runner.evaluation import EvaluationRules
 from coworld_runner.improvement import Improvement, ImprovementRules, improve_player
 from coworld_runner.improvement.improvement_folder import ImprovementFolder, changes_text
-from coworld_runner.improvement.improvement_rules import files_player
 from coworld_runner.kit.roles.optimizer_host import play_command, play_optimizer
 from coworld_runner.kit.roles.role_exchange import RoleError
+from coworld_runner.package.player_names import files_player
 from coworld_runner.roles.optimizer_program import find_optimizer
 from coworld_runner.roles.optimizer_work import PlayerLimits, optimizer_work, unpack_player
 from coworld_runner.roles.role_run import RoleOptions

@@ -26,6 +26,11 @@ coworld compare frontier-painter sweep-painter -m examples/paintarena --variant 
 coworld compare ./new.py ./old.py -m examples/nim
 coworld compare ./new.py ./old.py -m examples/nim --plan
 coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
+coworld gate ./bot.py -m examples/nim
+coworld gate ./bot.py --watch
+coworld gate ./bot.py --accept
+coworld bots
+coworld bots ./bots --html bots.html
 coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
 coworld rank examples/nim counter random-taker ./bot.py -o ranking
 coworld scrimmage examples/paintarena frontier-painter

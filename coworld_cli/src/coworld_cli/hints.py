@@ -33,6 +33,9 @@ WORDS: Mapping[str, str] = {
     "pin_image": "Pin it by its digest, or let `coworld build` make a tag of its content.",
     "pin_source": "`coworld build` pins it once it is pushed; or link to …/tree/<full SHA>/<path>.",
     "update_images": "`coworld build`, or --build, brings them up to date.",
+    # Gates
+    "accept_version": "Put its files back, or accept another version as it is: `coworld gate BOT --accept`.",
+    "gate_first": "`coworld gate BOT` makes one.",
     # Certificates
     "certify_for_certificate": "`coworld certify {package!q}` leaves one. To compare one with the Coworld as it is: "
     "coworld certificate verify CERTIFICATE {package!q}",

@@ -174,7 +174,7 @@ def improve(
         from coworld_core.roles.improvement_budget import read_budget
         from coworld_runner.improvement import ImprovementRules, improve_player
         from coworld_runner.improvement.improvement_loop import improvement_workspace
-        from coworld_runner.improvement.improvement_rules import files_player
+        from coworld_runner.package.player_names import files_player
         from coworld_runner.roles.optimizer_program import find_optimizer
         from coworld_runner.roles.role_run import RoleOptions
 

@@ -33,12 +33,24 @@ from .report_base import (
     interval_record,
     rounded,
 )
-from .report_contents import Parts, ShownReport, players_table
+from .report_contents import Parts, ShownReport, player_names, players_table
 
-__all__ = ["NEW", "OLD", "Comparison", "ComparisonPlan", "ComparisonReport", "ComparisonVerdict", "compare_rows"]
+__all__ = [
+    "NEW",
+    "OLD",
+    "OPPONENT",
+    "Comparison",
+    "ComparisonPlan",
+    "ComparisonReport",
+    "ComparisonVerdict",
+    "OpponentMeeting",
+    "compare_rows",
+]
 
 NEW, OLD = "new", "old"
 """Labels of the two entrants."""
+OPPONENT = "opponent"
+"""Label of the player that both meet in turn, if there is one."""
 
 ComparisonVerdict = Annotated[Literal["better", "worse", "equal", "not_better", "undecided"], OpenEnum]
 """`better` or `worse`: the new player wins or loses more blocks than chance explains; `equal`: the mean
@@ -52,6 +64,11 @@ class ComparisonPlan(EvaluationPlan):
     kind: Literal["compare"] = "compare"  # pyright: ignore[reportIncompatibleVariableOverride]
     new: SlotRow = Field(description="The player that is to prove better.")
     old: SlotRow = Field(description="The player to compare it with.")
+    opponent: SlotRow | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="The player that both meet in turn, in all other seats; null: they meet each other.",
+    )
     margin: float | None = Field(default=None, ge=0, description="Differences up to this count as none.")
     elo0: float | None = Field(
         default=None, description="An Elo difference up to this is not worth having; null: no such test."
@@ -69,7 +86,8 @@ class ComparisonPlan(EvaluationPlan):
 
     def players(self) -> dict[str, SlotRow]:
         """The measured players, by label."""
-        return {NEW: self.new, OLD: self.old}
+        met = {OPPONENT: self.opponent} if self.opponent is not None else {}
+        return {NEW: self.new, OLD: self.old, **met}
 
 
 class EloTestRecord(Record):
@@ -80,6 +98,19 @@ class EloTestRecord(Record):
     beta: float = Field(description="How often such a difference may fail.")
     evidence: float = Field(ge=0, description="Evidence for a difference of more than elo0; 1 / alpha decides.")
     counter_evidence: float = Field(ge=0, description="Evidence for one of less than elo1; 1 / beta decides.")
+
+
+class OpponentMeeting(Record):
+    """How one of the two players did against the opponent of both: one episode a block."""
+
+    label: str = Field(description="Label of the player.")
+    won: int = Field(ge=0, description="Episodes in which it scored more than the opponent.")
+    lost: int = Field(ge=0, description="Episodes in which it scored less.")
+    drawn: int = Field(ge=0, description="Episodes in which both scored the same.")
+    elo: EloDifference = Field(description="Its Elo difference to the opponent.")
+
+    def __str__(self) -> str:
+        return f"{self.won} won, {self.lost} lost, {self.drawn} drawn, Elo {self.elo}"
 
 
 class ComparisonReport(ShownReport):
@@ -113,6 +144,11 @@ class ComparisonReport(ShownReport):
     difference: float | None = Field(description="Mean of new less old over blocks; null without blocks.")
     interval: IntervalRecord | None = Field(
         default=None, description="Interval of that mean, valid at every look; null if there are too few blocks."
+    )
+    meetings: tuple[OpponentMeeting, ...] = Field(
+        default=(),
+        exclude_if=lambda value: not value,
+        description="How both did against their opponent; empty if they met each other.",
     )
 
     def estimates(self) -> list[Estimate]:
@@ -165,6 +201,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         self._won = self._lost = 0
         self._doubt = Doubt()
         self._shares = array("d")
+        self._met = {NEW: array("d"), OLD: array("d")} if plan.opponent is not None else {}
         self._test = (
             EloTest(plan.elo0, plan.elo1, alpha=plan.alpha, beta=plan.beta)
             if plan.elo0 is not None and plan.elo1 is not None
@@ -179,7 +216,8 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
-        return comparison_lineups(NEW, OLD, self.plan.slot_count, block)
+        opponent = OPPONENT if self.plan.opponent is not None else None
+        return comparison_lineups(NEW, OLD, self.plan.slot_count, block, opponent=opponent)
 
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
@@ -191,8 +229,9 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 test.take(self._bounds.within(difference) if self._bounds is not None else 0.5)
             self._won += difference > 0
             self._lost += difference < 0
-        for doubt in block.doubts.values():
-            self._doubt = self._doubt.plus(doubt)
+            for label, shares in self._met.items():
+                shares.append(self._share_of(label, block))
+        self._doubt = self._doubt.plus(block.doubts.get((NEW, OLD), Doubt()))
         share = self._share(block)
         if share is not None:
             self._shares.append(share)
@@ -230,10 +269,28 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         if block.fate != "counted":
             return None
         pairs = [(block.scores[NEW], block.scores[OLD])]
-        if self.plan.slot_count == 2:
+        if self.plan.slot_count == 2 and self.plan.opponent is None:
             first, second = block.tables
             pairs = [first, second[::-1]]
         return math.fsum(0.5 * (1 + (new > old) - (new < old)) for new, old in pairs) / len(pairs)
+
+    def _share_of(self, label: str, block: JudgedBlock) -> float:
+        """A player's share of the points of its episode with the opponent."""
+        number = (NEW, OLD).index(label)
+        seats = list(zip(self.lineups(block.block)[number], block.tables[number], strict=True))
+        own = next(score for seated, score in seats if seated == label)
+        others = [score for seated, score in seats if seated != label]
+        other = math.fsum(others) / len(others)
+        return 0.5 * (1 + (own > other) - (own < other))
+
+    def _meetings(self) -> list[OpponentMeeting]:
+        met: list[OpponentMeeting] = []
+        for label, shares in self._met.items():
+            if (elo := elo_difference(shares, alpha=self.plan.alpha)) is not None:
+                won, lost = shares.count(1.0), shares.count(0.0)
+                drawn = len(shares) - won - lost
+                met.append(OpponentMeeting(label=label, won=won, lost=lost, drawn=drawn, elo=elo))
+        return met
 
     def _within(self, margin: float) -> bool:
         scale = self.differences
@@ -299,6 +356,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 "doubtful": doubt.lost if won >= lost else doubt.other_lost,
                 "difference": middle,
                 "interval": interval_record(interval),
+                "meetings": tuple(self._meetings()) if self.measured else (),
                 "remarks": (*common["remarks"], *_about_difference(self.verdict, won, lost, middle, interval)),
             }
         )
@@ -343,6 +401,8 @@ def _facts(report: ComparisonReport) -> list[tuple[str, str]]:
     plan, test = report.plan, report.elo_test
     decided = report.won + report.lost
     facts = [("Blocks", f"{report.won} won, {report.lost} lost, {report.drawn} drawn")]
+    names = player_names(report)
+    facts += [(names[met.label], f"against {names[OPPONENT]}: {met}") for met in report.meetings]
     if report.elo is not None:
         facts.append(("Elo", str(report.elo)))
     if report.chance is not None:

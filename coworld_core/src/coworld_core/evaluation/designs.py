@@ -51,22 +51,25 @@ def block_seed(base: int, block: int, *, least: int = 0, most: int = 2**63 - 1) 
     return number_between(hashlib.sha256(f"{base}:{block}".encode()).digest(), least, most)
 
 
-def comparison_lineups(new: str, old: str, seats: int, block: int) -> tuple[Lineup, ...]:
+def comparison_lineups(
+    new: str, old: str, seats: int, block: int, *, opponent: str | None = None
+) -> tuple[Lineup, ...]:
     """The lineups of one block of a comparison.
 
-    With two seats, the entrants meet in both orders. Otherwise they take the same seat in turn, among the game's own
-    players; it is another seat in each block.
+    With two seats, the entrants meet in both orders. Otherwise, and if there is an opponent, they take the same seat in
+    turn, among the game's own players or those of the opponent; it is another seat in each block.
 
     Args:
         new: Label of one entrant.
         old: Label of the other.
         seats: Number of seats in the game.
         block: Number of the block, from 1.
+        opponent: Label of the player that has all other seats; None: they meet, or the game's own players have them.
     """
-    if seats == 2:
+    if seats == 2 and opponent is None:
         return ((new, old), (old, new))
     seat = (block - 1) % seats
-    return tuple(tuple(label if slot == seat else None for slot in range(seats)) for label in (new, old))
+    return tuple(tuple(label if slot == seat else opponent for slot in range(seats)) for label in (new, old))
 
 
 def rotation(seated: Sequence[str]) -> tuple[Lineup, ...]:

@@ -21,6 +21,7 @@ __all__ = [
     "FORMS",
     "Act",
     "PlayerForm",
+    "defines_player",
     "is_session",
     "load_player",
     "open_player",
@@ -123,7 +124,7 @@ def player_entry(directory: Path) -> Path:
         UsageError: There is none, or more than one.
     """
     files = sorted(entry for entry in directory.iterdir() if entry.suffix == ".py" and entry.is_file())
-    found = [file for file in files if file.name in ENTRIES] or [file for file in files if _defines_player(file)]
+    found = [file for file in files if file.name in ENTRIES] or [file for file in files if defines_player(file)]
     if len(found) == 1:
         return found[0]
     if not found:
@@ -141,7 +142,8 @@ def player_entry(directory: Path) -> Path:
     )
 
 
-def _defines_player(file: Path) -> bool:
+def defines_player(file: Path) -> bool:
+    """Whether a file of Python defines a player in one of the forms; it is not run."""
     try:
         names, _ = module_contents(ast.parse(file.read_bytes()))
     except (SyntaxError, ValueError, RecursionError):

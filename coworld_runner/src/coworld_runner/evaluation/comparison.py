@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Unpack
 
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.comparison import NEW, OLD, Comparison, ComparisonPlan, ComparisonReport
+from coworld_core.evaluation.comparison import NEW, OLD, OPPONENT, Comparison, ComparisonPlan, ComparisonReport
 from coworld_core.evaluation.elo import usual_blocks
 from coworld_core.evaluation.power import ComparisonForecast, forecast
 
@@ -25,6 +25,7 @@ async def compare(
     new: str,
     old: str,
     *,
+    opponent: str | None = None,
     rules: EvaluationRules | None = None,
     margin: float | None = None,
     elo0: float | None = None,
@@ -36,13 +37,15 @@ async def compare(
     """Find out whether one player is better than another, in as few episodes as possible.
 
     Each block plays both seat orders of the two players on one seed. In a game with more than two seats, each of the
-    two plays in turn in the same seat among the game's own players. The comparison stops as soon as the evidence
-    decides. If the workspace already contains this comparison, only the missing episodes are played.
+    two plays in turn in the same seat among the game's own players; with an opponent, always among copies of that.
+    The comparison stops as soon as the evidence decides. If the workspace already contains this comparison, only the
+    missing episodes are played.
 
     Args:
         what: The Coworld: a package, or anything that `resolve_package` accepts.
         new: The player expected to be better, as `players.read_players` reads it: an id, a file, an image, …
         old: The player it is compared with.
+        opponent: Compare how the two do against this player, instead of against each other.
         rules: What to play and what counts.
         margin: The largest difference of mean scores that is still considered negligible.
         elo0: With `elo1`, test whether NEW is better by more than this Elo difference; None: 0.
@@ -61,7 +64,8 @@ async def compare(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
-    entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
+    players = {NEW: new, OLD: old, **({OPPONENT: opponent} if opponent is not None else {})}
+    entrants = Entrants(await resolve_package(what), players, rules or EvaluationRules())
     terms = ComparisonTerms(margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta)
     return await play_evaluation(Comparison(_plan(entrants, terms)), entrants, **run)
 
@@ -123,6 +127,7 @@ def _plan(entrants: Entrants, terms: ComparisonTerms) -> ComparisonPlan:
     own = {
         "new": rows[NEW],
         "old": rows[OLD],
+        "opponent": rows.get(OPPONENT),
         "margin": terms.margin,
         "elo0": elo0 if terms.elo1 is not None else None,
         "elo1": terms.elo1,

@@ -27,9 +27,9 @@ from ..web.page_documents import script_digest
 from ..web.page_templates import page_template
 from .evaluation_run import PlayedEvaluation
 
-__all__ = ["different_games", "live_policy", "report_page"]
+__all__ = ["PAGE_POLICY", "axis_ticks", "different_games", "live_policy", "page_link", "report_page"]
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 _MOST_EPISODES = 400
 """Maximum number of episodes listed per run; the run's files have them all."""
@@ -118,7 +118,7 @@ def report_page(
     return template.render(
         sections=sections,
         warning=different_games([run.report for run in runs]),
-        policy=live_policy() if live else _POLICY,
+        policy=live_policy() if live else PAGE_POLICY,
         live=live,
     )
 
@@ -127,7 +127,7 @@ def report_page(
 def live_policy() -> str:
     """Return the `Content-Security-Policy` of a live page: only its own script may run."""
     script = (resources.files("coworld_runner.evaluation") / "templates" / "live.js").read_text("utf-8")
-    return f"{_POLICY}; script-src '{script_digest(script)}'; connect-src 'self'"
+    return f"{PAGE_POLICY}; script-src '{script_digest(script)}'; connect-src 'self'"
 
 
 def different_games(reports: Sequence[ShownReport]) -> str:
@@ -171,12 +171,12 @@ def _episode(row: EpisodeRow, workspace: Path, beside: Path, live: bool) -> _Epi
         scores=", ".join(f"{score:.4g}" for score in row.scores),
         seconds=row.seconds,
         fault=row.message or "",
-        folder=_link(layout.workspace, beside) if layout.workspace.is_dir() and not live else "",
-        replay=_link(layout.replay, beside) if layout.replay.is_file() else "",
+        folder=page_link(layout.workspace, beside) if layout.workspace.is_dir() and not live else "",
+        replay=page_link(layout.replay, beside) if layout.replay.is_file() else "",
     )
 
 
-def _link(path: Path, beside: Path) -> str:
+def page_link(path: Path, beside: Path) -> str:
     """Return a relative address of a file, which stays valid when the page and the file are copied together."""
     try:
         relative = os.path.relpath(path.absolute(), beside.absolute())
@@ -212,11 +212,11 @@ def _drawing(plot: Plot) -> _Drawing:
         )
         for one in plot.estimates
     )
-    ticks = tuple((at(tick), f"{tick:g}") for tick in _ticks(low, high))
+    ticks = tuple((at(tick), f"{tick:g}") for tick in axis_ticks(low, high))
     return _Drawing(title=plot.title, bars=bars, ticks=ticks, zero=at(0.0) if plot.zero else None)
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def axis_ticks(low: float, high: float) -> list[float]:
     """Return three to six round numbers between two limits."""
     rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))

@@ -43,13 +43,14 @@ from ..episode.run_options import BatchArguments, RunOptions
 from ..episode.run_start import OpenRun, open_run
 from ..package.locations import expand
 from ..package.own_players.own_player import OwnPlayer
+from ..package.player_names import files_player
 from ..package.resolver import Package, resolve_package
 from ..roles.optimizer_program import LOCAL_COMMAND, Optimizer, find_optimizer
 from ..runs._append_log import AppendedFile
 from ..runs.workspace import atomic_write
 from .improvement_evidence import find_evidence_roles
 from .improvement_folder import ImprovementFolder
-from .improvement_rules import ImprovementRules, files_player
+from .improvement_rules import ImprovementRules
 from .improvement_steps import EpisodesSpent, StepMaker
 
 __all__ = ["Improvement", "improve_player", "improvement_workspace"]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
-from coworld_core.errors import UsageError
 from coworld_core.roles.improvement import ImprovementPlan
 
 from ..evaluation.evaluation_rules import EvaluationRules
-from ..package.own_players.own_player import OwnPlayer
-from ..package.player_names import read_players
-from ..package.resolver import Package
 from ..roles.optimizer_work import PlayerLimits
 from ..roles.role_run import RoleOptions
 
-__all__ = ["ImprovementRules", "default_goal", "files_player"]
+__all__ = ["ImprovementRules", "default_goal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,21 +44,3 @@ def default_goal(plan: ImprovementPlan) -> str:
         f"Make the player play {plan.coworld} better. The changed player is compared with the player as it is, in "
         f"pairs of games on the same seed, and is kept only if it certainly wins more pairs, {what}."
     )
-
-
-def files_player(player: str | os.PathLike[str], package: Package) -> OwnPlayer:
-    """Find a player whose files can be improved.
-
-    Raises:
-        UsageError: It is no file and no directory (`not_files`), or cannot be run.
-    """
-    found = read_players([player], package)
-    own = found[0].own
-    if len(found) != 1 or own is None or own.kind != "file":
-        raise UsageError(
-            f"{os.fspath(player)!r} is not a file or a directory, and only files can be improved.",
-            code="not_files",
-            hint="Begin with a file of yours, such as a copy of one of the package's own players.",
-            context={"player": os.fspath(player)},
-        )
-    return own

@@ -41,6 +41,7 @@ from ..episode.run_options import BatchArguments
 from ..evaluation.comparison import compare
 from ..evaluation.evaluation_rules import EvaluationRules
 from ..package.own_players.player_directory import directory_files
+from ..package.player_names import files_player
 from ..package.resolver import Package
 from ..roles.kept_answer import EVENTS_KEPT, kept_record, run_and_keep
 from ..roles.optimizer_program import Optimizer
@@ -49,7 +50,7 @@ from ..runs.event_bus import EventBus
 from ..runs.workspace import atomic_write, plain_name
 from .improvement_evidence import EvidenceRoles, evidence_directory, gather_evidence, play_alone
 from .improvement_folder import ImprovementFolder, changes_text
-from .improvement_rules import ImprovementRules, default_goal, files_player
+from .improvement_rules import ImprovementRules, default_goal
 
 __all__ = ["EpisodesSpent", "StepMaker"]
 

@@ -34,6 +34,7 @@ __all__ = [
     "HUMAN",
     "PlayerRef",
     "SeatPlayer",
+    "files_player",
     "housing_words",
     "is_bare",
     "is_player_path",
@@ -100,6 +101,31 @@ def read_players(words: Sequence[SeatPlayer], package: Package) -> tuple[PlayerR
             found[name] = _read(name, package)
         players += [found[name]] * count
     return tuple(players)
+
+
+def files_player(
+    player: str | os.PathLike[str], package: Package, *, why: str = "only files can be improved"
+) -> OwnPlayer:
+    """Find a player that is made of files of the user's.
+
+    Args:
+        player: Its file or directory.
+        package: The Coworld.
+        why: Why another player is of no use.
+
+    Raises:
+        UsageError: It is no file and no directory (`not_files`), or cannot be run.
+    """
+    found = read_players([player], package)
+    own = found[0].own
+    if len(found) != 1 or own is None or own.kind != "file":
+        raise UsageError(
+            f"{os.fspath(player)!r} is not a file or a directory, and {why}.",
+            code="not_files",
+            hint="Begin with a file of yours, such as a copy of one of the package's own players.",
+            context={"player": os.fspath(player)},
+        )
+    return own
 
 
 def player_host(package: Package) -> Runnable:

@@ -19,16 +19,13 @@ from ...runs.workspace import atomic_write, unwritable
 from ..commissioner.commissioner_lookup import find_commissioner
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules, rating_for
+from ..settings_file import described_game, described_player, found_game, parse_settings
 from .pairing_plugins import find_pairing
 from .tournament_folder import TournamentFolder, entrants_of
 from .tournament_settings import (
     SETTINGS_NAME,
     TournamentSettings,
     change_entrants,
-    described_from,
-    described_player,
-    found_from,
-    parse_settings,
     read_secret,
     read_settings,
     write_secret,
@@ -85,7 +82,7 @@ async def create_tournament(
         )
     entrants = Entrants(package, {}, EvaluationRules(variant=variant))
     document = tomlkit.document()
-    document["game"] = _game_word(place, game)
+    document["game"] = described_game(place, game)
     if variant is not None:
         document["variant"] = variant
     if seed is not None:
@@ -97,7 +94,7 @@ async def create_tournament(
     document["stop"] = {"max_blocks": 1000, "told_apart": False}
     document["entrants"] = {}
     text = tomlkit.dumps(document)
-    parse_settings(text, path)
+    parse_settings(TournamentSettings, text, path)
     _write(path, text, secret=seed is None and entrants.seeded)
     return path
 
@@ -119,14 +116,9 @@ def _write(path: Path, text: str, *, secret: bool) -> None:
     atomic_write(path, text.encode())
 
 
-def _game_word(place: Path, game: str) -> str:
-    return described_from(place, Path(game)) if Path(game).expanduser().exists() else game
-
-
 async def game_of(settings: TournamentSettings, directory: Path) -> Package:
     """Return the game of a tournament."""
-    word = settings.game
-    return await resolve_package(found_from(directory, word) if word.startswith(".") else word)
+    return await resolve_package(found_game(directory, settings.game))
 
 
 def rules_of(settings: TournamentSettings, directory: Path) -> EvaluationRules:

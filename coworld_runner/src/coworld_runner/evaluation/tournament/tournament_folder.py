@@ -35,8 +35,9 @@ from ...runs._locks import is_free
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from ..evaluation_run import PlayedEvaluation, measure_row, refuse_changed, write_report
+from ..settings_file import found_from
 from .pairing_plugins import find_pairing
-from .tournament_settings import SEEDS_NAME, SETTINGS_NAME, TournamentSettings, found_from
+from .tournament_settings import SEEDS_NAME, SETTINGS_NAME, TournamentSettings
 
 __all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "read_tournament"]
 

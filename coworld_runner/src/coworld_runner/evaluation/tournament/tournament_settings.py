@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tomlkit
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AliasChoices, Field, StringConstraints
 
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
 from coworld_core.files.atomic import write_whole
 from coworld_core.hints import Hint
-from coworld_core.text.terminal import writable
 
-from ...package.player_names import PlayerRef
 from ...runs.workspace import atomic_write
+from ..settings_file import SettingsPart, parse_settings
 
 __all__ = [
     "SEEDS_NAME",
     "SETTINGS_NAME",
     "TournamentSettings",
     "change_entrants",
-    "described_from",
-    "found_from",
     "read_secret",
     "read_settings",
     "write_secret",
@@ -41,29 +36,25 @@ _SECRET_BYTES = 32
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=80, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class PairingSettings(_Part):
+class PairingSettings(SettingsPart):
     """How players are paired."""
 
     kind: str = "round-robin"
     rounds: int | None = Field(default=None, ge=1)
     blocks: int = Field(default=1, ge=1)
     commissioner: str = ""
-    hooks: list[HookName] = []
+    hooks: list[HookName] = Field(default_factory=list[HookName])
     """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
 
 
-class StopSettings(_Part):
+class StopSettings(SettingsPart):
     """When the tournament ends, other than by the pairing having no more rounds."""
 
     max_blocks: int = Field(default=1000, ge=1, validation_alias=AliasChoices("max_blocks", "blocks"))
     told_apart: bool = False
 
 
-class TournamentSettings(_Part):
+class TournamentSettings(SettingsPart):
     """The whole file."""
 
     game: str
@@ -76,7 +67,7 @@ class TournamentSettings(_Part):
     rating: RatingName | Literal["mean"] = "bradley-terry"
     pairing: PairingSettings = PairingSettings()
     stop: StopSettings = StopSettings()
-    entrants: dict[_Name, str] = {}
+    entrants: dict[_Name, str] = Field(default_factory=dict[_Name, str])
 
 
 def read_settings(directory: Path) -> TournamentSettings:
@@ -88,7 +79,7 @@ def read_settings(directory: Path) -> TournamentSettings:
     """
     path = directory / SETTINGS_NAME
     try:
-        return parse_settings(path.read_text(encoding="utf-8"), path)
+        return parse_settings(TournamentSettings, path.read_text(encoding="utf-8"), path)
     except FileNotFoundError:
         raise UsageError(
             f"{directory} has no tournament: there is no {SETTINGS_NAME}.",
@@ -135,23 +126,6 @@ def write_secret(directory: Path) -> None:
         write_whole(path, f"{secrets.token_hex(_SECRET_BYTES)}\n".encode(), mode=0o600)
 
 
-def parse_settings(text: str, path: Path) -> TournamentSettings:
-    """Parse the text of a settings file.
-
-    Raises:
-        UsageError: Code `settings_invalid`: the text is invalid.
-    """
-    try:
-        return TournamentSettings.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}.", code="settings_invalid", hint="Correct that line.") from None
-    except ValidationError as error:
-        found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
-        raise UsageError(
-            f"{path}: {'; '.join(found)}.", code="settings_invalid", hint="Correct that, and repeat the command."
-        ) from None
-
-
 def change_entrants(directory: Path, *, add: tuple[str, str] | None = None, remove: str = "") -> None:
     """Add an entrant to the file or remove one; everything else stays as it was written.
 
@@ -171,33 +145,5 @@ def change_entrants(directory: Path, *, add: tuple[str, str] | None = None, remo
     if remove:
         entrants.pop(remove, None)
     text = tomlkit.dumps(document)
-    parse_settings(text, path)
+    parse_settings(TournamentSettings, text, path)
     atomic_write(path, text.encode())
-
-
-def found_from(directory: Path, word: str) -> str:
-    """Make a path in the file, which is relative to the tournament's directory, relative to the current directory."""
-    relative = word.startswith(("./", "../")) or word in (".", "..") or word.endswith((".py", "/"))
-    return os.path.relpath(directory / word) if relative and not Path(word).is_absolute() else word
-
-
-def described_from(directory: Path, path: Path) -> str:
-    """Return a path as the file stores it: relative to the tournament's directory.
-
-    Raises:
-        UsageError: A name in it is not UTF-8 (`path_not_utf8`), as the file is.
-    """
-    relative = Path(os.path.relpath(path.expanduser().absolute(), directory.absolute())).as_posix()
-    if writable(relative) != relative:
-        raise UsageError(
-            f"{SETTINGS_NAME} cannot name {relative}, whose name is not UTF-8.",
-            code="path_not_utf8",
-            hint="Rename it, or keep the tournament in the same directory.",
-        )
-    return relative if relative.startswith(".") else f"./{relative}"
-
-
-def described_player(directory: Path, player: PlayerRef) -> str:
-    """Return a player as the file stores it."""
-    own = player.own
-    return described_from(directory, own.path) if own is not None and player.word != own.name else player.word

@@ -1,0 +1,286 @@
+"""Commands for daily work on bots: gate a version, watch one while it is written, show the bots of a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options.common import overwrite_option
+from ..options.declarations import SectionOption, takes
+from ..options.play_options import EvaluationOptions
+from ..options.values import DIRECTORY, FILE
+from ..output import Output, output_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coworld_runner.backend import Backend
+    from coworld_runner.episode.run_options import BatchArguments
+    from coworld_runner.evaluation.gate import GateOutcome
+    from coworld_runner.evaluation.gate.gate_watch import GateLook
+    from coworld_runner.package.resolver import Package
+
+    from ..event_loop import Running
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_ELSEWHERE = (
+    *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes"),
+    *("seed", "output_dir", "overwrite"),
+)
+
+
+@commands.command("gate")
+@click.argument("bot", metavar="BOT")
+@click.option(
+    "--game",
+    "-m",
+    cls=SectionOption,
+    section="What to play",
+    metavar="MANIFEST",
+    help="The game: a file, a directory that holds one, an address, or a cow_… id; remembered in gate.toml.  "
+    "[default: that of gate.toml beside BOT, or the current directory]",
+)
+@click.option(
+    "--opponent",
+    "opponents",
+    cls=SectionOption,
+    section="What to play",
+    multiple=True,
+    metavar="PLAYER",
+    help="A standing opponent; repeatable.  [default: those of gate.toml, or the other bots beside BOT]",
+)
+@click.option(
+    "--seed",
+    cls=SectionOption,
+    section="What to play",
+    type=int,
+    metavar="N",
+    help="Base seed. By default each version gets fresh ones, so that no bot is tuned on the seeds it is gated with.",
+)
+@click.option(
+    "--margin",
+    cls=SectionOption,
+    section="What counts",
+    type=click.FloatRange(min=0),
+    metavar="X",
+    help="Also accept what is as good: differences of mean scores up to this do not matter.",
+)
+@click.option(
+    "--accept",
+    is_flag=True,
+    cls=SectionOption,
+    section="What counts",
+    help="Accept this version as it is, without playing: you know better.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    cls=SectionOption,
+    section="What to play",
+    help="Play a quick comparison at each save, until Ctrl-C; it accepts nothing. With --json, each is one line.",
+)
+@takes("options", EvaluationOptions, without=_ELSEWHERE)
+@output_options
+def gate(
+    out: Output,
+    options: EvaluationOptions,
+    bot: str,
+    game: str | None,
+    opponents: tuple[str, ...],
+    seed: int | None,
+    margin: float | None,
+    accept: bool,
+    watch: bool,
+) -> int:
+    """Accept a new version of a bot if it is better than the last one.
+
+    BOT is a file or a directory of yours. It is compared with its last accepted version and, if it is better, with the
+    other bots beside it, against none of which it may do worse than that version. Everything is kept in .history beside
+    it: versions, results and ratings, which `coworld bots` shows.
+
+    Exit status: 1 unless the version is accepted.
+    """
+    from ..event_loop import run_async
+
+    if accept and watch:
+        raise click.UsageError("--accept and --watch exclude each other.", click.get_current_context())
+
+    async def body(running: Running) -> int:
+        from coworld_runner.evaluation.gate.gate_entry import gate_folder
+        from coworld_runner.evaluation.gate.gate_settings import read_gate_settings, write_gate_settings
+
+        from ..render.text import shown_path
+        from ..run_preparation import find_package
+
+        folder = gate_folder(bot)
+        settings = read_gate_settings(folder.directory)
+        named = options.but(
+            manifest=game or settings.game or ".",
+            variant=options.variant or settings.variant,
+            metric=options.metric or settings.metric,
+            forfeit=options.forfeit if options.forfeit is not None else settings.forfeit,
+            count_starved=options.count_starved or settings.count_starved,
+        )
+        package = await find_package(named, running)
+        if accept:
+            return _accept(out, named, package, bot)
+        against = opponents or settings.opponents
+        if watch:
+            return await _watch(named, running, package, bot, against)
+        outcome = await _gated(
+            named,
+            running,
+            package,
+            bot,
+            against,
+            margin=margin if margin is not None else settings.margin,
+            seed=seed,
+        )
+        if game is not None:
+            file = write_gate_settings(folder.directory, package, game, variant=options.variant, opponents=opponents)
+            if file is not None:
+                out.note(f"{shown_path(file)} remembers the game: the next gate here needs no -m.")
+        return _show(out, outcome)
+
+    return run_async(out, body)
+
+
+async def _gated(
+    options: EvaluationOptions,
+    running: Running,
+    package: Package,
+    bot: str,
+    opponents: tuple[str, ...] | list[str] | None,
+    *,
+    margin: float | None,
+    seed: int | None,
+) -> GateOutcome:
+    """Play a gate, and show its progress."""
+    from contextlib import AsyncExitStack
+    from functools import partial
+
+    import anyio.to_thread
+
+    from coworld_runner.evaluation.gate import begin_gate, play_gate
+    from coworld_runner.package.player_names import read_players
+
+    from ..render.progress import show_progress
+    from ..run_preparation import evaluation_rules, opened_backend, player_secrets, tell_players
+
+    out = running.out
+    rules = evaluation_rules(options, await player_secrets(options, out))
+    begin = partial(begin_gate, package, bot, opponents=opponents, rules=rules, margin=margin, seed=seed)
+    begun = await anyio.to_thread.run_sync(begin)
+    if begun.unchanged:
+        return await play_gate(begun)
+    running.so_far = "What was played is kept."
+    running.to_go_on = "Run the same command again to go on."
+    options.refuse_cluster()
+    async with AsyncExitStack() as stack:
+        backend: Backend | str = options.backend
+        # Each measurement knows best where it is played, unless that was said
+        if backend != "auto" or options.install:
+            backend = await stack.enter_async_context(opened_backend(options, package, running))
+            own = [player.own for player in read_players(begun.players(), package)]
+            tell_players(options, own, rules.secret_env, package, backend, out)
+        progress = stack.enter_context(show_progress(running, package.manifest.game.name))
+        run: BatchArguments = {
+            "backend": backend,
+            "options": options.episode(watch=out.live),
+            "listeners": (progress,),
+            "parallel": options.parallel,
+            "episode_listeners": progress.episode_listeners,
+        }
+        return await play_gate(begun, **run)
+
+
+def _accept(out: Output, options: EvaluationOptions, package: Package, bot: str) -> int:
+    """Accept a version without playing."""
+    from coworld_runner.evaluation.gate import GateOutcome, accept_player
+    from coworld_runner.evaluation.gate.gate_entry import gate_folder
+
+    from ..run_preparation import evaluation_rules
+
+    record = accept_player(package, bot, rules=evaluation_rules(options))
+    return _show(out, GateOutcome(folder=gate_folder(bot), record=record))
+
+
+def _show(out: Output, outcome: GateOutcome) -> int:
+    from ..render.gate_text import gate_answer, gate_result
+
+    out.answer(gate_answer(outcome))
+    out.say(gate_result(outcome))
+    return exitcodes.OK if outcome.accepted else exitcodes.ANSWER_IS_NO
+
+
+async def _watch(
+    options: EvaluationOptions,
+    running: Running,
+    package: Package,
+    bot: str,
+    opponents: tuple[str, ...] | list[str] | None,
+) -> int:
+    """Compare at each save, until Ctrl-C."""
+    from functools import partial
+
+    from coworld_runner.evaluation.gate import watch_player
+
+    from ..render.gate_text import look_answer, look_line
+    from ..run_preparation import evaluation_rules, player_secrets
+
+    out = running.out
+    rules = evaluation_rules(options, await player_secrets(options, out))
+
+    def say(look: GateLook) -> None:
+        if out.json:
+            out.line(look_answer(look))
+        else:
+            out.say(look_line(look))
+
+    out.note(f"Each save of {bot} is compared, and nothing is accepted. Ctrl-C ends it.")
+    watched = partial(
+        watch_player,
+        package,
+        bot,
+        say=say,
+        opponents=opponents,
+        rules=rules,
+        backend=options.backend,
+        parallel=options.parallel,
+        options=options.episode(watch=False),
+    )
+    await running.until_interrupted(watched)
+    return exitcodes.OK
+
+
+@commands.command("bots")
+@click.argument("directory", required=False, type=DIRECTORY, default=".", metavar="[DIR]")
+@click.option("--html", type=FILE, metavar="FILE", help="Write a page instead: one self-contained file.")
+@overwrite_option
+@output_options
+def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> int:
+    """Show the bots of a folder: ratings over time, against whom they lose, the worst games.
+
+    DIR is the folder in which `coworld gate` has kept its history.
+    """
+    from coworld_core.evaluation.gate_report import bots_report
+    from coworld_runner.evaluation.gate import GateFolder, bots_page
+
+    from ..files import target_file, write_whole
+    from ..render.gate_text import bots_text
+    from ..render.text import shown_path
+
+    folder = GateFolder(directory)
+    page = target_file(html, "", overwrite=overwrite) if html is not None else None
+    report = bots_report(folder.history(needed=True))
+    if page is not None:
+        write_whole(page, bots_page(folder, beside=page.parent).encode())
+    out.answer({"html": str(page) if page is not None else None, **report.model_dump(mode="json")})
+    out.say(f"Page: {shown_path(page)}" if page is not None else bots_text(report, folder))
+    return exitcodes.OK

@@ -1,0 +1,255 @@
+"""Gates of bots: what is accepted, what is kept, and what is noticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.gate_decision import gate_notes, judge_gate
+from coworld_core.evaluation.gate_history import (
+    GatedPlayer,
+    GateHistory,
+    GateMeasurement,
+    GateRecord,
+    GateResults,
+    read_gate_history,
+)
+from coworld_core.evaluation.gate_report import bots_report
+from coworld_runner import Package, resolve_package
+from coworld_runner.evaluation import EvaluationRules
+from coworld_runner.evaluation.gate import GateFolder, accept_player, begin_gate, bots_page, gate_player, watch_player
+from coworld_runner.evaluation.gate.gate_watch import GateLook
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+WEAK = "def act(observation, legal, rng):\n    return rng.choice(legal)\n"
+STRONG = """
+def act(observation, legal, rng):
+    spare = observation["left"] % 4
+    return {"take": spare} if spare else rng.choice(legal)
+"""
+BROKEN = "def act(observation, legal, rng):\n    raise ValueError('lost my head')\n"
+FEW = EvaluationRules(max_blocks=20)
+
+
+@pytest.fixture(scope="module")
+def nim() -> Package:
+    return anyio.run(resolve_package, NIM)
+
+
+@pytest.fixture
+def bots(tmp_path: Path) -> Path:
+    (tmp_path / "bots").mkdir()
+    (tmp_path / "bots" / "bot.py").write_text(WEAK)
+    return tmp_path / "bots"
+
+
+async def test_life_of_a_bot(nim: Package, bots: Path) -> None:
+    """A first version, a better one, the same again, a worse one, a broken one, and what is then known of it."""
+    bot = bots / "bot.py"
+    (bots / "rival.py").write_text(WEAK + "# of another hand\n")
+    first = await gate_player(nim, bot, rules=FEW)
+    assert (first.accepted, first.record.reason) == (True, "first")
+    assert [(one.role, one.player.name) for one in first.record.measurements] == [
+        ("first", "bot.py"),
+        ("opponent", "rival.py"),
+    ]
+
+    bot.write_text(STRONG)
+    better = await gate_player(nim, bot, rules=FEW)
+    assert (better.accepted, better.record.reason) == (True, "better")
+    assert better.record.accepted == first.record.bot
+    against = better.record.measurements[1]
+    assert against.before is not None
+    assert against.results.won > against.before.won
+    assert (await gate_player(nim, bot, rules=FEW)).unchanged
+
+    for content, reason in ((WEAK + "# again\n", "worse"), (BROKEN, "failed"), (STRONG + "# same\n", "undecided")):
+        bot.write_text(content)
+        other = await gate_player(nim, bot, rules=FEW)
+        assert (other.accepted, other.record.reason) == (False, reason)
+        assert len(other.record.measurements) == 1, "the opponents are not asked about a version that is rejected"
+
+    seeds = [gate.seed for gate in GateFolder(bots).history().gates]
+    assert len(set(seeds)) == len(seeds) == 5
+    # Another bot of the folder meets the accepted version, whatever the file has now
+    bot.write_text("not a player")
+    (bots / "rival.py").write_text(WEAK)
+    rival = await gate_player(nim, bots / "rival.py", rules=FEW)
+    assert rival.record.opponents == (better.record.bot,)
+
+    report = bots_report(GateFolder(bots).history())
+    assert [one.name for one in report.bots] == ["bot.py", "rival.py"]
+    versions = report.bots[0].versions
+    assert [one.player.digest for one in versions] == [first.record.bot.digest, better.record.bot.digest]
+    assert versions[0].rating is not None
+    assert versions[1].rating is not None
+    assert versions[0].rating < versions[1].rating
+    page = bots_page(GateFolder(bots), beside=bots.parent)
+    assert "Worst games: The last version that was tried" in page
+    assert "same" not in page.lower().split("worst games")[0]
+
+
+async def test_same_gate_goes_on_with_the_same_seed(nim: Package, bots: Path) -> None:
+    """The same files are one measurement: repeated it says the same, with more blocks it goes on."""
+    bot = bots / "bot.py"
+    accept_player(nim, bot)
+    bot.write_text(WEAK + "# the same player\n")
+    begun = begin_gate(nim, bot, rules=FEW)
+    assert begin_gate(nim, bot, rules=FEW).record == begun.record
+    once = await gate_player(nim, bot, rules=FEW)
+    again = await gate_player(nim, bot, rules=FEW)
+    assert (once.record.gate, again.repeated) == (begun.record.gate, True)
+    lines = GateFolder(bots).log.read_text().splitlines()
+    assert [json.loads(line)["status"] for line in lines] == ["accepted", "begun", "rejected"]
+    more = await gate_player(nim, bot, rules=EvaluationRules(max_blocks=30))
+    assert (more.record.seed, more.record.measurements[0].blocks) == (once.record.seed, 30)
+    # With a margin it is another question, and a player that is as good passes
+    equal = await gate_player(nim, bot, rules=FEW, margin=2.0)
+    assert (equal.accepted, equal.record.reason) == (True, "equal")
+
+
+async def test_version_that_loses_ground_to_an_opponent_is_rejected(nim: Package, bots: Path) -> None:
+    """A version that beats the accepted one because it knows its habit, and plays worse against all others."""
+    bot = bots / "bot.py"
+    bot.write_text(STRONG.replace("rng.choice(legal)", "legal[0]"))
+    (bots / "rival.py").write_text(WEAK)
+    accept_player(nim, bot)
+    measured = [
+        GateMeasurement(
+            role="accepted",
+            player=GatedPlayer(name="bot.py", digest="sha256:1"),
+            directory="accepted",
+            verdict="better",
+        ),
+        GateMeasurement(
+            role="opponent",
+            player=GatedPlayer(name="rival.py"),
+            directory="opponent-1",
+            verdict="worse",
+            results=GateResults(won=3, lost=37),
+            before=GateResults(won=30, lost=10),
+        ),
+    ]
+    found = judge_gate(measured)
+    assert (found.status, found.reason) == ("rejected", "lost_ground")
+    assert "3 won, 37 lost, 0 drawn, and before 30 won" in found.message
+    undecided = measured[1].model_copy(update={"verdict": "undecided"})
+    assert judge_gate([measured[0], undecided]).status == "accepted"
+
+
+def record(number: int, *, seed: int = 0, status: str = "rejected", accepted: str = "sha256:a") -> GateRecord:
+    return GateRecord.model_validate(
+        {
+            "gate": f"gate-{number}",
+            "time": "2026-11-26T10:00:00Z",
+            "status": status,
+            "bot": {"name": "bot.py", "digest": f"sha256:{number}"},
+            "accepted": {"name": "bot.py", "digest": accepted},
+            "coworld": "nim",
+            "seed": seed,
+        }
+    )
+
+
+def test_seeds_that_are_used_again_and_many_tries_are_said() -> None:
+    fresh = GateHistory.of([record(number, seed=number) for number in range(3)])
+    assert gate_notes(fresh, record(9, seed=9)) == []
+    used = gate_notes(fresh, record(9, seed=2))
+    assert len(used) == 1
+    assert used[0].startswith("Seed 2 was used for 1 other version of bot.py")
+    many = gate_notes(GateHistory.of([record(number, seed=number) for number in range(13)]), record(13, seed=13))
+    assert "13 other versions of bot.py were rejected" in many[0]
+    assert "51 of 100" in many[0]
+    again = gate_notes(fresh, record(1, seed=77).model_copy(update={"gate": "another"}))
+    assert again[0].startswith("This version was gated before, on 1 other seed")
+
+
+def test_history_with_a_torn_line_and_of_a_later_version(bots: Path) -> None:
+    folder = GateFolder(bots)
+    folder.enter(lambda _: record(1, status="accepted"))
+    later = {**json.loads(record(2).to_line()), "schema_version": 7, "status": "shelved", "mood": "bold"}
+    with folder.log.open("ab") as log:
+        log.write(json.dumps(later).encode() + b"\n" + record(3).to_line()[:40])
+    history = read_gate_history(folder.log)
+    assert [gate.gate for gate in history.gates] == ["gate-1"]
+    before = folder.log.read_bytes()
+    folder.enter(lambda _: record(4))
+    after = folder.log.read_bytes()
+    assert after == before[: before.rindex(b"\n") + 1] + record(4).to_line()
+
+
+def test_what_is_kept_is_bounded(nim: Package, bots: Path) -> None:
+    """Old versions and measurements are removed; the history, and what the bot is now, never."""
+    folder = GateFolder(bots)
+    for number in range(40):
+        (bots / "bot.py").write_text(f"{WEAK}# {number}\n")
+        gate = accept_player(nim, bots / "bot.py")
+        folder.gate(gate.gate).mkdir(parents=True)
+    assert len(folder.history().accepted) == 40
+    assert len(list((folder.place / "gates").iterdir())) <= 31
+    assert len(list((folder.place / "versions").iterdir())) <= 31
+    last = folder.history().accepted_of("bot.py")
+    assert last is not None
+    assert folder.version(last.bot).read_text().endswith("# 39\n")
+
+
+async def test_another_game_and_a_version_that_is_gone_are_refused(nim: Package, bots: Path) -> None:
+    folder = GateFolder(bots)
+    accept_player(nim, bots / "bot.py")
+    (bots / "bot.py").write_text(STRONG)
+    last = folder.history().accepted_of("bot.py")
+    assert last is not None
+    folder.version(last.bot).unlink()
+    with pytest.raises(UsageError, match="is gone") as gone:
+        begin_gate(nim, bots / "bot.py")
+    assert gone.value.code == "version_missing"
+    folder.enter(lambda _: record(1).model_copy(update={"coworld": "chess"}))
+    with pytest.raises(UsageError, match="has bots of chess, and this is nim"):
+        accept_player(nim, bots / "bot.py")
+
+
+async def test_overtaken_by_another_program(nim: Package, bots: Path) -> None:
+    """Two programs at once: what was measured against a version that is no longer the accepted one is not accepted."""
+    bot = bots / "bot.py"
+    bot.write_text(BROKEN)
+    accept_player(nim, bot)
+    bot.write_text(WEAK)
+    begun = begin_gate(nim, bot, rules=FEW)
+    bot.write_text(STRONG)
+    accept_player(nim, bot)
+    from coworld_runner.evaluation.gate import play_gate
+
+    ended = await play_gate(begun)
+    assert (ended.accepted, ended.record.reason) == (False, "overtaken")
+
+
+async def test_watching_compares_each_save_and_enters_nothing(nim: Package, bots: Path) -> None:
+    bot = bots / "bot.py"
+    accept_player(nim, bot)
+    looks: list[GateLook] = []
+    saves = iter([STRONG, "def act(:\n"])
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+
+            def say(look: GateLook) -> None:
+                looks.append(look)
+                content = next(saves, None)
+                if content is None:
+                    tasks.cancel_scope.cancel()
+                else:
+                    bot.write_text(content)
+
+            async def watch() -> None:
+                await watch_player(nim, bot, say=say, rules=FEW)
+
+            tasks.start_soon(watch)
+    assert [bool(look.problem) for look in looks] == [True, False, True]
+    assert looks[1].report is not None
+    assert looks[1].report.blocks >= 15
+    assert "bot.py:1" in looks[2].problem
+    assert len(GateFolder(bots).history().gates) == 1
