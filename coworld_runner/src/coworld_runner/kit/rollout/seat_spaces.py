@@ -49,8 +49,8 @@ class ActionSpace:
     masks: bool
     _moves: _MoveNumbers | None
     _codec: Codec | None
-    _kept: dict[tuple[int, ...] | None, bytes] = dataclasses.field(
-        default_factory=dict[tuple[int, ...] | None, bytes], compare=False
+    _kept: dict[Any, tuple[tuple[int, ...] | None, bytes]] = dataclasses.field(
+        default_factory=dict[Any, tuple[tuple[int, ...] | None, bytes]], compare=False
     )
 
     @classmethod
@@ -88,35 +88,47 @@ class ActionSpace:
         """How many numbers there are."""
         return int(cast("spaces.Discrete", self.space).n)
 
-    def numbers(self, options: Sequence[Any] | None) -> tuple[int, ...] | None:
-        """The numbers of legal actions, which may be JSON or the rules' own values; None, for any, stays None.
+    def offered(self, options: Sequence[Any] | None) -> tuple[tuple[int, ...] | None, bytes]:
+        """The numbers of legal actions, which may be JSON or the rules' own values, and their mask.
+
+        Args:
+            options: The legal actions; None: any.
+
+        Returns:
+            The numbers in this order, or None, and one byte for each action: 1 if it is legal.
 
         Raises:
             UsageError: An action is none of those that have numbers, or there are too many.
         """
-        if options is None:
-            return None
+        key: Any = None
+        if options is not None:
+            key = len(options) if self._moves is None else self._moves.keys(options)
+        try:
+            return self._kept[key]
+        except (KeyError, TypeError):
+            pass
+        numbers = None if options is None else self._numbers(options)
+        made = bytearray(self.count) if numbers is not None else bytearray(b"\1") * self.count
+        for number in numbers or ():
+            made[number] = 1
+        found = numbers, bytes(made)
+        if len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        # Not all actions can be keys.
+        with suppress(TypeError):
+            self._kept[key] = found
+        return found
+
+    def _numbers(self, options: Sequence[Any]) -> tuple[int, ...]:
         if self._moves is not None:
-            return self._moves(options)
+            return tuple([self._moves.number(option) for option in options])
         if len(options) > self.count:
             raise UsageError(f"There are {len(options)} legal actions, and actions={self.count}.", code="no_space")
         return tuple(range(len(options)))
 
-    def mask_bytes(self, numbers: tuple[int, ...] | None) -> bytes:
-        """One byte for each action: 1 if its number is among those of the legal ones."""
-        kept = self._kept.get(numbers)
-        if kept is None:
-            made = bytearray(self.count) if numbers is not None else bytearray(b"\1") * self.count
-            for number in numbers or ():
-                made[number] = 1
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            kept = self._kept[numbers] = bytes(made)
-        return kept
-
     def mask(self, options: Sequence[Any] | None) -> Any:
         """1 for each legal action, 0 for the others, as an array of int8; None means that all are legal."""
-        return np.frombuffer(self.mask_bytes(self.numbers(options)), np.int8).copy()
+        return np.frombuffer(self.offered(options)[1], np.int8).copy()
 
     def decode(self, element: Any, legal: Callable[[], Sequence[Any] | None]) -> Any:
         """The action as JSON; None if no action has that number."""
@@ -128,12 +140,11 @@ class ActionSpace:
 
 
 class _MoveNumbers:
-    """The numbers of actions, found by their values where these tell actions apart, else by their JSON text."""
+    """The numbers of actions by their JSON text, and keys by which several of them are found again without it."""
 
     def __init__(self, every: Sequence[Any]) -> None:
         self._every = every
         self._by_text = {to_json(value): number for number, value in enumerate(every)}
-        self._by_key: dict[Any, int] = {}
         # 1 equals True and 1.0 in Python and not in JSON.
         self._tells_apart = len({_frozen(value) for value in every}) == len(self._by_text)
         self._ways: dict[type, Callable[[Any], Any]] = {}
@@ -141,15 +152,16 @@ class _MoveNumbers:
     def __reduce__(self) -> Any:
         return _MoveNumbers, (self._every,)
 
-    def __call__(self, options: Sequence[Any]) -> tuple[int, ...]:
-        found = self._by_key
+    def keys(self, options: Sequence[Any]) -> tuple[Any, ...]:
         ways = self._ways
         try:
-            return tuple([found[ways[type(option)](option)] for option in options])
-        except (KeyError, TypeError):
-            return tuple([self._number(option) for option in options])
+            return tuple([ways[type(option)](option) for option in options])
+        except KeyError:
+            for kind in {cast("type[Any]", type(option)) for option in options}:
+                ways.setdefault(kind, _way(kind) if self._tells_apart else to_json)
+            return self.keys(options)
 
-    def _number(self, option: Any) -> int:
+    def number(self, option: Any) -> int:
         text = to_json(option)
         number = self._by_text.get(text)
         if number is None:
@@ -158,12 +170,6 @@ class _MoveNumbers:
                 code="no_space",
                 hint="Give actions=[…] with all of them, or actions=N where at most N are legal at a time.",
             )
-        if self._tells_apart:
-            kind = cast("type[Any]", type(option))
-            way = self._ways.setdefault(kind, _way(kind))
-            # A value that is no key is looked up by its text each time.
-            with suppress(TypeError):
-                self._by_key[way(option)] = number
         return number
 
 

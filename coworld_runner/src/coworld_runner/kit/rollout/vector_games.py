@@ -246,31 +246,34 @@ class VectorGames:
         spec, rows = self._spec, self._rows
         per, again = spec.rows, spec.autoreset
         refused: dict[int, str] = {}
-        rewards: list[float] = []
-        ended: list[tuple[bool, bool]] = []
+        rewards = [0.0] * self._count
+        over, cut = [False] * self._count, [False] * self._count
         elements = self._elements()
         for index, game in enumerate(self._games):
             if game.ended:
                 if again != NEXT_STEP:
                     raise UsageError(f"Game {index} has ended: reset it first.", code="no_episode")
                 game.begin()
-                gained = [0.0] * per
-            else:
-                gained = game.step(elements, index * per, refused)
-                if game.ended:
-                    rows.scores[index] = game.last
-                    rows.seeds[index] = game.seed
-            rewards += gained
-            ended += [(game.over, game.cut)] * per
-            if game.ended and again == SAME_STEP:
-                for seat in range(per):
-                    self._put(rows.final, index * per + seat, game.element(seat if spec.seat is None else spec.seat))
-                game.begin()
+                continue
+            row = index * per
+            gained = game.step(elements, row, refused)
+            if gained is not None:
+                rewards[row : row + per] = gained
+            if game.ended:
+                rows.scores[index] = game.last
+                rows.seeds[index] = game.seed
+                over[row : row + per] = [game.over] * per
+                cut[row : row + per] = [not game.over] * per
+                if again == SAME_STEP:
+                    for number, seat in enumerate(game.seats):
+                        self._put(rows.final, row + number, game.element(seat))
+                    game.begin()
         rows.rewards[:] = rewards
-        rows.terminated[:], rows.truncated[:] = zip(*ended, strict=True)
+        rows.terminated[:] = over
+        rows.truncated[:] = cut
         rows.refused[:] = False
-        for row in refused:
-            rows.refused[row] = True
+        if refused:
+            rows.refused[list(refused)] = True
         self._show()
         return refused
 
@@ -304,8 +307,21 @@ class VectorGames:
             elements.append(encoding.observations.encode(value))
 
         write = encoding.observations.write or append
+        actions = encoding.actions
         for game in self._games:
-            game.show(write, numbers, masks, to_act)
+            play, asked = game.play, () if game.ended else game.play.to_act
+            for seat in game.seats:
+                value = play.observation(seat)
+                try:
+                    write(value, numbers)
+                except (LookupError, TypeError, ValueError) as error:
+                    raise misfit(error, value, tick=play.tick, seat=seat) from error
+                to_act.append(seat in asked)
+                if actions.masks:
+                    options = play.options(seat)
+                    legal, mask = actions.offered(options)
+                    game.offered[seat] = legal, options
+                    masks.append(mask)
         if elements:
             concatenate(encoding.observations.space, elements, rows.seen)
         else:
@@ -323,15 +339,19 @@ class _Game:
         self.last: list[float] = []
         """The scores when they were last meaningful."""
         self.seed = 0
-        self.over = self.cut = False
+        self.over = False
         self.play: Play
+        self.seats = range(spec.seats) if spec.seat is None else (spec.seat,)
+        """The seats that have rows."""
         self._sitting: Sitting
         self._spec = spec
-        self._seats = range(spec.seats) if spec.seat is None else (spec.seat,)
+        self._own = spec.seat
+        self._most = math.inf if spec.max_cycles is None else spec.max_cycles
         self._live = spec.rules.live_scores
         self._actions = spec.encoding.actions
         self._seeds = random.Random()
-        self._numbers: dict[int, tuple[int, ...] | None] = {}
+        self.offered: dict[int, tuple[tuple[int, ...] | None, Any]] = {}
+        """By seat, the numbers of its legal actions and these."""
         self.ended = True
 
     def begin(self, seed: int | None = None) -> None:
@@ -339,7 +359,7 @@ class _Game:
         spec = self._spec
         if seed is not None:
             self._seeds.seed(seed)
-        self.over = self.cut = self.ended = False
+        self.over = self.ended = False
         for _ in range(MOST_BEGUN):
             self.seed = self._seeds.randrange(2**32) if seed is None else seed
             seed = None
@@ -355,7 +375,7 @@ class _Game:
             code="no_turn",
         )
 
-    def step(self, elements: Sequence[Any], row: int, refused: dict[int, str]) -> list[float]:
+    def step(self, elements: Sequence[Any], row: int, refused: dict[int, str]) -> list[float] | None:
         """Play a tick, and those of the others until the learner is asked again.
 
         Args:
@@ -364,31 +384,29 @@ class _Game:
             refused: Gets the reasons of refused actions by row.
 
         Returns:
-            What each row has gained.
+            What each row has gained; None: nothing.
         """
-        play, own = self.play, self._spec.seat
-        actions: dict[int, Any] = {}
-        for seat in play.to_act:
-            if own is None:
-                actions[seat] = self._action(seat, elements[row + seat], row + seat, refused)
-            elif seat == own:
-                actions[seat] = self._action(seat, elements[row], row, refused)
-            else:
-                actions[seat] = self._other(seat)
-        play.step(actions)
-        if own is not None:
+        play, own = self.play, self._own
+        if own is None:
+            play.step({seat: self._action(seat, elements[row + seat], row + seat, refused) for seat in play.to_act})
+        else:
+            actions: dict[int, Any] = {}
+            for seat in play.to_act:
+                mine = seat == own
+                actions[seat] = self._action(seat, elements[row], row, refused) if mine else self._other(seat)
+            play.step(actions)
             self._until_asked()
-        self.over = play.over
-        most = self._spec.max_cycles
-        self.cut = not self.over and most is not None and play.tick >= most
-        self.ended = self.over or self.cut
-        before, now = self.last, (play.scores_now() if self._live or self.over else None)
-        if self.over and self.table is not None:
-            self.table.over(self._sitting, play)
-        if now is None:
-            return [0.0] * self._spec.rows
-        self.last = now
-        return [now[seat] - before[seat] for seat in self._seats]
+        if not play.to_act:
+            self.over = self.ended = True
+            if self.table is not None:
+                self.table.over(self._sitting, play)
+        elif play.tick >= self._most:
+            self.ended = True
+        if not self._live and not self.over:
+            return None
+        before = self.last
+        now = self.last = play.scores_now() or before
+        return [now[seat] - before[seat] for seat in self.seats]
 
     def element(self, seat: int) -> Any:
         """What a seat sees, as an element of the space."""
@@ -398,29 +416,9 @@ class _Game:
         except (LookupError, TypeError, ValueError) as error:
             raise misfit(error, value, tick=self.play.tick, seat=seat) from error
 
-    def show(
-        self,
-        write: Callable[[Any, list[float]], None],
-        numbers: list[float],
-        masks: list[bytes],
-        to_act: list[bool],
-    ) -> None:
-        """Append what each row sees, the mask of its actions, and whether it is to act."""
-        play, actions, ended = self.play, self._actions, self.ended
-        for seat in self._seats:
-            value = play.observation(seat)
-            try:
-                write(value, numbers)
-            except (LookupError, TypeError, ValueError) as error:
-                raise misfit(error, value, tick=play.tick, seat=seat) from error
-            if actions.masks:
-                found = self._numbers[seat] = actions.numbers(play.options(seat))
-                masks.append(actions.mask_bytes(found))
-            to_act.append(not ended and seat in play.to_act)
-
     def _until_asked(self) -> None:
-        play, own, most = self.play, self._spec.seat, self._spec.max_cycles
-        while (turn := play.to_act) and own not in turn and (most is None or play.tick < most):
+        play, own, most = self.play, self._own, self._most
+        while (turn := play.to_act) and own not in turn and play.tick < most:
             play.step({seat: self._other(seat) for seat in turn})
 
     def _other(self, seat: int) -> Any:
@@ -429,12 +427,12 @@ class _Game:
 
     def _action(self, seat: int, element: Any, row: int, refused: dict[int, str]) -> Any:
         play = self.play
-        numbers = self._numbers.get(seat)
+        numbers, options = self.offered.get(seat, (None, None))
         if numbers is not None and element in numbers:
-            return cast("Any", play.options(seat))[numbers.index(element)]
+            return options[numbers.index(element)]
         if self._actions.masks and element == MISSED:
             return None
-        value = self._actions.decode(element, lambda: to_plain(list(play.options(seat) or ())))
+        value = self._actions.decode(element, lambda: to_plain(list(options or ())))
         try:
             return play.read(seat, value)
         except ActionRefused as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import pickle
@@ -124,6 +125,9 @@ class _VectorJob:
             size = GameRows(self.spec, self.games).size
             rows = GameRows(self.spec, self.games, mmap.mmap(self.memory, size)).part(first, last)
             with closing(VectorGames(self.spec, rows, last - first)) as games:
+                # Games make many short-lived values, and the rest stays as it is.
+                gc.freeze()
+                gc.set_threshold(50_000)
                 say()
                 while word := told.read(1):
                     match word:
