@@ -23,6 +23,7 @@ from .comparison_words import chance_better, evidence_words, more_blocks, percen
 from .designs import Lineup, comparison_lineups
 from .elo import EloDifference, EloTest, elo_difference
 from .estimates import Doubt, Interval, Sample, firm_evidence, least_wins, running_interval
+from .lost_blocks import LostBlock, WorstBlocks, lost_scenes
 from .number_text import interval_words, number
 from .report_base import (
     Estimate,
@@ -114,6 +115,9 @@ class ComparisonReport(ShownReport):
     interval: IntervalRecord | None = Field(
         default=None, description="Interval of that mean, valid at every look; null if there are too few blocks."
     )
+    lost_blocks: tuple[LostBlock, ...] = Field(
+        default=(), description="The worst of the blocks that the new player lost, the worst first."
+    )
 
     def estimates(self) -> list[Estimate]:
         """Every measured number with its interval, the most important first."""
@@ -145,7 +149,15 @@ class ComparisonReport(ShownReport):
     def parts(self) -> Parts:
         """The parts to display."""
         quantities = {"difference": True, "mean score": False, "seat effect": True}
-        return Parts(tables=[players_table(self)], facts=_facts(self), quantities=quantities)
+        shown = len(self.lost_blocks)
+        names = {label: player.name for label, player in self.plan.players().items()}
+        return Parts(
+            tables=[players_table(self)],
+            facts=_facts(self),
+            quantities=quantities,
+            scenes_title="Blocks that were lost" + (f", the {shown} worst of {self.lost}" if shown < self.lost else ""),
+            scenes=lost_scenes(self.lost_blocks, names, self.plan.slot_count),
+        )
 
 
 class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
@@ -156,11 +168,13 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
 
     Attributes:
         verdict: The verdict so far.
+        worst: The worst of the blocks that the new player lost.
     """
 
     def __init__(self, plan: ComparisonPlan) -> None:
         super().__init__(plan)
         self.verdict: str = "undecided"
+        self.worst = WorstBlocks()
         self._differences = Sample()
         self._won = self._lost = 0
         self._doubt = Doubt()
@@ -191,6 +205,9 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 test.take(self._bounds.within(difference) if self._bounds is not None else 0.5)
             self._won += difference > 0
             self._lost += difference < 0
+            if difference < 0:
+                played = self.ledger.played[block.block]
+                self.worst.add(block, rounded(difference), self.lineups(block.block), played, _why(block))
         for doubt in block.doubts.values():
             self._doubt = self._doubt.plus(doubt)
         share = self._share(block)
@@ -299,9 +316,20 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 "doubtful": doubt.lost if won >= lost else doubt.other_lost,
                 "difference": middle,
                 "interval": interval_record(interval),
-                "remarks": (*common["remarks"], *_about_difference(self.verdict, won, lost, middle, interval)),
+                "lost_blocks": self.worst.records() if self.measured else (),
+                "remarks": (
+                    *common["remarks"],
+                    *_about_difference(self.verdict, won, lost, middle, interval),
+                    *self.worst.remarks(),
+                ),
             }
         )
+
+
+def _why(block: JudgedBlock) -> str:
+    """Why the new player lost a block, if it forfeited it; else empty."""
+    forfeit = block.first_forfeits.get(NEW)
+    return f"It was forfeited: {forfeit.message} [{forfeit.error_type}]" if forfeit is not None else ""
 
 
 def _worst_and_best(share: float | None, doubts: Mapping[Pair, Doubt]) -> tuple[float, float]:
