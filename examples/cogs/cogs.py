@@ -81,6 +81,7 @@ class Cogs(Rules):
     most_seats = 16
     pace = Ticks(hz=10, hold=False)
     live_scores = True
+    score_range = (0, 240)
     version = "mettagrid==0.26.22"
 
     def start(self) -> None:

@@ -26,6 +26,7 @@ class Nim(Rules):
         take: int = Field(ge=1, le=3)
 
     config: Config
+    score_range = (0, 1)
     version = "1"
 
     def start(self) -> None:

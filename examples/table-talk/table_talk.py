@@ -24,4 +24,5 @@ class TableTalk(TextArena):
 
     seats = 2
     most_seats = 4
+    score_range = (-1, 1)
     version = "textarena==0.7.4"

@@ -13,7 +13,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,14 @@ from typing import Any
 from _measure import finish, machine, run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from support.escapes import COMMANDS, ESCAPES, FEW, alarmed
 from support.simulated import (
     ADDS,
     DIFFERENCES,
     TOGETHER,
     added,
-    comparison_plan,
     episode_row,
-    hostile_run,
     leave,
-    mixture_plan,
     pickup_plan,
     played,
     ranking_plan,
@@ -41,14 +38,10 @@ from support.simulated import (
 )
 
 from coworld_core.episode.record import SlotRow
-from coworld_core.evaluation.comparison import NEW, Comparison
 from coworld_core.evaluation.designs import episode_key, round_robin
 from coworld_core.evaluation.elo import EloTest, share_of
 from coworld_core.evaluation.estimates import Scale, mean_interval, running_interval, sign_evidence
 from coworld_core.evaluation.evaluation_files import open_evaluation
-from coworld_core.evaluation.mixture import Mixture
-from coworld_core.evaluation.pickup import CANDIDATE, Pickup
-from coworld_core.evaluation.ranking import PairRecord, Ranking
 from coworld_core.evaluation.ratings import pairings, rate
 from coworld_core.tournament.pairings import free_play
 from coworld_core.tournament.standings import Tournament
@@ -91,37 +84,16 @@ def null_comparisons(runs: int, blocks: int) -> dict[str, dict[str, float]]:
     return found
 
 
-def hostile_alarms(runs: int, blocks: int) -> dict[str, dict[str, float]]:
-    """The share of evaluations of equal players that favour the one that escapes whenever it is losing."""
-    entrants = tuple(SlotRow(name=name) for name in "ABC")
-    found: dict[str, dict[str, float]] = {}
-    commands = ("compare", "compare --elo1", "rank", "mix", "pickup")
-    for how in ("crash", "absent", "burn", "slow", "break"):
-        alarms = Counter[str]()
-        for seed in range(runs):
-
-            def chance(seed: int = seed) -> random.Random:
-                return random.Random(seed)
-
-            compared: Any = hostile_run(Comparison(comparison_plan(max_blocks=blocks)), NEW, chance(), how=how)
-            alarms["compare"] += compared.verdict == "better"
-            plan = comparison_plan(max_blocks=blocks, elo0=0.0, elo1=60.0)
-            tested: Any = hostile_run(Comparison(plan), NEW, chance(), how=how)
-            alarms["compare --elo1"] += tested.verdict == "better"
-            ranked = hostile_run(
-                Ranking(ranking_plan(entrants=entrants, max_blocks=blocks)), "player-2", chance(), how=how
-            )
-            alarms["rank"] += any(_favours(pair, "player-2") for pair in ranked.report().pairs)
-            mixed = hostile_run(Mixture(mixture_plan(1, 1, max_blocks=blocks)), "player-2", chance(), how=how)
-            alarms["mix"] += any(_favours(pair, "player-2") for pair in mixed.report().pairs)
-            valued = hostile_run(Pickup(pickup_plan(1, max_blocks=30)), CANDIDATE, chance(), how=how).report()
-            alarms["pickup"] += str(valued).startswith("The value of C over replacement is +")
-        found[how] = {command: alarms[command] / runs for command in commands}
-    return found
-
-
-def _favours(pair: PairRecord, label: str) -> bool:
-    return pair.apart and label == (pair.first if pair.won > pair.lost else pair.second)
+def alarms_of_those_who_escape(runs: int, blocks: int, looks: int) -> dict[str, dict[str, float]]:
+    """The share of evaluations of equal players that say that they are not (`support.escapes`)."""
+    return {
+        how: {
+            command: sum(alarmed(command, how, seed, looks if command in FEW else blocks) for seed in range(runs))
+            / runs
+            for command in COMMANDS
+        }
+        for how in ESCAPES
+    }
 
 
 def bounded_coverage(runs: int) -> dict[str, dict[str, float]]:
@@ -381,7 +353,7 @@ def main() -> None:
     figures: dict[str, Any] = {
         "machine": machine(),
         "false_alarms": null_comparisons(asked.runs, asked.blocks),
-        "false_alarms_of_those_who_escape": hostile_alarms(asked.runs, asked.blocks // 4 or 1),
+        "false_alarms_of_those_who_escape": alarms_of_those_who_escape(asked.runs, asked.blocks // 4 or 1, asked.looks),
         "coverage_of_few_blocks": bounded_coverage(asked.runs),
         "beside_fishtest": beside_fishtest(asked.runs // 10 or 1),
         "blocks_to_a_decision": blocks_to_a_decision(asked.runs),

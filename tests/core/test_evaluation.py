@@ -46,6 +46,7 @@ from coworld_core.evaluation.estimates import (
     sign_evidence,
     student_quantile,
 )
+from coworld_core.evaluation.lost_blocks import FirstDifference, LineOfPlay, LossNote, LossNotes
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.power import forecast
 from coworld_core.evaluation.ranking import Ranking, RankingReport, least_ranking_blocks, not_apart
@@ -582,6 +583,49 @@ def test_what_a_bot_author_reads_first() -> None:
     assert facts["Evidence"].startswith("decisive: ")
     assert "Needed" not in facts
     assert decided([1.0, -1.0]).more_blocks is None
+
+
+def test_the_worst_of_the_blocks_that_were_lost_are_shown() -> None:
+    differences = [-1.0, 2.0, -3.0, -1.0, -2.0, 0.0, -2.0]
+    comparison = Comparison(comparison_plan(max_blocks=len(differences)))
+    for block, difference in enumerate(differences, 1):
+        for row in pair_rows(block, difference):
+            comparison.add(row)
+    report = comparison.report()
+    assert [(one.block, one.difference) for one in report.lost_blocks] == [(3, -3.0), (5, -2.0), (7, -2.0)]
+    assert report.lost_blocks[0].episodes == (episode_key(3, 1, 1), episode_key(3, 1, 2))
+    assert report.lost_blocks[0].scores == ((7.0, 10.0), (10.0, 7.0))
+    first = FirstDifference(
+        tick=4,
+        slot=1,
+        text="a ```board```\n<b>",
+        new=LineOfPlay(episode=episode_key(3, 1, 2), action={"take": 1, "how": [2]}, score=7.0),
+        old=LineOfPlay(episode=episode_key(3, 1, 1), action=None, score=10.0),
+    )
+    why = LossNote(block=7, note="There is no replay.")
+    comparison.worst.notes = LossNotes(note="Nothing.", blocks=(LossNote(block=3, first_difference=first), why))
+    report = comparison.report()
+    found = report.contents()
+    assert found.scenes_title == "Blocks that were lost, the 3 worst of 5"
+    assert [scene.title for scene in found.scenes] == [
+        "Block 3, by 3: seat 1 at tick 4",
+        "Block 5, by 2",
+        "Block 7, by 2",
+    ]
+    assert found.scenes[0].told[0] == ("New: take 1, how [2]; scored 7", "block-0003.1-2")
+    assert found.scenes[0].told[1] == ("Old: no action; scored 10", "block-0003.1-1")
+    assert found.scenes[1].told[0] == ("New scored 8; Old scored 10", "block-0005.1-1")
+    assert "Nothing." in found.notes
+    said = report_markdown(report)
+    assert "\n  ````text\n  a ```board```\n  <b>\n  ````\n" in said
+    assert "- Block 7, by 2: There is no replay.\n  - New scored 8; Old scored 10 (block-0007.1-1)\n" in said
+
+
+def test_a_lost_block_that_was_forfeited_says_so() -> None:
+    rows = pair_rows(1, -1.0)
+    fault = {"ok": False, "party": "player", "fault_slot": 0, "error_type": "player_error", "message": "Exit 1."}
+    report = compare_rows(comparison_plan(max_blocks=1), [rows[0].model_copy(update=fault), rows[1]])
+    assert [one.note for one in report.lost_blocks] == ["It was forfeited: Exit 1. [player_error]"]
 
 
 def test_not_enough_evidence() -> None:

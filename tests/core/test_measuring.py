@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from support.escapes import COMMANDS, ESCAPES, FEW, alarmed
 from support.full import FULL
 from support.simulated import (
     ADDS,
@@ -54,9 +55,6 @@ from coworld_core.evaluation.designs import (
 )
 from coworld_core.evaluation.estimates import Doubt, firm_evidence
 from coworld_core.evaluation.evaluation_files import open_evaluation
-from coworld_core.evaluation.mixture import Mixture
-from coworld_core.evaluation.pickup import CANDIDATE, Pickup
-from coworld_core.evaluation.ranking import Ranking
 from coworld_core.evaluation.report_base import EvaluationPlan
 
 # --- designs ------------------------------------------------------------------------------------------------------
@@ -294,10 +292,7 @@ def deserted(deserter: str, seed: int, **game: Any) -> Comparison:
     return comparison
 
 
-ESCAPES = ("crash", "absent", "burn", "slow", "break")
-
-
-@pytest.mark.parametrize("how", ESCAPES)
+@pytest.mark.parametrize("how", ESCAPES[1:])
 @pytest.mark.parametrize("steps", [1, 12])
 @pytest.mark.parametrize(("deserter", "alarm"), [(NEW, "better"), (OLD, "worse")])
 def test_escaping_as_soon_as_one_is_losing_does_not_make_one_better(
@@ -312,33 +307,14 @@ def test_escaping_as_soon_as_one_is_losing_does_not_make_one_better(
 
 
 @pytest.mark.parametrize("how", ESCAPES)
-def test_escaping_does_not_tell_players_apart_in_rankings_and_mixtures(how: str) -> None:
-    runs = 1_000 if FULL else 3
-    entrants = tuple(SlotRow(name=name) for name in "ABC")
-    alarms = 0
-    for seed in range(runs):
-        ranking = hostile_run(
-            Ranking(ranking_plan(entrants=entrants, max_blocks=90)), "player-2", random.Random(seed), how=how
-        )
-        mixture = hostile_run(Mixture(mixture_plan(1, 1, max_blocks=50)), "player-2", random.Random(seed), how=how)
-        apart = [pair for pair in (*ranking.report().pairs, *mixture.report().pairs) if pair.apart]
-        alarms += any(
-            (pair.second == "player-2") == (pair.won < pair.lost)
-            for pair in apart
-            if "player-2" in (pair.first, pair.second)
-        )
-    assert alarms <= 0.05 * runs
+@pytest.mark.parametrize("command", COMMANDS)
+def test_escaping_and_looking_after_every_block_do_not_raise_alarms(command: str, how: str) -> None:
+    runs, few = (1_000, 60) if FULL else (3, 20)
+    blocks = 30 if command in FEW else few
+    assert sum(alarmed(command, how, seed, blocks) for seed in range(runs)) <= 0.05 * runs
 
 
-@pytest.mark.parametrize("how", ESCAPES)
-def test_escaping_has_no_value_over_replacement(how: str) -> None:
-    runs = 1_000 if FULL else 4
-    for seed in range(runs):
-        pickup = hostile_run(Pickup(pickup_plan(1, max_blocks=30)), CANDIDATE, random.Random(seed), how=how)
-        assert "The value of C over replacement is +" not in str(pickup.report())
-
-
-@pytest.mark.parametrize("how", ESCAPES)
+@pytest.mark.parametrize("how", ESCAPES[1:])
 def test_where_such_escapes_counted_by_their_results_they_paid(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The games in which the rules are tried are such as can be played by escaping."""
     nobody: dict[str, PlayerFault] = {}

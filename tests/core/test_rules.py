@@ -19,6 +19,7 @@ import pytest
 from pydantic import BaseModel
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.manifest.game_results import score_bounds
 from coworld_core.rules import (
     ActionRefused,
     Delayed,
@@ -35,6 +36,7 @@ from coworld_core.rules import (
     Turns,
     audit_rules,
     config_schema,
+    first_difference,
     game_section,
     load_rules,
     play_again,
@@ -427,6 +429,8 @@ def never(*_: object) -> Any:
         ({"scores": lambda _: [1]}, "scores must be 2 finite numbers, one per seat"),
         ({"scores": lambda _: [1, float("nan")]}, "scores must be 2 finite numbers"),
         ({"scores": lambda _: None}, "scores must be numbers"),
+        ({"scores": lambda _: [0, 2], "score_range": (0, 1)}, r"\[0.0, 2.0\] are outside of score_range, .* \(0, 1\)"),
+        ({"scores": lambda _: [-1, 2], "score_range": (0, None)}, "are outside of score_range"),
         ({"results": lambda _: {"scores": 1}}, "results must be an object without scores"),
     ],
 )
@@ -466,6 +470,8 @@ def test_schemas_say_what_is_read() -> None:
     assert (read.pace, read.seed, read.names, read.public()) == (Turns(per_move=3), 5, ("Ada", "Ada"), {"rounds": 2})
     assert "'a'" not in repr(read)
     Validator(results_schema(Guess)).validate(through(Play(Guess)).results())
+    for ends in ((None, None), (0, 1), (None, 9.5)):
+        assert score_bounds(results_schema(changed(score_range=ends)), 2) == ends
     assert game_section(Guess)["description"].startswith("Everybody names a number at once")
     protocol = game_section(Guess)["protocols"]["player"]["value"]
     assert "coworld.seat/1" in protocol
@@ -544,10 +550,16 @@ class Half(Rules):
         load_rules(f"{tmp_path}/whole_games.py")
 
 
+@pytest.mark.parametrize("wrong", [(1, 0), (0, 0), (0,), [0, 1], ("0", 1), (0, float("inf")), (True, 2)])
+def test_score_ranges_have_two_ends(wrong: Any) -> None:
+    with pytest.raises(UsageError, match="score_range is"):
+        changed(score_range=wrong)
+
+
 # --- replays --------------------------------------------------------------------------------------------------------
 
 
-def recorded(rules: type[Rules] = Guess, *, seed: int = 3) -> bytes:
+def recorded(rules: type[Rules] = Guess, *, seed: int = 3, last: int = 5) -> bytes:
     play = Play(rules, seed=seed)
     header = ReplayHeader(
         rules=rules.__name__, version=rules.version, config={"rounds": 3}, seed=seed, seats=2, names=["A", "B"]
@@ -555,7 +567,7 @@ def recorded(rules: type[Rules] = Guess, *, seed: int = 3) -> bytes:
     writer = ReplayWriter(header)
     writer.add(play.frame())
     while not play.over:
-        done = play.step({0: play.read(0, {"number": 5})})
+        done = play.step({0: play.read(0, {"number": 5 if play.tick < 2 else last})})
         writer.add(play.frame(), done)
     return writer.finish(reason="over", results=play.results())
 
@@ -591,6 +603,22 @@ def test_diverging_replay_reports_both_values() -> None:
         play_again(Guess, other)
     with pytest.raises(CoworldError, match="is of Guess 7, not of Changed 7"):
         play_again(changed(), replay)
+
+
+def test_games_part_where_something_else_is_done_first() -> None:
+    one, other = read_replay(recorded()), read_replay(recorded(last=7))
+    part = first_difference(one, other)
+    assert part is not None
+    assert (part.tick, part.drawing) == (2, one.ticks[2].drawing)
+    assert part.actions == {0: ({"number": 5, "loud": False}, {"number": 7, "loud": False})}
+    assert play_again(Guess, one, until=part.tick).tick == 2
+    assert first_difference(one, one) is None
+    assert first_difference(one, one.model_copy(update={"ticks": one.ticks[:2]})) is None
+    with pytest.raises(CoworldError, match="The seed of the two games is not the same: 3 and 4"):
+        first_difference(one, read_replay(recorded(seed=4)))
+    elsewhere = [*one.ticks[:1], one.ticks[1].model_copy(update={"drawing": "other"}), *one.ticks[2:]]
+    with pytest.raises(CoworldError, match="At tick 1 the two games differ although the same was done"):
+        first_difference(one, one.model_copy(update={"ticks": elsewhere}))
 
 
 def test_a_replay_keeps_live_scores_and_who_is_out_and_is_compared_with_them() -> None:

@@ -141,6 +141,7 @@ def runs_process(self: Race, actions: Mapping[int, Any]) -> None:
         (race(scores=lambda _: ["1", "0"]), "rules_failed", "scores", "2 finite numbers, one per seat, not ['1', '0']"),
         (race(scores=lambda _: [float("nan"), 0]), "rules_failed", "scores", "finite numbers"),
         (race(scores=lambda _: [1.0]), "rules_failed", "scores", "2 finite numbers"),
+        (race(scores=lambda _: [0, 9], score_range=(0, 1)), "rules_score_outside", "scores", "outside of score_range"),
         (race(step=changes_action), "rules_change_actions", "step", '{"1":{"add":3}} became {"1":{"add":1}}'),
         (race(step=drops_action), "rules_change_actions", "step", "became {}"),
         (race(step=changes_action_later), "rules_change_actions", "step", "changes its actions"),

@@ -12,7 +12,7 @@ import pytest
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.rules import read_replay
-from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
+from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, read_evaluation, scrimmage
 from coworld_runner.kit.rollout.kept_games import EACH, KeptGames
 from coworld_runner.kit.rollout.plain_players import is_plain
 from coworld_runner.kit.server.scaffolds import new_game
@@ -157,6 +157,34 @@ async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: P
     bot.write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     with pytest.raises(UsageError, match="bot has changed"):
         await play_row_again(tmp_path / "two", other.key)
+
+
+async def test_lost_blocks_say_where_the_two_first_differed(tmp_path: Path) -> None:
+    bot = tmp_path / "bot.py"
+    bot.write_text("def act(observation, legal, rng):\n    return legal[0 if observation['left'] != 9 else -1]\n")
+    rules = EvaluationRules(max_blocks=6)
+    report = await compare(NIM, str(bot), "counter", rules=rules, workspace=tmp_path / "run")
+    assert report.lost > 3 == len(report.lost_blocks)
+    lost = report.lost_blocks[0]
+    first = lost.first_difference
+    assert first is not None, lost.note
+    assert first.observation == {"left": 21 - first.tick}
+    assert first.text.count("|") == 21 - first.tick
+    assert first.new.action != first.old.action
+    rows = {row.key: row for row in read_rows(tmp_path / "run")}
+    for line, name in ((first.new, "bot"), (first.old, "counter")):
+        row = rows[line.episode]
+        assert line.score == row.scores[first.slot]
+        assert row.slots[first.slot].image.startswith(name) or row.slots[first.slot].player_id == name
+        replay = read_replay((tmp_path / "run" / line.episode / "replay").read_bytes())
+        assert replay.ticks[first.tick + 1].actions[first.slot] == line.action
+    assert read_evaluation(tmp_path / "run").report == report
+    assert f"tick {first.tick})" in (tmp_path / "run/report.md").read_text()
+    # Of games that were not kept there is a replay nevertheless
+    shutil.rmtree(tmp_path / "run" / first.new.episode)
+    (tmp_path / "run/lost-blocks.json").unlink()
+    assert await compare(NIM, str(bot), "counter", rules=rules, workspace=tmp_path / "run") == report
+    assert (tmp_path / "run" / first.new.episode / "replay").is_file()
 
 
 async def test_metrics_come_from_rows(tmp_path: Path) -> None:

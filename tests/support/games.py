@@ -43,6 +43,7 @@ class Gather(Rules):
     most_seats = 4
     pace = Ticks(hz=50)
     live_scores = True
+    score_range = (0, None)
     version = "3"
 
     def start(self) -> None:

@@ -200,16 +200,19 @@ def hostile_rows(
         block: Its number.
         hostile: Label of that player.
         chance: The luck of the game.
-        how: How it escapes: `crash`; `absent`, exiting before it connects, as if it knew; `burn`, taking the
-            processors so that the others are late; `slow`, slowing the machine in a way that cannot be seen; `break`,
-            making the game fail, such as by scores that are not numbers.
+        how: How it escapes: `stay`, not at all; `crash`; `absent`, exiting before it connects, as if it knew; `burn`,
+            taking the processors so that the others are late; `slow`, slowing the machine in a way that cannot be seen;
+            `break`, making the game fail, such as by scores that are not numbers.
         steps: Points to be had one by one, each by any player; 1: a win or a loss.
         results: Whether the game still writes results, and calls it a draw.
         attempt: Which attempt at the block it is.
     """
     good = episode_row("", 0.0, 0.0)
+    alone = all(set(lineup) == {hostile} for lineup in lineups)
     for number, lineup in enumerate(lineups, 1):
-        slot = lineup.index(hostile) if hostile in lineup and set(lineup) != {hostile} else None
+        # With itself in all seats, there is nothing to escape from, unless one seat is to look better than the others
+        escapes = how != "stay" and hostile in lineup and (alone or set(lineup) != {hostile})
+        slot = lineup.index(hostile) if escapes else None
         scores, fault = [0.0] * len(lineup), dict[str, object]()
         for _ in range(steps):
             scores[chance.randrange(len(lineup))] += 1
@@ -243,10 +246,25 @@ def _escape(how: str, slot: int, *, results: bool) -> dict[str, object]:
 
 
 def hostile_run(
-    evaluation: Evaluation[Any, Any], hostile: str, chance: random.Random, **game: Any
+    evaluation: Evaluation[Any, Any],
+    hostile: str,
+    chance: random.Random,
+    *,
+    until: Callable[[Any], bool] = lambda _: False,
+    **game: Any,
 ) -> Evaluation[Any, Any]:
-    """An evaluation in which one player escapes (`hostile_rows`), with all attempts that its blocks need."""
+    """An evaluation in which one player escapes (`hostile_rows`), with all attempts that its blocks need.
+
+    Args:
+        evaluation: The evaluation, without rows.
+        hostile: Label of that player.
+        chance: The luck of the game.
+        until: Whether the user, who looks after every block, stops.
+        game: As for `hostile_rows`.
+    """
     for block in range(1, evaluation.plan.max_blocks + 1):
+        if until(evaluation):
+            break
         lineups = evaluation.lineups(block)
         for attempt in (1, 2, 3):
             if evaluation.stopped or not evaluation.ledger.missing(block):

@@ -62,6 +62,12 @@ _shown_within = seconds_option(
 @click.option(
     "--html", type=FILE, metavar="FILE", help="Write it as a single page that opens without the game or a network."
 )
+@click.option(
+    "--at",
+    type=click.IntRange(min=0),
+    metavar="TICK",
+    help="Open it at this tick, if its page can, as those of the kit.",
+)
 @_shown_within
 @browser_option
 @output_options
@@ -70,6 +76,7 @@ def replay(
     options: PackageOptions,
     replay: str | None,
     html: Path | None,
+    at: int | None,
     timeout_seconds: float,
     open_browser: bool | None,
 ) -> int:
@@ -86,9 +93,13 @@ def replay(
         raise click.UsageError(
             "--html and --open-browser exclude each other: one writes a file, the other shows a running game."
         )
+    if html is not None and at is not None:
+        raise click.UsageError(f"--html and --at exclude each other: open the page with #tick={at} at its end instead.")
     return run_async(
         out,
-        lambda running: _show(options, replay, running, timeout=timeout_seconds, open_browser=open_browser, html=html),
+        lambda running: _show(
+            options, replay, running, timeout=timeout_seconds, open_browser=open_browser, html=html, at=at
+        ),
     )
 
 
@@ -100,6 +111,7 @@ async def _show(
     timeout: float,
     open_browser: bool | None,
     html: Path | None = None,
+    at: int | None = None,
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
     from coworld_core.ids import new_run_id
@@ -125,6 +137,8 @@ async def _show(
         if html is not None:
             async with resolve_replay(replay, timeout=timeout) as file:
                 return _write_page(await viewer_page(package, viewer, file.path), html, file, out)
+        if at is not None:
+            out.note("Its static viewer shows the replay from the start: --at is for pages of games.")
         return await _show_in_viewer(package, viewer, replay, running, timeout=timeout, open_browser=open_browser)
     if viewer is not None:
         out.note(f"Its replay viewer is not built ({shown_path(viewer)}), so the game itself shows the replay.")
@@ -144,7 +158,7 @@ async def _show(
         ) as session:
             if html is not None:
                 return _write_page(await record_page(session, options=shown), html, file, out)
-            return await _until_seen(session, file, backend, running, open_browser=open_browser)
+            return await _until_seen(session, file, backend, running, open_browser=open_browser, at=at)
 
 
 def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> int:
@@ -158,25 +172,32 @@ def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> in
 
 
 async def _until_seen(
-    session: ReplaySession, file: Replay, backend: Backend, running: Running, *, open_browser: bool | None
+    session: ReplaySession,
+    file: Replay,
+    backend: Backend,
+    running: Running,
+    *,
+    open_browser: bool | None,
+    at: int | None,
 ) -> int:
     """Print the link of a replay, and wait until the user stops it."""
     from ..browser import open_page, wants_browser
     from ..run_preparation import unit_status
 
-    out = running.out
+    # As the pages of the kit write it
+    out, link = running.out, session.link if at is None else f"{session.link}#tick={at}"
     out.answer(
         {
-            "link": session.link,
+            "link": link,
             "run_id": session.run_id,
             "backend": backend.name,
             "replay": file.source,
             "local_ports": {str(port): address for port, address in session.local_ports.items()},
         }
     )
-    _say_where(file.source, session.link, out, ports=session.local_ports)
+    _say_where(file.source, link, out, ports=session.local_ports)
     if wants_browser(open_browser):
-        running.tasks.start_soon(open_page, session.link, out)
+        running.tasks.start_soon(open_page, link, out)
     ended = await running.until_interrupted(session.unit.wait)
     return await unit_status(ended, session.unit, out, doing="showed the replay")
 

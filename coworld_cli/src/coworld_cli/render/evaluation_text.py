@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from .results import labelled
-from .text import clean, shown_path, table
+from .text import clean, command_line, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.evaluation.power import ComparisonForecast
-    from coworld_core.evaluation.report_contents import ShownReport, Table
+    from coworld_core.evaluation.report_contents import Scene, ShownReport, Table
 
 __all__ = ["evaluation_result", "forecast_text"]
 
@@ -45,8 +45,30 @@ def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | Non
             labelled(
                 [("Artifacts", shown_path(workspace)), ("Report", shown_path(workspace / "report.md"))], indent=""
             ),
+            *([click.style(found.scenes_title, bold=True)] if found.scenes else []),
+            *(_scene(scene, workspace) for scene in found.scenes),
         ]
     )
+
+
+def _scene(scene: Scene, workspace: Path) -> str:
+    """A moment of an episode, with the commands that show it."""
+    from coworld_core.episode.layout import EpisodeLayout
+
+    lines = [f"  {click.style(clean(scene.title, one_line=True), bold=True)}"]
+    lines += [f"    {clean(scene.note, one_line=True)}"] if scene.note else []
+    lines += [f"    {click.style(line, dim=True)}" for line in clean(scene.seen).splitlines()]
+    at = ["--at", str(scene.tick)] if scene.tick is not None else []
+    rows: list[tuple[str, str]] = []
+    for said, episode in scene.told:
+        place = workspace / episode
+        shown = (
+            command_line("replay", shown_path(place), *at)
+            if EpisodeLayout(place).replay.is_file()
+            else command_line("evaluation", "replay", shown_path(workspace), episode)
+        )
+        rows.append((clean(said, one_line=True), shown))
+    return "\n".join([*lines, table(rows, indent="    ")])
 
 
 def forecast_text(forecast: ComparisonForecast) -> str:

@@ -70,7 +70,8 @@ class JudgedBlock:
     scores: Mapping[str, float] = field(default_factory=dict[str, float])
     """For a counted block: each entrant's mean over its seats; of one that forfeited, the lowest mean of all."""
     by_seat: tuple[float, ...] = ()
-    """Mean score of each seat, for a counted block in which every player had every seat and none forfeited."""
+    """Mean score of each seat, for a counted block in which every player had every seat, and none forfeited or took
+    the processors that others needed."""
     forfeits: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many episodes each entrant has forfeited."""
     first_forfeits: Mapping[str, FirstForfeit] = field(default_factory=dict[str, "FirstForfeit"])
@@ -338,12 +339,13 @@ class BlockLedger:
                 table = tuple([low if label in losers else self._highest for label in lineup])
             tables.append(table)
         scores = _means(zip((lineup for lineup, _ in episodes), tables, strict=True), shape.labels)
+        disturbed = bool(common["forfeits"]) or any(episode.starvers for _, episode in episodes)
         if common["forfeits"]:
             scores |= dict.fromkeys(common["forfeits"], min(scores.values()))
         return JudgedBlock(
             fate="counted",
             scores=scores,
-            by_seat=_by_seat(episodes) if shape.balanced and not common["forfeits"] else (),
+            by_seat=_by_seat(episodes) if shape.balanced and not disturbed else (),
             tables=tuple(tables),
             **common,
         )

@@ -23,6 +23,7 @@ from .comparison_words import chance_better, evidence_words, more_blocks, percen
 from .designs import Lineup, comparison_lineups
 from .elo import EloDifference, EloTest, elo_difference
 from .estimates import Doubt, Interval, Sample, firm_evidence, least_wins, running_interval
+from .lost_blocks import LostBlock, WorstBlocks, lost_scenes
 from .number_text import interval_words, number
 from .report_base import (
     Estimate,
@@ -150,6 +151,9 @@ class ComparisonReport(ShownReport):
         exclude_if=lambda value: not value,
         description="How both did against their opponent; empty if they met each other.",
     )
+    lost_blocks: tuple[LostBlock, ...] = Field(
+        default=(), description="The worst of the blocks that the new player lost, the worst first."
+    )
 
     def estimates(self) -> list[Estimate]:
         """Every measured number with its interval, the most important first."""
@@ -181,7 +185,15 @@ class ComparisonReport(ShownReport):
     def parts(self) -> Parts:
         """The parts to display."""
         quantities = {"difference": True, "mean score": False, "seat effect": True}
-        return Parts(tables=[players_table(self)], facts=_facts(self), quantities=quantities)
+        shown = len(self.lost_blocks)
+        names = {label: player.name for label, player in self.plan.players().items()}
+        return Parts(
+            tables=[players_table(self)],
+            facts=_facts(self),
+            quantities=quantities,
+            scenes_title="Blocks that were lost" + (f", the {shown} worst of {self.lost}" if shown < self.lost else ""),
+            scenes=lost_scenes(self.lost_blocks, names, self.plan.slot_count),
+        )
 
 
 class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
@@ -192,11 +204,13 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
 
     Attributes:
         verdict: The verdict so far.
+        worst: The worst of the blocks that the new player lost.
     """
 
     def __init__(self, plan: ComparisonPlan) -> None:
         super().__init__(plan)
         self.verdict: str = "undecided"
+        self.worst = WorstBlocks()
         self._differences = Sample()
         self._won = self._lost = 0
         self._doubt = Doubt()
@@ -231,6 +245,9 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
             self._lost += difference < 0
             for label, shares in self._met.items():
                 shares.append(self._share_of(label, block))
+            if difference < 0:
+                played = self.ledger.played[block.block]
+                self.worst.add(block, rounded(difference), self.lineups(block.block), played, _why(block))
         self._doubt = self._doubt.plus(block.doubts.get((NEW, OLD), Doubt()))
         share = self._share(block)
         if share is not None:
@@ -357,9 +374,20 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
                 "difference": middle,
                 "interval": interval_record(interval),
                 "meetings": tuple(self._meetings()) if self.measured else (),
-                "remarks": (*common["remarks"], *_about_difference(self.verdict, won, lost, middle, interval)),
+                "lost_blocks": self.worst.records() if self.measured else (),
+                "remarks": (
+                    *common["remarks"],
+                    *_about_difference(self.verdict, won, lost, middle, interval),
+                    *self.worst.remarks(),
+                ),
             }
         )
+
+
+def _why(block: JudgedBlock) -> str:
+    """Why the new player lost a block, if it forfeited it; else empty."""
+    forfeit = block.first_forfeits.get(NEW)
+    return f"It was forfeited: {forfeit.message} [{forfeit.error_type}]" if forfeit is not None else ""
 
 
 def _worst_and_best(share: float | None, doubts: Mapping[Pair, Doubt]) -> tuple[float, float]:

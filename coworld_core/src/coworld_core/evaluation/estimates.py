@@ -213,8 +213,14 @@ class Sample:
         return deviation if deviation > _DUST * max(widest, abs(self.mean)) else widest / math.sqrt(self.count + 1)
 
     def running(self, *, alpha: float = 0.05, scale: Scale | None = None) -> Interval | None:
-        """An interval for the mean that may be checked after every block, where no bounds are known."""
+        """An interval for the mean that may be checked after every block (`running_interval`).
+
+        Above 256 blocks it does without bounds, as earlier numbers are not kept.
+        """
         count = self.count
+        if scale is not None and scale.certain and 0 < count <= _MANY:
+            ends = betting_interval(self._kept, low=scale.low, high=scale.high, alpha=alpha)
+            return Interval(low=ends[0], high=ends[1], method="betting")
         if count < LEAST or (deviation := self._cautious(scale)) <= 0:
             return None
         middle = self.mean

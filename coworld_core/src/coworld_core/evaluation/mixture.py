@@ -118,12 +118,16 @@ class Mixture(Evaluation[MixturePlan, MixtureReport]):
 
     Args:
         plan: The players and the terms.
+
+    Attributes:
+        rankings: The results of its blocks.
     """
 
     def __init__(self, plan: MixturePlan) -> None:
         super().__init__(plan)
         self._labels = player_labels(len(plan.entrants))
         self._margins = Margins()
+        self.rankings = self._margins.rankings
         self._in_seats = {(label, slot): Sample() for label in self._labels for slot in range(plan.slot_count)}
 
     def lineups(self, block: int) -> Sequence[Lineup]:

@@ -28,7 +28,6 @@ from .report_base import (
     Estimate,
     Evaluation,
     EvaluationPlan,
-    IntervalRecord,
     MeasuredValue,
     measured_value,
 )
@@ -185,7 +184,7 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
         seats = self.plan.slot_count
         shared = range(1, self._shared + 1)
         measured = self.measured
-        overall = measured_value(self._overall, self.differences) if measured else None
+        overall = measured_value(self._overall, self.differences, running=True) if measured else None
 
         def value_at(count: int) -> list[ValueAt]:
             mean = measured_value(self._by_seats[count - 1], self.differences) if measured else None
@@ -197,20 +196,23 @@ class Pickup(Evaluation[PickupPlan, PickupReport]):
                 "plan": self.plan,
                 "overall": overall,
                 "doubtful": self._doubtful,
-                "certain": self._is_certain(overall.interval) if overall is not None else None,
+                "certain": self.verdict != "undecided" if overall is not None else None,
                 "values": tuple(one for count in shared for one in value_at(count)),
                 "self_play": next(iter(value_at(seats)), None) if seats > 1 else None,
                 **(self._credit() if self.plan.credit and measured else {}),
             }
         )
 
-    def _is_certain(self, interval: IntervalRecord | None) -> bool:
+    @property
+    def verdict(self) -> Literal["better", "worse", "undecided"]:
+        """Whether the candidate is worth more, or less, than the pool, even if doubtful blocks say the contrary."""
         scale, blocks = self.differences, self._overall.count
-        if interval is None or scale is None or not excludes_zero(interval):
-            return False
+        interval = self._overall.running(scale=scale)
+        if interval is None or scale is None:
+            return "undecided"
         # A doubtful block may have counted as the best, and have been the worst
         lost = self._doubtful * (scale.high - scale.low)
-        return blocks * interval.low > lost or blocks * interval.high < -lost
+        return "better" if blocks * interval.low > lost else "worse" if blocks * interval.high < -lost else "undecided"
 
     def _gained(self, block: JudgedBlock) -> list[float]:
         """The value for each number of seats in one block, starting from one."""

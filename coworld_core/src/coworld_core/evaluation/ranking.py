@@ -132,12 +132,15 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
 
     Args:
         plan: The players and the terms.
+
+    Attributes:
+        rankings: The results of its blocks.
     """
 
     def __init__(self, plan: RankingPlan) -> None:
         super().__init__(plan)
         self._labels = player_labels(len(plan.entrants))
-        self._rankings = Rankings()
+        self.rankings = Rankings()
 
     def lineups(self, block: int) -> Sequence[Lineup]:
         """The lineups of a block."""
@@ -151,19 +154,19 @@ class Ranking(Evaluation[RankingPlan, RankingReport]):
     def look(self, block: JudgedBlock) -> str:
         """Take in a block; return why no more are needed, or an empty string while more are."""
         if block.fate == "counted":
-            self._rankings.add(block.scores)
-        self._rankings.doubt(block.doubts)
+            self.rankings.add(block.scores)
+        self.rankings.doubt(block.doubts)
         count = len(self._labels)
         # Checking every pair costs more than a block, so check only after as many blocks as there are pairs
         if block.block % (count * (count - 1) // 2):
             return ""
-        found = self._pairs(self._rankings)
+        found = self._pairs(self.rankings)
         everybody = len(found) == count * (count - 1) // 2
         return "told_apart" if everybody and all(pair.apart for pair in found) else ""
 
     def report(self) -> RankingReport:
         """The result; it does not depend on the order of the rows."""
-        rankings = self._rankings if self.measured else Rankings()
+        rankings = self.rankings if self.measured else Rankings()
         standings = [
             Standing(label=rating.label, rating=rounded(rating.points), interval=rating_interval(rating))
             for rating in rate(rankings, by=self.plan.rating)

@@ -394,7 +394,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
     def common(self) -> dict[str, Any]:
         """The fields common to all reports."""
         totals, measured = self.totals, self.measured
-        effects = measured_slots(totals.seats.effects, scale=self.scale) if measured else ()
+        effects = self._slot_effects()
         return {
             "stopped": self.stopped,
             "blocks": totals.fates["counted"] if measured else 0,
@@ -407,8 +407,33 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                 FaultCount(party=party, error_type=kind, episodes=count)
                 for (party, kind), count in sorted(totals.faults.items())
             ),
-            "remarks": (*self._about_twins(), *_remarks(self.plan, totals, effects, self.scale, self.stopped)),
+            "remarks": (
+                *self._about_twins(),
+                *_remarks(self.plan, totals, self.favoured_seats(effects), self.scale, self.stopped),
+            ),
         }
+
+    def _slot_effects(self) -> tuple[MeasuredSlot, ...]:
+        return measured_slots(self.totals.seats.effects, scale=self.scale) if self.measured else ()
+
+    def favoured_seats(self, effects: Sequence[MeasuredSlot] | None = None) -> list[MeasuredSlot]:
+        """The seats that score more than the others, even if blocks that are missing said the contrary.
+
+        Blocks are missing that did not count, or were played again, or in which a player forfeited: those may be the
+        ones in which the seat did worse.
+
+        Args:
+            effects: The effects of all seats, if they are known.
+        """
+        totals, scale = self.totals, self.scale
+        found: list[MeasuredSlot] = []
+        for seat in effects if effects is not None else self._slot_effects():
+            count = totals.seats.effects[seat.slot].count
+            missing = totals.blocks - count + totals.replayed
+            lost = missing * (scale.high - scale.low) if scale is not None else math.inf * bool(missing)
+            if seat.interval is not None and count * seat.interval.low > lost:
+                found.append(seat)
+        return found
 
     def _measured(self, label: str) -> MeasuredEntrant:
         mean = measured_value(self.totals.scores.get(label), self.scale) if self.measured else None
@@ -474,16 +499,18 @@ def interval_record(interval: Interval | None) -> IntervalRecord | None:
     return IntervalRecord(low=rounded(interval.low), high=rounded(interval.high), method=interval.method)
 
 
-def measured_value(sample: Sample | None, scale: Scale | None) -> MeasuredValue | None:
+def measured_value(sample: Sample | None, scale: Scale | None, *, running: bool = False) -> MeasuredValue | None:
     """The mean of one number per block, rounded for a report; None without blocks.
 
     Args:
         sample: The numbers.
         scale: The numbers that are possible, or were seen; None: unknown.
+        running: Whether something is concluded from its interval, which must therefore hold at every look.
     """
     if sample is None or not sample.count:
         return None
-    return MeasuredValue(value=rounded(sample.mean), interval=interval_record(sample.interval(scale=scale)))
+    interval = sample.running(scale=scale) if running else sample.interval(scale=scale)
+    return MeasuredValue(value=rounded(sample.mean), interval=interval_record(interval))
 
 
 def measured_durations(totals: Totals) -> Durations | None:
@@ -500,7 +527,7 @@ def measured_durations(totals: Totals) -> Durations | None:
 
 
 def measured_slots(effects: Sequence[Sample], *, scale: Scale | None, among: int = 1) -> tuple[MeasuredSlot, ...]:
-    """The value of each seat.
+    """The value of each seat, with intervals that hold at every look.
 
     Args:
         effects: The score of each seat less the mean of all seats, block by block (`SeatSamples`).
@@ -508,21 +535,21 @@ def measured_slots(effects: Sequence[Sample], *, scale: Scale | None, among: int
         among: Number of games that are examined; each is another chance to be wrong.
     """
     # Two seats are one comparison, as their effects are opposite; with more, each is another chance to be wrong
-    level = 1 - 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
+    alpha = 0.05 / among / (1 if len(effects) == 2 else max(1, len(effects)))
     # All others have the other end of the scale at most
     apart = scale.differences((len(effects) - 1) / len(effects)) if scale is not None and effects else None
     return tuple(
         MeasuredSlot(
             slot=slot,
             effect=rounded(effect.mean),
-            interval=interval_record(effect.interval(level=level, scale=apart)),
+            interval=interval_record(effect.running(alpha=alpha, scale=apart)),
         )
         for slot, effect in enumerate(effects)
     )
 
 
 def _remarks(
-    plan: EvaluationPlan, totals: Totals, effects: Sequence[MeasuredSlot], scale: Scale | None, stopped: str
+    plan: EvaluationPlan, totals: Totals, favoured: Sequence[MeasuredSlot], scale: Scale | None, stopped: str
 ) -> list[Remark]:
     """The remarks that apply to any evaluation."""
     remarks: list[Remark] = []
@@ -568,12 +595,11 @@ def _remarks(
             "same_blocks",
             "Every block came out exactly alike: more blocks of the same game are no more evidence about other games.",
         )
-    for seat in effects:
-        if seat.interval is not None and seat.interval.low > 0:
-            say(
-                "seat_effect",
-                f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
-            )
+    for seat in favoured:
+        say(
+            "seat_effect",
+            f"The game favours seat {seat.slot}, by {seat.effect:g} on average. Everybody sat there equally often.",
+        )
     for label, count in sorted(totals.forfeits.items()):
         first = totals.first_forfeits.get(label)
         why = f" The first: {ForfeitRecord(**first._asdict())}" if first is not None else ""

@@ -16,7 +16,7 @@ from ..text.phrases import listed, plural
 from ..text.tables import html_table, one_line
 from .number_text import interval_words, number
 from .report_base import UNMEASURED, Durations, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
-from .report_parts import Contents, Encounter, Plot, Table
+from .report_parts import Contents, Encounter, Plot, Scene, Table
 
 __all__ = [
     "INTERVAL",
@@ -24,6 +24,7 @@ __all__ = [
     "Encounter",
     "Parts",
     "Plot",
+    "Scene",
     "ShownReport",
     "Table",
     "block_facts",
@@ -51,6 +52,9 @@ class Parts:
     encounters: Sequence[Encounter] = field(default=())
     notes: Sequence[str] = ()
     """What a reader should know first; the report's remarks follow."""
+    scenes_title: str = ""
+    """Heading of the scenes."""
+    scenes: Sequence[Scene] = ()
 
 
 class ShownReport(EvaluationReport):
@@ -97,6 +101,8 @@ class ShownReport(EvaluationReport):
             ),
             encounters=tuple(parts.encounters),
             notes=(*parts.notes, *(remark.message for remark in self.remarks)),
+            scenes_title=parts.scenes_title,
+            scenes=tuple(parts.scenes),
         )
 
     def plot(self) -> Any:

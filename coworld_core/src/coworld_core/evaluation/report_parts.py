@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from .report_base import Estimate
 
-__all__ = ["Contents", "Encounter", "Plot", "Table"]
+__all__ = ["Contents", "Encounter", "Plot", "Scene", "Table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,21 @@ class Encounter:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scene:
+    """A moment of an episode that is worth a look."""
+
+    title: str
+    told: tuple[tuple[str, str], ...]
+    """What was done in each game, and the name of the episode's directory in that of the evaluation."""
+    seen: str = ""
+    """What the player saw; it may have several lines."""
+    note: str = ""
+    """What else is to be said; empty: nothing."""
+    tick: int | None = None
+    """The tick of the moment; None: the whole episode."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contents:
     """Everything to display of a report."""
 
@@ -56,3 +71,5 @@ class Contents:
     encounters: tuple[Encounter, ...]
     """Every pair that met, once from each side; empty for fewer than two players."""
     notes: tuple[str, ...]
+    scenes_title: str = ""
+    scenes: tuple[Scene, ...] = ()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .replay import play_again as play_again
     from .replay import read_replay as read_replay
     from .replay import trajectory as trajectory
+    from .replay_difference import ReplayDifference as ReplayDifference
+    from .replay_difference import first_difference as first_difference
     from .rules_errors import ActionRefused as ActionRefused
     from .rules_errors import ReplayFormatError as ReplayFormatError
     from .rules_errors import RulesError as RulesError
@@ -70,6 +72,7 @@ else:
                 "read_replay",
                 "trajectory",
             ),
+            ".replay_difference": ("ReplayDifference", "first_difference"),
             ".rules_schemas": (
                 "EpisodeConfig",
                 "action_schema",

@@ -32,6 +32,7 @@ __all__ = ["AUDIT_CODES", "AuditArguments", "audit_rules", "game_transcript", "t
 AUDIT_CODES: Final = {
     "rules_failed": "the rules raise an exception or return something invalid",
     "rules_fail_on_missed_turns": "the rules fail if seats miss turns",
+    "rules_score_outside": "a score is lower or higher than `score_range` says",
     "rules_endless": "the game is not over after its maximum number of ticks, or after the time for this check",
     "rules_not_deterministic": "the same seed and actions gave a different game",
     "rules_change_when_asked": "looking at the game changed it",
@@ -65,6 +66,7 @@ _METHODS: Final = (
 _MEND: Final = {
     "rules_fail_on_missed_turns": "The action of a seat that missed its turn is None in `step`: handle that, or return "
     "an action from `default`.",
+    "rules_score_outside": "Widen `score_range`, or leave it out if scores have no limits.",
     "rules_endless": "Let `to_act` return no seats at some time, after a number of ticks at the latest; or set "
     "`max_ticks`, if games may be longer.",
     "rules_not_deterministic": "Use `self.rng` for all chance, and sort what comes from a set. Keep the state in the "

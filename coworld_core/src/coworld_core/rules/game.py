@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import inspect
+import math
 import random
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
@@ -78,6 +79,10 @@ class Rules(abc.ABC):
     """Whether `scores` is meaningful before the game is over. If so, environments reward the change of score at each
     tick; otherwise the whole reward comes at the end."""
 
+    score_range: ClassVar[tuple[float | None, float | None] | None] = None
+    """The lowest and the highest score of any seat, with every config; None for an end that has no limit. It becomes
+    part of the schema of results, so that evaluations know how much a few games can say."""
+
     keys: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keys for people on pages: a key's name as in `KeyboardEvent.key`, such as `"a"` or `"ArrowUp"`, and its action.
     Without them, arrows choose directions, such as `"left"` or `"north"`, and digits choose the other actions."""
@@ -96,6 +101,12 @@ class Rules(abc.ABC):
                 f"{cls.__name__}.spectators is {named!r}, not Open(), Delayed(ticks=…) or Hidden().",
                 code="rules_unknown",
                 hint="Import one of them from coworld_core.rules.",
+            )
+        if not _is_range(scores := cast("object", cls.score_range)):
+            raise UsageError(
+                f"{cls.__name__}.score_range is {scores!r}, not the lowest and the highest score.",
+                code="rules_unknown",
+                hint="Write for example score_range = (0, 1), or (0, None) if there is no highest score.",
             )
         keys = cast("object", cls.keys)
         if not isinstance(keys, Mapping) or not all(isinstance(key, str) and key for key in cast("Any", keys)):
@@ -198,6 +209,15 @@ class Rules(abc.ABC):
     def results(self) -> dict[str, Any] | BaseModel | None:
         """Fields of the results besides scores and ticks."""
         return None
+
+
+def _is_range(value: object) -> bool:
+    """Whether a value is None, or two ends in ascending order, of which some may be None."""
+    if value is None:
+        return True
+    ends = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    known = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end)]
+    return len(ends) == 2 and len(known) == sum(end is not None for end in ends) and known == sorted(set(known))
 
 
 @cache

@@ -88,6 +88,7 @@ class Play:
         self.to_act: tuple[int, ...] = ()
         self._class = rules
         self._most_ticks = rules.max_ticks
+        self._range = rules.score_range
         self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
         self._names = rules.name_action is not Rules.name_action
         self._options: dict[int, Sequence[Any] | None] = {}
@@ -335,6 +336,11 @@ class Play:
             raise self._wrong("scores", f"scores must be numbers, one per seat, not {raw!r}") from None
         if len(scores) != self.seats or not all(math.isfinite(score) for score in scores):
             raise self._wrong("scores", f"scores must be {self.seats} finite numbers, one per seat, not {given}")
+        if self._range is not None:
+            low, high = self._range
+            if (low is not None and min(scores) < low) or (high is not None and max(scores) > high):
+                problem = f"the scores {scores} are outside of score_range, which is {self._range}"
+                raise self._wrong("scores", problem, code="rules_score_outside")
         return scores
 
     def results(self) -> dict[str, Any]:
@@ -366,8 +372,8 @@ class Play:
                 answer.close()
             raise self._wrong(name, f"{name} {kind}, so nothing of it has run; it must be an ordinary function")
 
-    def _wrong(self, where: str, problem: str, seat: int | None = None) -> RulesError:
-        return RulesError(problem, where=where, tick=self.tick, seat=seat)
+    def _wrong(self, where: str, problem: str, seat: int | None = None, *, code: str | None = None) -> RulesError:
+        return RulesError(problem, where=where, tick=self.tick, seat=seat, code=code)
 
     def _look(self) -> None:
         if self._options:

@@ -242,8 +242,13 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
         raise _invalid(source, f"a line is not JSON: {error}") from None
 
 
-def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
+def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = None) -> Play:
     """Play the actions of a replay again with the same rules, and compare the views.
+
+    Args:
+        rules: The game.
+        replay: The replay.
+        until: The tick to stop at; None: its end.
 
     Returns:
         The play, as far as the replay goes.
@@ -254,7 +259,8 @@ def play_again(rules: type[Rules], replay: RulesReplay) -> Play:
     """
     play = _begun(rules, replay)
     for _ in _ticks_again(play, replay):
-        pass
+        if play.tick == until:
+            break
     return play
 
 

@@ -147,6 +147,7 @@ def results_schema(rules: type[Rules]) -> dict[str, Any]:
     """The JSON Schema of a game's results: `scores`, `ticks`, and the fields of `Rules.Results`."""
     own: dict[str, Any] = {} if rules.Results is None else adapter(rules.Results).json_schema(mode="serialization")
     least, most = rules.seats, rules.most_seats or rules.seats
+    ends = zip(("minimum", "maximum"), rules.score_range or (None, None), strict=True)
     return {
         "$schema": _DIALECT,
         "title": f"{rules.__name__} results",
@@ -157,7 +158,7 @@ def results_schema(rules: type[Rules]) -> dict[str, Any]:
             "scores": {
                 "type": "array",
                 "description": "The score of each seat; higher is better.",
-                "items": {"type": "number"},
+                "items": {"type": "number", **{name: end for name, end in ends if end is not None}},
                 "minItems": least,
                 "maxItems": most,
             },

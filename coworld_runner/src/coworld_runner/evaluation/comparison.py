@@ -11,11 +11,13 @@ from coworld_core.evaluation.comparison import NEW, OLD, OPPONENT, Comparison, C
 from coworld_core.evaluation.elo import usual_blocks
 from coworld_core.evaluation.power import ComparisonForecast, forecast
 
+from ..episode.many import KeyedRun
 from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
+from .lost_moves import note_lost_moves
 
 __all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
 
@@ -39,7 +41,8 @@ async def compare(
     Each block plays both seat orders of the two players on one seed. In a game with more than two seats, each of the
     two plays in turn in the same seat among the game's own players; with an opponent, always among copies of that.
     The comparison stops as soon as the evidence decides. If the workspace already contains this comparison, only the
-    missing episodes are played.
+    missing episodes are played. The report has the worst of the blocks that were lost, in games of the kit with the
+    first move in which the two players differed.
 
     Args:
         what: The Coworld: a package, or anything that `resolve_package` accepts.
@@ -67,7 +70,12 @@ async def compare(
     players = {NEW: new, OLD: old, **({OPPONENT: opponent} if opponent is not None else {})}
     entrants = Entrants(await resolve_package(what), players, rules or EvaluationRules())
     terms = ComparisonTerms(margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta)
-    return await play_evaluation(Comparison(_plan(entrants, terms)), entrants, **run)
+    comparison = Comparison(_plan(entrants, terms))
+
+    async def afterwards(keyed: KeyedRun) -> None:
+        await note_lost_moves(keyed, comparison, entrants)
+
+    return await play_evaluation(comparison, entrants, afterwards=afterwards, **run)
 
 
 async def forecast_comparison(

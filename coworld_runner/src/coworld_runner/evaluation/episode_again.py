@@ -22,7 +22,10 @@ from ..package.resolver import Package, resolve_package
 from .in_process import InProcess
 from .in_process_rows import Ended, ended_row, write_evidence
 
-__all__ = ["EpisodeAgain", "play_row_again"]
+__all__ = ["EpisodeAgain", "play_plan_again", "play_row_again"]
+
+_CONFIG = -1
+"""Number of the config, which no run uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,16 +80,32 @@ async def play_row_again(
     async with InProcess(package, workers=1) as backend:
         if hindrance := await backend.hindrance(plan.seats):
             raise UsageError(f"The episode cannot be played again: {hindrance}.", code="not_portable")
-        players = tuple(number for seat in plan.seats if (number := backend.player(seat)) is not None)
-        game = SeatedGame(number=1, config=0, seed=plan.seed or 0, players=players, keep=True)
-        config: Mapping[str, Any] = plan.config_with_tokens(plan.new_tokens())
-        chunk = Chunk(games=(game,), configs={0: config}, players=backend.programs)
-        (outcome,) = await anyio.to_thread.run_sync(backend.workers[0].play, chunk, abandon_on_cancel=True)
-        ended = Ended(index=row.index, key=key, plan=plan, outcome=outcome, seconds=row.seconds)
-        again = ended_row(ended, row.slots, row.run_id, check=True, whole=False, kept=True)
-        write_evidence(there, ended, again, backend=backend)
+        return await play_plan_again(backend, plan, row, there)
+
+
+async def play_plan_again(backend: InProcess, plan: EpisodePlan, row: EpisodeRow, there: Path) -> EpisodeAgain:
+    """Play an episode again, and keep its evidence.
+
+    Args:
+        backend: Where to play; it has a worker.
+        plan: What to play.
+        row: The episode's row.
+        there: The directory of its evidence.
+
+    Raises:
+        EnvironmentFault: The machine failed.
+    """
+    players = tuple(number for seat in plan.seats if (number := backend.player(seat)) is not None)
+    game = SeatedGame(number=1, config=_CONFIG, seed=plan.seed or 0, players=players, keep=True)
+    config: Mapping[str, Any] = plan.config_with_tokens(plan.new_tokens())
+    chunk = Chunk(games=(game,), configs={_CONFIG: config}, players=backend.programs)
+    (outcome,) = await anyio.to_thread.run_sync(backend.workers[0].play, chunk, abandon_on_cancel=True)
+    ended = Ended(index=row.index, key=row.key, plan=plan, outcome=outcome, seconds=row.seconds)
+    again = ended_row(ended, row.slots, row.run_id, check=True, whole=False, kept=True)
+    write_evidence(there, ended, again, backend=backend)
+    record = read_record(there)
     same = (again.scores, again.status, again.error_type) == (row.scores, row.status, row.error_type)
-    return EpisodeAgain(directory=there, record=read_record(there), played=True, same=same)
+    return EpisodeAgain(directory=there, record=record, played=True, same=same)
 
 
 @dataclass(frozen=True, kw_only=True)

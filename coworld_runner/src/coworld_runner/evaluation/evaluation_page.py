@@ -21,7 +21,7 @@ from coworld_core.episode.record import EpisodeRow
 from coworld_core.evaluation.comparison import ComparisonReport
 from coworld_core.evaluation.number_text import excludes_zero, interval_words, number
 from coworld_core.evaluation.report_base import UNMEASURED
-from coworld_core.evaluation.report_contents import Contents, Encounter, Plot, ShownReport
+from coworld_core.evaluation.report_contents import Contents, Encounter, Plot, Scene, ShownReport
 
 from ..web.page_documents import script_digest
 from ..web.page_templates import page_template
@@ -82,6 +82,15 @@ class _Episode:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Scene:
+    """A moment of an episode, with the addresses of its replays."""
+
+    of: Scene
+    told: tuple[tuple[str, str, str], ...]
+    """What was done in each game, the episode, and the address of its replay; empty: it has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Section:
     """A run as the page shows it."""
 
@@ -93,6 +102,7 @@ class _Section:
     drawings: tuple[_Drawing, ...]
     players: tuple[str, ...]
     heat: dict[tuple[str, str], Encounter]
+    scenes: tuple[_Scene, ...]
     episodes: tuple[_Episode, ...]
     more: int
 
@@ -150,9 +160,18 @@ def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path, live:
         drawings=tuple(_drawing(plot) for plot in found.plots),
         players=tuple(dict.fromkeys(one.first for one in found.encounters)),
         heat={(one.first, one.second): one for one in found.encounters},
+        scenes=tuple(_scene(scene, files, beside) for scene in found.scenes),
         episodes=tuple(_episode(row, files, beside, live) for row in itertools.islice(run.rows(), _MOST_EPISODES)),
         more=max(0, run.episodes - _MOST_EPISODES),
     )
+
+
+def _scene(scene: Scene, files: Path, beside: Path) -> _Scene:
+    told: list[tuple[str, str, str]] = []
+    for said, episode in scene.told:
+        replay = EpisodeLayout(files / episode).replay
+        told.append((said, episode, _link(replay, beside) if replay.is_file() else ""))
+    return _Scene(of=scene, told=tuple(told))
 
 
 def _mood(report: ShownReport) -> str:

@@ -18,8 +18,10 @@ from coworld_core.episode.events import Notice, RunFinished, RunStarted
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
+from coworld_core.evaluation.comparison import Comparison
 from coworld_core.evaluation.designs import Lineup, parse_key
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
+from coworld_core.evaluation.lost_blocks import read_loss_notes
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.metrics import known_metrics, measured
 from coworld_core.evaluation.report_base import Evaluation, EvaluationPlan
@@ -58,6 +60,8 @@ _Report = TypeVar("_Report", bound=ShownReport)
 async def play_evaluation(
     evaluation: Evaluation[_Plan, _Report],
     entrants: Entrants,
+    *,
+    afterwards: Callable[[KeyedRun], Awaitable[None]] | None = None,
     **run: Unpack[BatchArguments],
 ) -> _Report:
     """Play until the evaluation is over, or resume the one in the workspace.
@@ -68,6 +72,7 @@ async def play_evaluation(
     Args:
         evaluation: The evaluation, without rows.
         entrants: The players.
+        afterwards: Called once the evaluation is over, before its report is written.
         run: Where and how to play.
 
     Raises:
@@ -80,6 +85,8 @@ async def play_evaluation(
         options = replace(options, resume=_is_begun(Path(options.workspace), evaluation.plan))
     async with open_evaluation_run(evaluation, entrants, options) as keyed:
         await play_blocks(keyed, evaluation, entrants)
+        if afterwards is not None:
+            await afterwards(keyed)
     return evaluation.report()
 
 
@@ -119,6 +126,8 @@ def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
     for row in rows():
         evaluation.add(measure_row(row, plan, directory))
         episodes += 1
+    if isinstance(evaluation, Comparison):
+        evaluation.worst.notes = read_loss_notes(directory)
     report: ShownReport = evaluation.report()
     return PlayedEvaluation(workspace=directory, report=report, episodes=episodes, reread=rows)
 

@@ -16,6 +16,7 @@ from coworld_core.hints import Hint
 
 from .bot_links import BotProgram
 from .match_worker import Chunk, Outcome
+from .seat_views import ReplayMoment, SeatView
 
 __all__ = ["PLAY_PROGRAMS", "MatchProcess"]
 
@@ -65,6 +66,15 @@ class MatchProcess:
             EnvironmentFault: The process has died.
         """
         return self._asked(chunk)
+
+    def view(self, moment: ReplayMoment) -> SeatView:
+        """What a seat saw in a game that was played.
+
+        Raises:
+            ReplayFormatError: The replay is damaged, of other rules, or does not play again.
+            EnvironmentFault: The process has died.
+        """
+        return self._asked(moment)
 
     def close(self) -> None:
         """End the process and those that it has started; if it does not end at once, kill it."""

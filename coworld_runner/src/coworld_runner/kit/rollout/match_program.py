@@ -18,6 +18,7 @@ from coworld_core.rules import load_rules
 from .bot_links import BotProgram
 from .match_worker import Chunk, MatchWorker
 from .process_pipes import own_pipes
+from .seat_views import ReplayMoment, seat_view
 
 __all__ = ["main"]
 
@@ -30,7 +31,8 @@ def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
         out.flush()
 
     try:
-        worker = MatchWorker(load_rules(rules, alone=True), told.fileno(), grace=grace)
+        game = load_rules(rules, alone=True)
+        worker = MatchWorker(game, told.fileno(), grace=grace)
     except Exception as error:  # noqa: BLE001 - whatever a game's module raises
         say(f"{type(error).__name__}: {error}")
         return
@@ -38,11 +40,14 @@ def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
     try:
         while True:
             try:
-                asked: Chunk | Mapping[int, BotProgram] = pickle.load(told)  # noqa: S301 - it is our own process
+                asked: Chunk | ReplayMoment | Mapping[int, BotProgram] = pickle.load(told)  # noqa: S301 - it is our own process
             except EOFError:
                 return
             try:
-                say(worker.play(asked) if isinstance(asked, Chunk) else worker.told(asked))
+                if isinstance(asked, ReplayMoment):
+                    say(seat_view(game, asked))
+                else:
+                    say(worker.play(asked) if isinstance(asked, Chunk) else worker.told(asked))
             except CoworldError as error:
                 say(error)
     finally:

@@ -26,6 +26,7 @@ class NewGame(Rules):
 
     config: Config
     seats = 2
+    score_range = (0, 1)
     version = "1"
 
     def start(self) -> None:
