@@ -1,4 +1,4 @@
-"""A game of the kit with simultaneous moves, chance and a fixed pace; and policies for other processes."""
+"""Games of the kit, one with simultaneous moves, chance and a fixed pace; and policies for other processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesConfig, Ticks
 
-__all__ = ["Gather", "dies", "fails", "kit_examples", "last_or_stay"]
+__all__ = ["Gather", "Steer", "dies", "fails", "first_legal", "kit_examples", "last_legal", "last_or_stay", "no_view"]
 
 SIZE = 5
 
@@ -95,6 +95,46 @@ def dies(observation: Any, legal: Any, rng: random.Random) -> Any:
 def fails(observation: Any, legal: Any, rng: random.Random) -> Any:
     """Raise an error."""
     return legal[7]
+
+
+def first_legal(observation: Any, legal: Any, rng: random.Random) -> Any:
+    """Do the first that is legal; in the game above, go left."""
+    return "left" if legal is None else legal[0]
+
+
+def last_legal(observation: Any, legal: Any, rng: random.Random) -> Any:
+    """Do the last that is legal."""
+    return legal[-1]
+
+
+def no_view(seen: Any) -> Any:
+    """See nothing, and say so."""
+    raise RuntimeError("no view")
+
+
+class Steer(Rules):
+    """Steer twice, in directions that are no list."""
+
+    class Action(BaseModel):
+        turn: float = Field(ge=-1, le=1)
+        gears: list[int] = Field(min_length=2, max_length=2)
+
+    seats = 1
+
+    def start(self) -> None:
+        self.turns: list[float] = []
+
+    def to_act(self) -> list[int]:
+        return [0] if len(self.turns) < 2 else []
+
+    def observe(self, seat: int) -> Any:
+        return {"turns": len(self.turns)}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.turns.append(actions[0].turn)
+
+    def scores(self) -> list[float]:
+        return [sum(self.turns)]
 
 
 def kit_examples() -> list[type[Rules]]:

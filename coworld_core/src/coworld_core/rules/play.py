@@ -131,7 +131,7 @@ class Play:
                 to_act=self.to_act,
                 drawing=self._drawn(None),
                 scores=tuple(self._scores()) if self._class.live_scores else None,
-                eliminated=self._eliminated(),
+                eliminated=self.eliminated(),
             )
         return self._frame
 
@@ -158,7 +158,8 @@ class Play:
         self._pictured = self._pictured or is_picture(drawing)
         return drawing
 
-    def _eliminated(self) -> tuple[int, ...]:
+    def eliminated(self) -> tuple[int, ...]:
+        """The seats that are out of the game, in ascending order."""
         return () if self._class.eliminated is Rules.eliminated else self._turn(self._ask("eliminated"), "eliminated")
 
     def observe(self, seat: int) -> str:

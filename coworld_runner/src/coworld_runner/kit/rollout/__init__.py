@@ -1,8 +1,9 @@
 """Plays rules in this process, without sockets, at the speed of a library: for training, tests and audits.
 
-`rollout` plays one episode, `rollouts` many. `as_parallel_env` and `as_aec_env` make PettingZoo environments from
-rules, and `SeatEnv` makes a Gymnasium environment from a seat of any Coworld. Environments need the extra `env`, whose
-libraries are imported when they are first used.
+`rollout` plays one episode, `rollouts` many. `as_gym_env` and `as_vector_env` make Gymnasium environments from rules,
+`as_parallel_env`, `as_aec_env` and `as_parallel_vector_env` PettingZoo environments, and `SeatEnv` makes a Gymnasium
+environment from a seat of any Coworld. Environments need the extra `env`, whose libraries are imported when they are
+first used.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from .episode_rollout import SeatPolicies as SeatPolicies
     from .episode_rollout import SeatPolicy as SeatPolicy
     from .episode_rollout import rollout as rollout
+    from .gymnasium_env import as_gym_env as as_gym_env
+    from .gymnasium_env import as_vector_env as as_vector_env
     from .pettingzoo_env import as_aec_env as as_aec_env
     from .pettingzoo_env import as_parallel_env as as_parallel_env
+    from .pettingzoo_vector import as_parallel_vector_env as as_parallel_vector_env
     from .rollout_batch import rollouts as rollouts
     from .seat_env import SeatEnv as SeatEnv
 else:
@@ -26,7 +30,9 @@ else:
         __name__,
         {
             ".rollout_batch": ("rollouts",),
+            ".gymnasium_env": ("as_gym_env", "as_vector_env"),
             ".pettingzoo_env": ("as_aec_env", "as_parallel_env"),
+            ".pettingzoo_vector": ("as_parallel_vector_env",),
             ".episode_rollout": ("PolicyError", "Rollout", "SeatPolicies", "SeatPolicy", "rollout"),
             ".seat_env": ("SeatEnv",),
         },

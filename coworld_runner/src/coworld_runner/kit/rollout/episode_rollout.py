@@ -34,7 +34,7 @@ from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
 
-__all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "rollout", "several"]
+__all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "Sitting", "rollout", "several"]
 
 SeatPolicy = Act | type | str | os.PathLike[str]
 """A function `act(observation, legal, rng)`, which may be asynchronous; a class with such a method, instantiated for
@@ -134,6 +134,15 @@ def several(policies: SeatPolicies) -> bool:
     return isinstance(policies, Sequence) and not isinstance(policies, str | os.PathLike)
 
 
+@dataclass
+class Sitting:
+    """The players of one of several episodes that one table plays at a time."""
+
+    seed: int
+    chances: dict[int, random.Random] = field(default_factory=dict[int, random.Random])
+    players: dict[int, tuple[Any, _Choose]] = field(default_factory=dict[int, tuple[Any, _Choose]])
+
+
 class PolicyTable:
     """Rules and the players of each seat, ready for any number of episodes.
 
@@ -197,10 +206,7 @@ class PolicyTable:
                 writer = ReplayWriter(self._header(seed))
                 writer.add(play.frame())
             self._through(play, writer)
-            results = play.results()
-            over = {"type": "over", "scores": results["scores"], "results": results, "reason": "over"}
-            for seat, (told, _) in self._players.items():
-                self._tell(told, over, play=play, seat=seat)
+            results = self._over(play)
         except (RulesError, PolicyError) as error:
             if writer is not None:
                 error.replay = writer.finish(reason="failed")
@@ -213,6 +219,31 @@ class PolicyTable:
             refused=tuple(self._refused),
             replay=None if writer is None else writer.finish(reason="over", results=results),
         )
+
+    def sit_down(self, seed: int) -> Sitting:
+        """Return the players of another episode, to be played by `move`, beside others."""
+        return Sitting(seed)
+
+    def move(self, sitting: Sitting, play: Play, seat: int) -> Any:
+        """Return the action of a seat, for `Play.step`; None if it was refused or there is none."""
+        self._take(sitting)
+        return self._choose[seat](play, seat)
+
+    def over(self, sitting: Sitting, play: Play) -> None:
+        """Tell the players of an episode that it is over."""
+        if sitting.players:
+            self._take(sitting)
+            self._over(play)
+
+    def _take(self, sitting: Sitting) -> None:
+        self._seed, self._chances, self._players = sitting.seed, sitting.chances, sitting.players
+
+    def _over(self, play: Play) -> dict[str, Any]:
+        results = play.results()
+        over = {"type": "over", "scores": results["scores"], "results": results, "reason": "over"}
+        for seat, (told, _) in self._players.items():
+            self._tell(told, over, play=play, seat=seat)
+        return results
 
     def _through(self, play: Play, writer: ReplayWriter | None) -> None:
         choose = self._choose

@@ -1,4 +1,4 @@
-"""`python -m coworld_runner.kit.rollout.rollout_worker NUMBER COUNT`: a process of `rollouts`; its job is on stdin."""
+"""`python -m coworld_runner.kit.rollout.rollout_worker NUMBER COUNT`: does a share of a job, which is on stdin."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import runpy
 import sys
 from types import ModuleType
 
+from .job_process import Job
 from .process_pipes import own_pipes
 
 
 def main() -> None:
-    """Play until all episodes are played or the parent closes the pipe."""
+    """Work until the job is done or the parent closes the pipe."""
     number, count = map(int, sys.argv[1:])
     with own_pipes() as (told, out):
         # Its command line is that of the process that started this one.
@@ -21,11 +22,9 @@ def main() -> None:
             known = ModuleType("__main__")
             known.__dict__.update(runpy.run_path(script, run_name="__mp_main__"))
             sys.modules["__main__"] = sys.modules["__mp_main__"] = known
-        job = pickle.load(told)  # noqa: S301
-        from .rollout_batch import work
-
+        job: Job = pickle.load(told)  # noqa: S301
         try:
-            work(job, number, count, out)
+            job.work(number, count, told=told, out=out)
         except BrokenPipeError:
             os._exit(0)
 

@@ -33,7 +33,7 @@ from ...package.plan import EpisodePlan, plan_episode
 from ...package.player_names import HUMAN, SeatPlayer
 from ...package.resolver import Package, resolve_package
 from ._env_extra import env_missing
-from .pettingzoo_env import ActionSpace, ObservationSpace, Observe
+from .seat_spaces import Observe, SeatEncoding
 
 try:
     import gymnasium
@@ -266,8 +266,7 @@ class _KitWords:
         self._given = (actions, observe, space)
         self._hello: dict[str, Any] = {}
         self._asked: dict[str, Any] = {}
-        self._actions: ActionSpace | None = None
-        self._observations: ObservationSpace | None = None
+        self._encoding: SeatEncoding | None = None
         self._spaces: tuple[Space[Any], Space[Any]] | None = None
         self.info: dict[str, Any] = {}
         self.time_left: float | None = None
@@ -324,20 +323,16 @@ class _KitWords:
         return False
 
     def element(self) -> Any:
-        assert self._actions is not None
-        assert self._observations is not None
-        seen = self._observations.encode(self._asked["observation"])
-        if not self._actions.masks:
+        assert self._encoding is not None
+        seen = self._encoding.observation(self._asked["observation"])
+        if not self._encoding.mask_observed:
             return seen
         legal: list[Any] | None = self._asked.get("legal") if self._asked.get("your_turn") else []
-        return {
-            "observation": seen,
-            "action_mask": self._actions.mask(None if legal is None else [to_json(action) for action in legal]),
-        }
+        return {"observation": seen, "action_mask": self._encoding.mask(legal)}
 
     def said(self, action: Any) -> Any:
-        assert self._actions is not None
-        value = self._actions.decode(action, lambda: self._asked.get("legal"))
+        assert self._encoding is not None
+        value = self._encoding.action(action, self._asked.get("legal"))
         return {"type": "act", "tick": self._asked["tick"], "action": value}
 
     def _learn(self) -> None:
@@ -345,15 +340,16 @@ class _KitWords:
             return
         actions, observe, space = self._given
         name = str(self._hello.get("game"))
-        self._actions = ActionSpace.of(self._hello["action_schema"], actions=actions, name=name)
-        self._observations = ObservationSpace.of(
+        self._encoding = SeatEncoding.of(
+            self._hello["action_schema"],
             self._hello.get("observation_schema") or {},
             lambda: self._asked["observation"],
+            name=name,
+            actions=actions,
             observe=observe,
             space=space,
-            name=name,
         )
-        self._spaces = (self._actions.space, self._observations.with_mask(self._actions))
+        self._spaces = (self._encoding.actions.space, self._encoding.observation_space())
 
 
 class _OwnWords:

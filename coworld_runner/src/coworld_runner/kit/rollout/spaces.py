@@ -38,6 +38,9 @@ __all__ = ["Codec", "NoSpaceError", "codec", "every_value", "like"]
 MOST_CHOICES: Final = 10_000
 """Maximum number of values of one `Discrete` space."""
 
+MOST_ROWS: Final = 256
+"""Maximum number of values whose vectors of zeros and a one are kept."""
+
 MOST_PADDED: Final = 1024
 """Maximum length of a list that is padded."""
 
@@ -66,6 +69,8 @@ class Codec:
     """Converts an element to JSON."""
     zero: Any
     """The element used for padding and for missing values."""
+    flat: Callable[[Any, list[float]], None]
+    """Appends the numbers of JSON, in the order of `gymnasium.spaces.flatten`; raises like `encode`."""
     schema: _Json | None = None
     """What a codec that `codec` has made is pickled as: its functions cannot be."""
 
@@ -232,21 +237,61 @@ def _codec(schema: Any, root: _Json, place: str) -> Codec:
 
 
 def _choices(values: list[Any]) -> Codec:
-    index = {to_json(value): np.int64(number) for number, value in enumerate(values)}
+    index: dict[Any, int] = {to_json(value): number for number, value in enumerate(values)}
+    number = _by_text(index)
+    if {type(value) for value in values} in ({str}, {int}, {bool}):
+        # None of them equals another one, so that a dictionary tells them apart without their texts.
+        number = {value: number for number, value in enumerate(values)}.__getitem__
     return Codec(
         space=spaces.Discrete(len(values)),
-        encode=lambda value: index[to_json(value)],
+        encode=lambda value: np.int64(number(value)),
         decode=lambda element: values[int(element)],
         zero=np.int64(0),
+        flat=_one_hot(len(values), number),
     )
+
+
+def _by_text(index: Mapping[str, int]) -> Callable[[Any], int]:
+    return lambda value: index[to_json(value)]
+
+
+def _one_hot(count: int, number: Callable[[Any], int]) -> Callable[[Any, list[float]], None]:
+    """Append `count` numbers of which the one with a value's number is 1."""
+    rows = [[float(one == which) for one in range(count)] for which in range(count if count <= MOST_ROWS else 0)]
+
+    def flat(value: Any, out: list[float]) -> None:
+        which = number(value)
+        if not 0 <= which < count:
+            raise ValueError(f"{value!r} is out of bounds")
+        if rows:
+            out.extend(rows[which])
+            return
+        out.extend([0.0] * count)
+        out[which - count] = 1.0
+
+    return flat
+
+
+def _flattened(space: Space[Any], encode: Callable[[Any], Any]) -> Callable[[Any, list[float]], None]:
+    """Leave it to the library."""
+    return lambda value, out: out.extend(_vector(space, encode(value)))
+
+
+def _vector(space: Space[Any], element: Any) -> list[float]:
+    return np.asarray(spaces.flatten(space, element)).ravel().tolist()
 
 
 def _number(known: _Json, *, whole: bool) -> Codec:
     low, high = _bounds(known)
     if whole and low is not None and high is not None and high - low < MOST_CHOICES:
         least = int(low)
+        count = int(high) - least + 1
         return Codec(
-            space=spaces.Discrete(int(high) - least + 1, start=least), encode=np.int64, decode=int, zero=np.int64(least)
+            space=spaces.Discrete(count, start=least),
+            encode=np.int64,
+            decode=int,
+            zero=np.int64(least),
+            flat=_one_hot(count, lambda value: value - least),
         )
     kind = np.int64 if whole else np.float64
     least, most = (-EXACT, EXACT) if whole else (-np.inf, np.inf)
@@ -256,6 +301,8 @@ def _number(known: _Json, *, whole: bool) -> Codec:
         encode=lambda value: np.asarray(value, kind),
         decode=lambda element: np.asarray(element).item(),
         zero=np.clip(np.zeros((), kind), space.low, space.high),
+        # The sum fails for what is no number.
+        flat=lambda value, out: out.append(value + 0.0),
     )
 
 
@@ -263,7 +310,8 @@ def _text(longest: int) -> Codec:
     def encode(value: Any) -> str:
         return "".join(letter if letter in _CHARACTERS else "?" for letter in value[:longest])
 
-    return Codec(space=spaces.Text(longest, min_length=0, charset=_CHARACTERS), encode=encode, decode=str, zero="")
+    space = spaces.Text(longest, min_length=0, charset=_CHARACTERS)
+    return Codec(space=space, encode=encode, decode=str, zero="", flat=_flattened(space, encode))
 
 
 def _optional(inner: Codec) -> Codec:
@@ -271,11 +319,24 @@ def _optional(inner: Codec) -> Codec:
         given = value is not None
         return {"given": np.int64(given), "value": inner.encode(value) if given else inner.zero}
 
+    nothing: list[float] = []
+
+    def flat(value: Any, out: list[float]) -> None:
+        if value is not None:
+            out += (0.0, 1.0)
+            inner.flat(value, out)
+            return
+        if not nothing:
+            nothing.extend(_vector(inner.space, inner.zero))
+        out += (1.0, 0.0)
+        out += nothing
+
     return Codec(
         space=spaces.Dict({"given": spaces.Discrete(2), "value": inner.space}),
         encode=encode,
         decode=lambda element: inner.decode(element["value"]) if element["given"] else None,
         zero={"given": np.int64(0), "value": inner.zero},
+        flat=flat,
     )
 
 
@@ -289,11 +350,13 @@ def _one_of(several: list[Codec]) -> Codec:
             return (np.int64(number), element)
         raise ValueError(f"{value!r} has none of the types")
 
+    space = spaces.OneOf([one.space for one in several])
     return Codec(
-        space=spaces.OneOf([one.space for one in several]),
+        space=space,
         encode=encode,
         decode=lambda element: several[int(element[0])].decode(element[1]),
         zero=(np.int64(0), several[0].zero),
+        flat=_flattened(space, encode),
     )
 
 
@@ -304,8 +367,16 @@ def _object(known: _Json, root: _Json, place: str) -> Codec:
         one = _codec(inner, root, f"{place}/{name}")
         always = name in needed or "default" in inner
         fields[name] = one if always else _optional(one)
+    space = spaces.Dict({name: one.space for name, one in fields.items()})
+    # In the order of the space.
+    parts = [(name, fields[name].flat, name in needed) for name in space.spaces]
+
+    def flat(value: Any, out: list[float]) -> None:
+        for name, part, always in parts:
+            part(value[name] if always else value.get(name), out)
+
     return Codec(
-        space=spaces.Dict({name: one.space for name, one in fields.items()}),
+        space=space,
         encode=lambda value: {
             name: one.encode(value[name] if name in needed else value.get(name)) for name, one in fields.items()
         },
@@ -315,6 +386,7 @@ def _object(known: _Json, root: _Json, place: str) -> Codec:
             if (decoded := one.decode(element[name])) is not None or name in needed
         },
         zero={name: one.zero for name, one in fields.items()},
+        flat=flat,
     )
 
 
@@ -333,12 +405,18 @@ def _array(known: _Json, root: _Json, place: str) -> Codec:
         encode=lambda value: tuple(item.encode(one) for one in value),
         decode=lambda element: [item.decode(one) for one in element],
         zero=(),
+        flat=_no_length,
     )
+
+
+def _no_length(value: Any, out: list[float]) -> None:
+    raise TypeError("a list of any length does not have a fixed number of numbers")
 
 
 def _padded(item: Codec, most: int) -> Codec:
     values = _fixed(item, most)
     nothing = item.decode(item.zero)
+    length = _one_hot(most + 1, len)
 
     def encode(value: Any) -> Any:
         return {
@@ -346,20 +424,30 @@ def _padded(item: Codec, most: int) -> Codec:
             "values": values.encode([*value, *[nothing] * (most - len(value))]),
         }
 
+    def flat(value: Any, out: list[float]) -> None:
+        length(value, out)
+        values.flat([*value, *[nothing] * (most - len(value))], out)
+
     return Codec(
         space=spaces.Dict({"length": spaces.Discrete(most + 1), "values": values.space}),
         encode=encode,
         decode=lambda element: values.decode(element["values"])[: int(element["length"])],
         zero={"length": np.int64(0), "values": values.zero},
+        flat=flat,
     )
 
 
 def _tuple(items: list[Codec]) -> Codec:
+    def flat(value: Any, out: list[float]) -> None:
+        for item, one in zip(items, value, strict=True):
+            item.flat(one, out)
+
     return Codec(
         space=spaces.Tuple([item.space for item in items]),
         encode=lambda value: tuple(item.encode(one) for item, one in zip(items, value, strict=True)),
         decode=lambda element: [item.decode(one) for item, one in zip(items, element, strict=True)],
         zero=tuple(item.zero for item in items),
+        flat=flat,
     )
 
 
@@ -384,9 +472,17 @@ def _fixed(item: Codec, count: int) -> Codec:
             raise ValueError(f"a list of {len(value)} items instead of {count}")
         return np.asarray([item.encode(one) for one in value], space.dtype).reshape(space.shape)
 
+    def flat(value: Any, out: list[float]) -> None:
+        if len(value) != count:
+            raise ValueError(f"a list of {len(value)} items instead of {count}")
+        for one in value:
+            item.flat(one, out)
+
     return Codec(
         space=space,
         encode=encode,
         decode=lambda element: [item.decode(one) for one in element],
         zero=np.asarray([item.zero] * count, space.dtype).reshape(space.shape),
+        # Flags are one number each, and not one of two.
+        flat=_flattened(space, encode) if isinstance(space, spaces.MultiBinary) else flat,
     )
