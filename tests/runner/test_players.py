@@ -18,9 +18,11 @@ from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.backend import Backend
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.package.own_players import player_directory
 from coworld_runner.package.own_players.named_player import read_own_player
 from coworld_runner.package.own_players.own_player import OwnPlayer
 from coworld_runner.package.own_players.player_requirements import require_own_player
+from coworld_runner.package.own_players.player_wire import to_wire
 from coworld_runner.package.plan import EpisodePlan, plan_episode
 from coworld_runner.package.player_names import housing_words, read_players
 from coworld_runner.package.resolver import Package
@@ -300,6 +302,34 @@ def test_directorys_player_is_the_file_that_defines_one(here: Path, player: str)
     made(here / "bots/state.py", "class Player:\n    name = 'a piece on the board'\n")
     made(here / "bots/music.py", "def play(sound): ...\n")
     assert read_own_player("bots").command == (*SEAT, "{}/mine.py")
+
+
+def test_checkpoint_of_a_run_is_a_player_with_its_weights(here: Path, nim: Package) -> None:
+    for number in (9, 10, 500000):
+        made(here / f"run/{number}/main.py", ACT)
+        made(here / f"run/{number}/weights.json", str(number))
+    players = read_players(["run", "./run@latest@2", "run@500000", "./run/9"], nim)
+    assert [player.own and player.own.name for player in players] == ["run@500000"] * 4 + ["9"]
+    newest = players[0].own
+    assert newest is not None
+    assert (newest.series, newest.path) == ("run", here / "run/500000")
+    assert newest.files["weights.json"] == b"500000"
+    assert to_wire(newest).files["weights.json"] == b"500000"
+    assert [seat.name for seat in plan_episode(nim, players=["./run/9@1", "run"]).seats] == ["9", "run@500000"]
+    with pytest.raises(UsageError, match="could be the checkpoint run/10 or 10 seats") as refused:
+        read_players(["./run@10"], nim)
+    assert refused.value.hint == "Write ./run/10 for the checkpoint, or ./run@latest@10 for seats of the newest."
+    assert len(read_players(["./run@2"], nim)) == 2
+
+
+def test_large_weights_are_handed_over_or_refused_in_words(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(here / "run/1/main.py", ACT)
+    made(here / "run/1/weights.bin", bytes((4 << 20) + 1))
+    with pytest.raises(UsageError, match="the files are larger than 4 MiB; build an image"):
+        to_wire(read_own_player("run"))
+    monkeypatch.setattr(player_directory, "MOST_BYTES", 1000)
+    with pytest.raises(UsageError, match="which is too much to hand over"):
+        read_own_player("run")
 
 
 def test_file_brings_the_modules_beside_it_that_it_imports(here: Path) -> None:

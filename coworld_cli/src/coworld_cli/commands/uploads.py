@@ -259,7 +259,7 @@ def _published_policy_options(function: _F) -> _F:
 @commands.command("upload-policy")
 @click.argument("player", required=False, metavar="FILE | IMAGE")
 @click.option("--file", "given_file", hidden=True, metavar="FILE", help="The same as FILE.")
-@click.option("--name", "-n", metavar="NAME", help="Name of the policy.  [default: that of the file]")
+@click.option("--name", "-n", metavar="NAME", help="Name of the policy.  [default: that of the file, or of the run]")
 @click.option(
     "--league",
     "-l",
@@ -311,9 +311,9 @@ def upload_policy(
 ) -> int:
     """Upload a player as a version of a policy.
 
-    FILE is a .py file, an executable, or a directory with one file that plays or a pyproject.toml, which runs in the
-    game's own player image, on platforms that support this. IMAGE is an image of the local Docker engine. Content that
-    the platform already has is not sent again.
+    FILE is a .py file, an executable, a directory with one file that plays or a pyproject.toml, or a training run, of
+    which the newest checkpoint is uploaded. It runs in the game's own player image, on platforms that support this.
+    IMAGE is an image of the local Docker engine. Content that the platform already has is not sent again.
     """
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")
@@ -336,10 +336,12 @@ def upload_policy(
     own = read_own_player(target) if is_player_path(target) else None
     if own is not None and run:
         raise click.UsageError("--run is for images; how a file runs follows from the file.")
-    name = name or (own.name if own is not None else None)
+    name = name or (own.series if own is not None else None)
     if name is None:
         raise click.UsageError("Missing option '--name' / '-n'.", click.get_current_context())
     files = to_wire(own) if own is not None else None
+    if own is not None and own.series != own.name:
+        out.note(f"Uploading the checkpoint {clean(own.name)}.")
     secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
     bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
     llm = {"COWORLD_LLM_ENABLED": "true", **({"COWORLD_LLM_MODEL": llm_model} if llm_model else {})}

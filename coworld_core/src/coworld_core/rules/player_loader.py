@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import os
 import random
@@ -10,22 +9,19 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 from ..errors import UsageError
 from ..scopes import close_scope, load_alone, load_file, load_module
-from ..text.phrases import listed
-from .player_source import module_contents, player_form
+from .player_directories import checkpoint_of, player_entry
+from .player_source import FORMS
 
 __all__ = [
-    "FORMS",
     "Act",
     "PlayerForm",
-    "defines_player",
     "is_session",
     "load_player",
     "open_player",
-    "player_entry",
     "player_in",
     "seated",
 ]
@@ -33,12 +29,6 @@ __all__ = [
 Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
 """A player: `act(observation, legal, rng)` returns an action as JSON, or an awaitable of one. `legal` is the list of
 legal actions, or None if the game does not list them."""
-
-FORMS: Final = ("act", "Player", "play")
-"""Names under which a file may define its player; the first one found is used."""
-
-ENTRIES: Final = ("main.py", "bot.py", "player.py")
-"""Names by which the file of a directory's player is known."""
 
 PlayerForm = Any
 """A function `act`; a class with `act` and optionally `start(hello)` and `over(over)`, instantiated for each game; or a
@@ -64,8 +54,9 @@ def seated(player: PlayerForm) -> Any:
 def load_player(name: str, *, alone: bool = False) -> PlayerForm:
     """Load a player by name: `bot.py`, `bot.py:act`, `./directory`, `package.module` or `package.module:act`.
 
-    A file may import what lies beside it. Each load of a file is independent: it shares no modules with other players,
-    not even with the same file loaded before, and leaves `sys.path` as it is.
+    `./run` and `./run@NAME` are checkpoints of a training run (`player_directories`). A file may import what lies
+    beside it. Each load of a file is independent: it shares no modules with other players, not even with the same file
+    loaded before, and leaves `sys.path` as it is.
 
     Args:
         name: The player.
@@ -114,53 +105,16 @@ def player_in(module: ModuleType, name: str) -> PlayerForm:
     )
 
 
-def player_entry(directory: Path) -> Path:
-    """Return the file of a directory that is its player; what lies beside it belongs to the player, too.
-
-    It is the only one of `main.py`, `bot.py` and `player.py`, or else the only file that defines a player in any of
-    the forms.
-
-    Raises:
-        UsageError: There is none, or more than one.
-    """
-    files = sorted(entry for entry in directory.iterdir() if entry.suffix == ".py" and entry.is_file())
-    found = [file for file in files if file.name in ENTRIES] or [file for file in files if defines_player(file)]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise UsageError(
-            f"{directory} has no file that is its player: none is called {listed(ENTRIES, word='or')}, and none "
-            f"defines {listed(FORMS, word='or')}.",
-            code="player_not_runnable",
-            hint="Give one of its files that name, or name a directory with a Dockerfile or a pyproject.toml.",
-        )
-    names = listed((f"{directory.name}/{file.name}" for file in found), limit=4, word="or")
-    raise UsageError(
-        f"{directory} has {len(found)} files that could be its player.",
-        code="player_not_runnable",
-        hint=f"Name the file: {names}.",
-    )
-
-
-def defines_player(file: Path) -> bool:
-    """Whether a file of Python defines a player in one of the forms; it is not run."""
-    try:
-        names, _ = module_contents(ast.parse(file.read_bytes()))
-    except (SyntaxError, ValueError, RecursionError):
-        return False
-    # One that is only imported has a file of its own
-    defined = {name: by for name, by in names.items() if not isinstance(by, ast.ImportFrom)}
-    return bool(player_form(defined))
-
-
 def _file_of(name: str) -> Path | None:
     """The file that a player's name stands for; None if it is that of a module."""
     place = name.partition(":")[0]
     if place.endswith(".py"):
         return Path(place)
-    if os.sep in place and Path(place).is_dir():
-        return player_entry(Path(place))
-    return None
+    if os.sep not in place and "@" not in place:
+        return None
+    if checkpoint := checkpoint_of(place):
+        return player_entry(checkpoint.path)
+    return player_entry(Path(place)) if Path(place).is_dir() else None
 
 
 def _loaded(name: str, file: Path | None, *, alone: bool) -> ModuleType:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from typing import Final
 
-__all__ = ["module_contents", "player_form"]
+__all__ = ["FORMS", "module_contents", "player_form"]
+
+FORMS: Final = ("act", "Player", "play")
+"""Names under which a file may define its player; the first one found is used."""
 
 
 def module_contents(tree: ast.Module) -> tuple[dict[str, ast.stmt], bool]:
@@ -19,7 +23,7 @@ def module_contents(tree: ast.Module) -> tuple[dict[str, ast.stmt], bool]:
 
 
 def player_form(names: Mapping[str, ast.stmt]) -> str:
-    """Return the name under which a module defines its player (one of `player_loader.FORMS`); empty if it has none.
+    """Return the name under which a module defines its player (one of `FORMS`); empty if it has none.
 
     Args:
         names: The names that the module binds, each with its statement.

@@ -91,4 +91,6 @@ def described_game(directory: Path, game: str) -> str:
 def described_player(directory: Path, player: PlayerRef) -> str:
     """Return a player as the file stores it."""
     own = player.own
-    return described_from(directory, own.path) if own is not None and player.word != own.name else player.word
+    if own is None or (own.kind != "file" and player.word == own.name):
+        return player.word
+    return described_from(directory, own.path)

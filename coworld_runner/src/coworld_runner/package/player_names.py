@@ -1,7 +1,8 @@
 """Parses the names of players, wherever a user gives one.
 
 A player is the id of a bundled player, the user's own file or directory, an image, `llm:…`, `recording:…`,
-`random` or `human`. The suffix `@N` on any of them except a recording means N seats in a row.
+`random` or `human`. The suffix `@N` on any of them except a recording means N seats in a row. On the directory of a
+training run, `@NAME` is one of its checkpoints.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any, Literal, cast
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
+from coworld_core.rules.player_directories import checkpoint_numbered, names_checkpoint
 from coworld_core.rules.seat_wire import PROTOCOL
-from coworld_core.text.phrases import closest, listed
+from coworld_core.text.phrases import closest, listed, plural
 
 from ..backend import Backend
 from .own_players.function_player import read_function
@@ -191,6 +193,13 @@ def _counted(word: str) -> tuple[str, int]:
             code="bad_count",
             hint=f"Leave it out, or write {match['word']}@2 for two seats.",
         )
+    if found := checkpoint_numbered(str(Path(match["word"]).expanduser()), count):
+        raise UsageError(
+            f"{word!r} could be the checkpoint {found} or {plural(count, 'seat')}.",
+            code="ambiguous_player",
+            hint=f"Write {'' if found.is_absolute() else './'}{found} for the checkpoint, or "
+            f"{match['word']}@latest@{count} for seats of the newest.",
+        )
     return match["word"], count
 
 
@@ -244,7 +253,7 @@ def is_player_path(word: str) -> bool:
     if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
         return True
     try:
-        return Path(word).exists()
+        return Path(word).exists() or names_checkpoint(word)
     except (OSError, ValueError):
         return False
 

@@ -22,7 +22,7 @@ from coworld_core.evaluation.gate_history import (
     read_gate_history,
 )
 from coworld_core.hints import Hint
-from coworld_core.rules.player_loader import defines_player, player_entry
+from coworld_core.rules.player_directories import defines_player, player_entry
 
 from ...package.own_players.own_player import OwnPlayer
 from ...package.own_players.player_directory import CACHES

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.rules.player_directories import checkpoint_of
 from coworld_core.text.phrases import closest
 
 from .llm_player import LLM, read_llm
@@ -23,7 +24,8 @@ def read_own_player(word: str) -> OwnPlayer:
     """Read the player that the user named.
 
     Args:
-        word: A path relative to the current directory (`~` is expanded), `llm:…` or `recording:…`.
+        word: A path relative to the current directory (`~` is expanded), the training run `RUN` or its checkpoint
+            `RUN@NAME`, `llm:…` or `recording:…`.
 
     Raises:
         UsageError: There is no such player, or it cannot be read or run; the message says why.
@@ -32,8 +34,10 @@ def read_own_player(word: str) -> OwnPlayer:
         return read_llm(word, os.environ)
     if word.startswith(RECORDING):
         return read_recording(word)
-    path = Path(word).expanduser()
+    path, name = Path(word).expanduser(), ""
     try:
+        if checkpoint := checkpoint_of(str(path)):
+            path, name = checkpoint.path, checkpoint.name
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise _absent(word, path) from None
@@ -43,7 +47,7 @@ def read_own_player(word: str) -> OwnPlayer:
         if stat.S_ISDIR(status.st_mode):
             from .player_directory import read_directory
 
-            return read_directory(path.absolute())
+            return read_directory(path.absolute(), name=name)
         if stat.S_ISREG(status.st_mode):
             return read_file(path.absolute(), status)
     except OSError as error:

@@ -64,6 +64,11 @@ class OwnPlayer:
         return f"sha256:{told.hexdigest()}"
 
     @property
+    def series(self) -> str:
+        """Its name as one of many versions: a checkpoint's is that of its run."""
+        return self.name.partition("@")[0]
+
+    @property
     def reference(self) -> str:
         """Its name in records: the file's name, and the start of the digest."""
         return f"{self.file}@{self.digest.partition(':')[2][:12]}"

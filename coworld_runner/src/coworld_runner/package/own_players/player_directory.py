@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import UsageError
-from coworld_core.rules.player_loader import player_entry
+from coworld_core.rules.player_directories import player_entry
 from coworld_core.text.phrases import listed
 
 from ..images.dockerfile import read_dockerfile
@@ -28,19 +28,24 @@ _CALLED = "import importlib,os,sys;os.chdir(sys.argv[1]);del sys.argv[0];sys.pat
 _IN_DIRECTORY = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
 
 
-def read_directory(path: Path) -> OwnPlayer:
+def read_directory(path: Path, *, name: str = "") -> OwnPlayer:
     """Read a player from a directory.
+
+    Args:
+        path: The directory.
+        name: The player's name; by default that of the directory.
 
     Raises:
         UsageError: The directory does not say how to run it, holds an invalid file, or is too large.
         OSError: It cannot be read.
     """
     project, recipe = path / "pyproject.toml", path / "Dockerfile"
+    file = path.resolve().name or "player"
+    name = name or file
     if not project.is_file() and not recipe.is_file():
         entry = player_entry(path)
         files, runnable = directory_files(path)
-        name = path.resolve().name
-        return replace(read_file(entry, entry.stat()), name=name, file=name, path=path, files=files, runnable=runnable)
+        return replace(read_file(entry, entry.stat()), name=name, file=file, path=path, files=files, runnable=runnable)
     command: tuple[str, ...] = ()
     if recipe.is_file():
         command = _dockerfile_command(recipe)
@@ -51,8 +56,8 @@ def read_directory(path: Path) -> OwnPlayer:
         command = (PYTHON, "-c", code, "{}")
     files, runnable = directory_files(path)
     return OwnPlayer(
-        name=path.resolve().name or "player",
-        file=path.resolve().name or "player",
+        name=name,
+        file=file,
         path=path,
         files=files,
         command=command,
