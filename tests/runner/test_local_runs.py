@@ -234,6 +234,7 @@ def test_a_workspace_of_a_later_version_is_listed_with_what_can_be_read(tmp_path
 
 
 def test_labels_are_changed_in_the_folder_and_for_one_episode_alone(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
     many = leave_rows(tmp_path / "results" / "many", row(1, episode_tags={"exp": "a"}), row(2))
     one = leave_episode(tmp_path / "results" / "one", episode_tags={"exp": "a"})
     with opened(tmp_path) as runs:
@@ -244,13 +245,13 @@ def test_labels_are_changed_in_the_folder_and_for_one_episode_alone(tmp_path: Pa
         assert changed.labels == {"note": "odd"}
         assert runs.label(one, {"exp": None}).run.labels == {}
         assert [episode.key for episode in runs.episodes(RunFilter(labels={"team": "*"}))] == ["episode-0001"]
-        told = sorted(runs.connection.execute("SELECT key, name, value FROM labels"))
+        told = sorted(runs.query("SELECT key, name, value FROM labels").rows)
         assert told == [("episode-0001", "exp", "a"), ("episode-0001", "team", "red"), ("episode-0002", "note", "odd")]
         with pytest.raises(UsageError, match="NAME=VALUE"):
             runs.label(many, {"team": "a\nb"})
     (tmp_path / "index.sqlite3").unlink()
     with opened(tmp_path) as runs:
-        assert sorted(runs.connection.execute("SELECT key, name, value FROM labels")) == told
+        assert sorted(runs.query("SELECT key, name, value FROM labels").rows) == told
 
 
 def test_only_what_runs_have_written_is_removed(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ _COMMANDS: CommandTable = {
         "run": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser: with people, bots or both."),
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
-        "runs": ("local_runs", "List, search, label, remove and export what was played here."),
     },
     "Measure": {
         "compare": ("evaluations", "Find out whether one player is better than another."),
@@ -86,6 +85,7 @@ _COMMANDS: CommandTable = {
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },
     "Episodes": {
+        "runs": ("local_runs", "List, search, label, remove and export what was played here."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),
         "episodes": ("episode_requests", "List episodes, or show one."),
         "replays": ("replays", "List replays, or download them."),

@@ -196,7 +196,7 @@ def show_run(out: Output, options: PlaceOptions, run: str, limit: int) -> int:
 @click.argument("sql")
 @click.option(
     "--parquet",
-    type=PathType(exists=True),
+    type=PathType(),
     multiple=True,
     metavar="PATH",
     help="Also ask these Parquet files, each a table by its name (turns.parquet: turns); or a directory of them.",

@@ -60,53 +60,46 @@ def turn_rows(replay: bytes, *, source: str = "replay") -> Iterator[TurnRow]:
 
 def _turns(names: Sequence[str], lines: Iterator[dict[str, Any]]) -> Iterator[TurnRow]:
     before: dict[str, Any] | None = None
-    open_turns: dict[int, tuple[TurnRow, float | None]] = {}
-    """The last turn of each seat, and its score when it acted."""
+    open_turns: dict[int, _Turn] = {}
+    """The last turn of each seat."""
     for line in lines:
         if "reason" in line:
             results: Mapping[str, Any] = line.get("results") or {}
-            if line["reason"] is not None:
-                scores = results.get("scores")
-                yield from (_closed(row, was, _at(scores, seat), done=True) for seat, (row, was) in open_turns.items())
-                return
-            break
+            over = line["reason"] is not None
+            scores = results.get("scores") if over else None
+            yield from (_closed(seat, turn, names, scores, done=over) for seat, turn in open_turns.items())
+            return
         if before is not None:
             actions: Mapping[str, Any] = line.get("actions") or {}
             by: Mapping[str, str] = line.get("by") or {}
+            tick, scores = int(before.get("tick", 0)), before.get("scores")
             for word in dict.fromkeys([*map(str, before.get("to_act") or ()), *actions]):
-                seat, now = int(word), _at(before.get("scores"), int(word))
+                seat = int(word)
                 if seat in open_turns:
-                    row, was = open_turns.pop(seat)
-                    yield _closed(row, was, now, done=False)
-                open_turns[seat] = (_row(seat, before, names, actions.get(word), by.get(word)), now)
+                    yield _closed(seat, open_turns.pop(seat), names, scores, done=False)
+                open_turns[seat] = (tick, actions.get(word), by.get(word), _at(scores, seat))
         before = line
-    yield from (row for row, _ in open_turns.values())
+    yield from (_closed(seat, turn, names, None, done=False) for seat, turn in open_turns.items())
+
+
+_Turn = tuple[int, Any, str | None, float | None]
+"""The tick of a turn, the action, who decided, and the score by then."""
 
 
 def _at(scores: Sequence[float] | None, seat: int) -> float | None:
     return float(scores[seat]) if scores is not None and seat < len(scores) else None
 
 
-def _closed(row: TurnRow, was: float | None, score: float | None, *, done: bool) -> TurnRow:
+def _closed(seat: int, turn: _Turn, names: Sequence[str], scores: Sequence[float] | None, *, done: bool) -> TurnRow:
     """A turn once it is known what has followed."""
-    if score is None:
-        return row._replace(done=done)
-    # Where scores are known at the end only, all of it is gained there
-    reward = score - was if was is not None else score if done else None
-    return row._replace(score=score, reward=reward, done=done)
-
-
-def _row(seat: int, before: Mapping[str, Any], names: Sequence[str], action: Any, by: str | None) -> TurnRow:
-    return TurnRow(
-        tick=int(before.get("tick", 0)),
-        seat=seat,
-        name=names[seat] if seat < len(names) else "",
-        action=None if action is None else to_json(action),
-        by=by,
-        score=None,
-        reward=None,
-        done=False,
-    )
+    tick, action, by, was = turn
+    score = _at(scores, seat)
+    reward = None
+    if score is not None:
+        # Where scores are known at the end only, all of it is gained there
+        reward = score - was if was is not None else score if done else None
+    name = names[seat] if seat < len(names) else ""
+    return TurnRow(tick, seat, name, None if action is None else to_json(action), by, score, reward, done)
 
 
 def _line(text: bytes, source: str) -> dict[str, Any]:

@@ -46,32 +46,6 @@ CREATE INDEX episode_run ON episode(run);
 CREATE INDEX episode_error ON episode(error_type) WHERE error_type IS NOT NULL;
 CREATE INDEX seat_name ON seat(name);
 CREATE INDEX label_name ON label(name, value);
-
-CREATE VIEW runs AS SELECT
-  path AS run, kind, run_id, coworld, version, variant, backend, status, ok, started_at, seconds,
-  (SELECT count(*) FROM episode WHERE episode.run = run.id) AS episodes,
-  (SELECT count(*) FROM episode WHERE episode.run = run.id AND NOT episode.ok) AS faulted, problem
-FROM run;
-CREATE VIEW episodes AS SELECT
-  run.path AS run, episode.key, episode.number, episode.run_id, run.path || '/' || episode.directory AS path, run.kind,
-  run.coworld, run.version, episode.variant, run.backend, episode.seed, episode.status, episode.ok, run.started_at,
-  episode.seconds, episode.error_type, episode.party, episode.fault_slot, episode.message
-FROM episode JOIN run ON run.id = episode.run;
-CREATE VIEW seats AS SELECT
-  run.path AS run, episode.key, seat.slot, seat.name, seat.player_id, seat.image, seat.digest, seat.score
-FROM seat JOIN episode ON episode.id = seat.episode JOIN run ON run.id = episode.run;
-CREATE VIEW labels AS
-SELECT run.path AS run, coalesce(episode.key, '') AS key, coalesce(own.name, label.name) AS name,
-  CASE WHEN own.name IS NULL THEN label.value ELSE own.value END AS value
-FROM label JOIN run ON run.id = label.run LEFT JOIN episode ON episode.run = run.id
-LEFT JOIN label AS own ON own.run = run.id AND own.episode = episode.id AND own.name = label.name
-WHERE label.episode = 0 AND label.value IS NOT NULL AND (own.name IS NULL OR own.value IS NOT NULL)
-UNION ALL
-SELECT run.path, episode.key, label.name, label.value
-FROM label JOIN episode ON episode.id = label.episode JOIN run ON run.id = label.run
-WHERE label.value IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM label AS above WHERE above.run = label.run AND above.episode = 0 AND above.name = label.name
-  AND above.value IS NOT NULL);
 """
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from coworld_core.text.tables import Cell, TableRow, Tabular, html_table
 
 __all__ = ["TABLES", "QueryResult", "query_runs"]
 
-TABLES = {
+_OF_RUN = ("run", "path", "kind", "coworld", "version", "backend", "started_at")
+"""Columns of an episode that are its run's."""
+
+TABLES: Mapping[str, Mapping[str, str]] = {
     "runs": {
         "run": "string",
         "kind": "string",
@@ -69,6 +72,44 @@ TABLES = {
 }
 """The tables of the index, each with its columns and their types. `run` and `key` name an episode in all of them."""
 
+_COPIED: Mapping[str, Mapping[str, str]] = {
+    "run": {"id": "int64", "path": "string"}
+    | {name: kind for name, kind in TABLES["runs"].items() if name not in ("run", "episodes", "faulted")},
+    "episode": {"id": "int64", "run": "int64", "directory": "string"}
+    | {name: kind for name, kind in TABLES["episodes"].items() if name not in _OF_RUN},
+    # What joins need, where nothing else is asked for
+    "episode_key": {"id": "int64", "run": "int64", "key": "string"},
+    "seat": {"episode": "int64"} | {name: kind for name, kind in TABLES["seats"].items() if name not in ("run", "key")},
+    "label": {"run": "int64", "episode": "int64", "name": "string", "value": "string"},
+}
+_COPIES = {
+    "runs": ("run", "episode"),
+    "episodes": ("run", "episode"),
+    "seats": ("run", "episode_key", "seat"),
+    "labels": ("run", "episode_key", "label"),
+}
+_VIEWS = {
+    "runs": """SELECT path AS run, * EXCLUDE (id, path, problem), coalesce(counted, 0) AS episodes,
+        coalesce(bad, 0) AS faulted, problem
+        FROM _run LEFT JOIN (SELECT run AS of, count(*) AS counted, count(*) FILTER (NOT ok) AS bad FROM _episode
+        GROUP BY run) ON of = _run.id""",
+    "episodes": """SELECT r.path AS run, key, number, e.run_id,
+        CASE WHEN key = '' THEN r.path ELSE r.path || '/' || directory END AS path, kind, coworld, version, e.variant,
+        backend, seed, e.status, e.ok, started_at, e.seconds, error_type, party, fault_slot, message
+        FROM _episode AS e JOIN _run AS r ON r.id = e.run""",
+    "seats": """SELECT r.path AS run, key, slot, name, player_id, image, digest, score
+        FROM _seat AS s JOIN _episode AS e ON e.id = s.episode JOIN _run AS r ON r.id = e.run""",
+    "labels": """SELECT r.path AS run, coalesce(e.key, '') AS key, of_run.name,
+        CASE WHEN own.name IS NULL THEN of_run.value ELSE own.value END AS value
+        FROM _label AS of_run JOIN _run AS r ON r.id = of_run.run LEFT JOIN _episode AS e ON e.run = r.id
+        LEFT JOIN _label AS own ON own.run = r.id AND own.episode = e.id AND own.name = of_run.name
+        WHERE of_run.episode = 0 AND (own.name IS NULL OR own.value IS NOT NULL)
+        UNION ALL SELECT r.path, e.key, own.name, own.value
+        FROM _label AS own JOIN _episode AS e ON e.id = own.episode JOIN _run AS r ON r.id = e.run
+        WHERE own.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM _label AS above
+        WHERE above.run = own.run AND above.episode = 0 AND above.name = own.name)""",
+}
+
 _HINT = "pip install 'coworld-runner[query]'"
 _READS = ("SELECT", "EXPLAIN")
 _BATCH = 65536
@@ -115,15 +156,13 @@ def query_runs(index: sqlite3.Connection, sql: str, *, parquet: Sequence[Path] =
     with duck.connect(":memory:") as connection:
         try:
             _require_one_reading(connection, sql)
-            names = _names_in(connection, sql, files)
             connection.execute("CREATE SCHEMA parquet")
             for name, path in files.items():
                 quoted = name.replace('"', '""')
                 source = str(path).replace("'", "''")
                 for schema in ("parquet", *(("main",) if name not in TABLES else ())):
                     connection.execute(f"CREATE VIEW {schema}.\"{quoted}\" AS SELECT * FROM read_parquet('{source}')")
-            for name in TABLES if names is None else [table for table in TABLES if table in names]:
-                connection.register(name, _table(arrow, index, name))
+            _define(connection, arrow, index, sql)
             if files:
                 allowed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files.values())
                 connection.execute(f"SET allowed_paths = [{allowed}]")
@@ -153,32 +192,38 @@ def _require_one_reading(connection: Any, sql: str) -> None:
         )
 
 
-def _names_in(connection: Any, sql: str, files: dict[str, Path]) -> set[str] | None:
-    """The tables that a question names; None if that cannot be told, so that all are needed."""
+def _define(connection: Any, arrow: Any, index: sqlite3.Connection, sql: str) -> None:
+    """Define the tables of the index that a question may name: its own rows are copied, and joined by DuckDB."""
     words = set(re.findall(r"\w+", sql.lower()))
     # A word need not be a table, but a table is a word
-    return {name for name in TABLES if name in words} if TABLES.keys() & words else None
+    asked = [table for table in TABLES if table in words]
+    copied = {name for table in asked for name in _COPIES[table]}
+    if "episode" in copied:
+        copied.discard("episode_key")
+    for name in _COPIED:
+        if name in copied:
+            connection.register(f"_{name}", _copy(arrow, index, name))
+    if "episode_key" in copied:
+        connection.execute("CREATE VIEW _episode AS SELECT * FROM _episode_key")
+    for table in asked:
+        connection.execute(f"CREATE VIEW {table} AS {_VIEWS[table]}")
 
 
-def _table(arrow: Any, index: sqlite3.Connection, name: str) -> Any:
-    columns = TABLES[name]
-    types = {
-        column: arrow.timestamp("us", tz="UTC") if kind == "time" else getattr(arrow, kind)()
-        for column, kind in columns.items()
-    }
-    schema = arrow.schema(list(types.items()))
-    cursor = index.execute(f"SELECT {', '.join(columns)} FROM {name}")
-    times = [number for number, kind in enumerate(columns.values()) if kind == "time"]
-    flags = [number for number, kind in enumerate(columns.values()) if kind == "bool_"]
+def _copy(arrow: Any, index: sqlite3.Connection, name: str) -> Any:
+    columns = _COPIED[name]
+    types = [arrow.timestamp("us", tz="UTC") if kind == "time" else getattr(arrow, kind)() for kind in columns.values()]
+    schema = arrow.schema(list(zip(columns, types, strict=True)))
+    cursor = index.execute(f"SELECT {', '.join(columns)} FROM {name.removesuffix('_key')}")
     batches: list[Any] = []
     for rows in _parts(cursor):
         cells: list[Any] = list(zip(*rows, strict=True))
-        for number in times:
-            known = {text: dt.datetime.fromisoformat(text) for text in set(cells[number]) if text is not None}
-            cells[number] = [known.get(text) for text in cells[number]]
-        for number in flags:
-            cells[number] = [bool(flag) for flag in cells[number]]
-        arrays = [arrow.array(column, kind) for column, kind in zip(cells, types.values(), strict=True)]
+        for number, kind in enumerate(columns.values()):
+            if kind == "time":
+                known = {text: dt.datetime.fromisoformat(text) for text in set(cells[number]) if text is not None}
+                cells[number] = [known.get(text) for text in cells[number]]
+            elif kind == "bool_":
+                cells[number] = [bool(flag) for flag in cells[number]]
+        arrays = [arrow.array(column, kind) for column, kind in zip(cells, types, strict=True)]
         batches.append(arrow.record_batch(arrays, schema=schema))
     return arrow.Table.from_batches(batches, schema)
 
