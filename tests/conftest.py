@@ -40,7 +40,9 @@ pytest.register_assert_rewrite("support")
 @pytest.fixture(scope="session", autouse=True)
 def own_scratch(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
     """Temporary files of this session, apart from those of any other on the machine."""
-    with private_scratch(tmp_path_factory.mktemp("scratch")):
+    with private_scratch(tmp_path_factory.mktemp("scratch")), pytest.MonkeyPatch.context() as patch:
+        # Where runs were left is noted there, and those of tests are soon gone
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
 
 

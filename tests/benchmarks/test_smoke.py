@@ -122,3 +122,10 @@ def test_serving() -> None:
     assert found["of_bare"] > 0
     assert found["kib_of_a_seat"] > 0
     assert found["seconds_from_init_to_page"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_records() -> None:
+    found = figures("records.py", "--rows", "1000", "--turns", "1000")
+    assert found["index"]["index"]["seconds"] > 0
+    assert found["export"]["all"]["peak_mib"] > 0

@@ -45,6 +45,7 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("signin", "sign-in", "auth"), ("login",)),
     **dict.fromkeys(("compile", "make", "package"), ("build",)),
     **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
+    **dict.fromkeys(("history", "ls", "log", "query", "export", "label"), ("runs",)),
     **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }
 """Words that users try, former names among them, and the commands that they mean."""

@@ -19,6 +19,19 @@ coworld replay
 coworld replay examples/paintarena examples/paintarena/results/latest
 coworld replay examples/paintarena --html game.html
 coworld replay examples/paintarena episode.zip
+coworld runs list
+coworld runs list --game nim --label exp=a --since 7d
+coworld runs list --episodes --player counter --fault '*'
+coworld runs show latest
+coworld runs show results/latest/3
+coworld runs query "SELECT name, avg(score) FROM seats GROUP BY name"
+coworld runs query "SELECT seat, count(*) FROM turns GROUP BY seat" --parquet exported
+coworld runs label latest exp=b
+coworld runs label results/latest/3 note=odd exp=
+coworld runs rm latest
+coworld runs rm results/20261126-101500-a1b2c3 --yes
+coworld runs export exported
+coworld runs export exported --label exp=a --table turns --overwrite
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay
 coworld bundle results/latest/3 --slot 0

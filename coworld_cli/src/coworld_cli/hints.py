@@ -78,6 +78,9 @@ WORDS: Mapping[str, str] = {
     "allow_program_longer": "Read its log for what it waited for.",
     "allow_longer_alone": "A player stays until the game closes its connection or says that it is over. If the game "
     "did, it is the game that hangs; if it plays on without players, allow more with --abandoned-timeout-seconds.",
+    "name_run": "`coworld runs list` shows the runs; name one by its directory, or the beginning of its id.",
+    "other_disk_index": "Free some room, or name a file on another disk with --index.",
+    "overwrite_export": "Name another directory, or replace what is there with --overwrite.",
     "aws_region": "Give --aws-region, or set AWS_REGION.",
     "aws_sign_in": "Sign in first (aws sso login), or name another profile with --aws-profile.",
     "aws_variables": "Install it, or hand the variables over with --secret-env-file.",

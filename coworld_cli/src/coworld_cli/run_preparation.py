@@ -225,11 +225,14 @@ def evaluation_rules(options: EvaluationOptions, secret_env: Mapping[str, str] |
 
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
-    """The output directory: the given one, or a fresh one among the package's results."""
+    """The output directory: the given one, or a fresh one among the package's results. It is found by searches."""
+    from coworld_runner.records.known_places import remember_place
     from coworld_runner.runs.workspace import default_workspace
 
     if options.output_dir is not None:
+        remember_place(options.output_dir)
         return options.output_dir.expanduser().absolute()
+    remember_place(package.default_results_dir())
     return default_workspace(package.default_results_dir(), run_id)
 
 
@@ -252,12 +255,18 @@ def episode_arguments(
         "listeners": (progress,),
         "latest": options.output_dir is None,
         "run_id": run_id,
+        "labels": options.labels,
     }
 
 
 def batch_arguments(options: PlayOptions, progress: Progress, run: EpisodeArguments) -> BatchArguments:
     """Where and how to play many episodes."""
-    return {**run, "parallel": options.parallel, "episode_listeners": progress.episode_listeners}
+    return {
+        **run,
+        "labels": options.labels,
+        "parallel": options.parallel,
+        "episode_listeners": progress.episode_listeners,
+    }
 
 
 async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .manifest.manifest_file import dump_manifest as dump_manifest
     from .manifest.manifest_file import load_manifest as load_manifest
     from .manifest.models import Manifest as Manifest
+    from .records.run_filter import RunFilter as RunFilter
     from .rules.audit import audit_rules as audit_rules
     from .rules.game import Rules as Rules
     from .rules.game import RulesConfig as RulesConfig
@@ -111,6 +112,7 @@ else:
                 "check_results",
                 "read_results",
             ),
+            ".records.run_filter": ("RunFilter",),
             ".rules.audit": ("audit_rules",),
             ".rules.game": (
                 "Rules",

@@ -175,6 +175,7 @@ def improve(
         from coworld_runner.improvement import ImprovementRules, improve_player
         from coworld_runner.improvement.improvement_loop import improvement_workspace
         from coworld_runner.package.player_names import files_player
+        from coworld_runner.records.known_places import remember_place
         from coworld_runner.roles.optimizer_program import find_optimizer
         from coworld_runner.roles.role_run import RoleOptions
 
@@ -212,6 +213,7 @@ def improve(
             looking=RoleOptions(platform=options.platform),
         )
         workspace = options.output_dir or improvement_workspace(package, own)
+        remember_place(workspace)
         async with opened_backend(options, package, running) as backend:
             running.to_go_on = "Run the same command again to go on."
             tell_players(options, [own], rules.evaluation.secret_env, package, backend, out)

@@ -201,6 +201,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         from coworld_runner.evaluation.tournament.tournament_entry import game_of, rules_of
         from coworld_runner.evaluation.tournament.tournament_folder import entrants_of
         from coworld_runner.evaluation.tournament.tournament_settings import read_settings
+        from coworld_runner.records.known_places import remember_place
 
         from ..render.progress import show_progress
         from ..run_preparation import (
@@ -212,6 +213,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         )
 
         settings = read_settings(directory)
+        remember_place(directory)
         package = await game_of(settings, directory)
         secrets = await player_secrets(options, out)
         rules = replace(rules_of(settings, directory), command=options.run, secret_env=secrets)

@@ -211,6 +211,13 @@ class PlayOptions(PackageOptions):
         metavar="DIR",
         help="New or empty directory for the evidence. Default: a fresh one under results/ beside the manifest.",
     )
+    label: tuple[str, ...] = option(
+        "--label",
+        section="Evidence",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Label the run, to find it again with `coworld runs list --label`; repeatable.",
+    )
     overwrite: bool = option(
         "--overwrite",
         section="Evidence",
@@ -394,6 +401,8 @@ class PlayOptions(PackageOptions):
     def check(self) -> None:
         """Check that the options fit together."""
         check_run(self.run)
+        if self.label:
+            _ = self.labels
         if self.players and self.player:
             raise click.UsageError(
                 "Players are named one after the other or with --player, not both.", click.get_current_context()
@@ -411,6 +420,16 @@ class PlayOptions(PackageOptions):
     def named(self) -> tuple[str, ...]:
         """The players, from whichever option names them."""
         return self.players or self.player
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the run."""
+        from coworld_core.records.labels import label_changes
+
+        from .values import key_values
+
+        label_changes(self.label)
+        return key_values("--label", self.label)
 
     @property
     def network(self) -> Literal["game-only", "open"] | None:

@@ -185,7 +185,9 @@ class EpisodeRecord(Record, Tabular):
     variant: str = Field(description="Variant id, or certification, or episode-request.")
     seed: int | None = Field(default=None, description="Integer seed in the game config, if it has one.")
     game_config: dict[str, Any] = Field(default_factory=dict, description="The config that ran, without tokens.")
-    episode_tags: dict[str, str] = Field(default_factory=dict, description="Tags of the episode request.")
+    episode_tags: dict[str, str] = Field(
+        default_factory=dict, description="Its labels when it began, those of the request among them."
+    )
     started_at: dt.datetime = Field(description="When it began (UTC).")
     ended_at: dt.datetime = Field(description="When it ended (UTC).")
     seconds: float = Field(ge=0, description="Wall time from beginning to end.")
@@ -480,6 +482,11 @@ class EpisodeRow(Record, Tabular):
     )
     variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
+    episode_tags: dict[str, str] = Field(
+        default_factory=dict,
+        exclude_if=lambda tags: not tags,
+        description="Its labels when it began; left out if there are none.",
+    )
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
     slots: tuple[SlotRow, ...] = Field(

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from ..documents.records import Record
 
-__all__ = ["ACTED", "IDLE", "REFUSED", "SeatBehaviour", "quantile_seconds", "read_behaviour"]
+__all__ = ["ACTED", "IDLE", "REFUSED", "SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour"]
 
 ACTED, IDLE, REFUSED = "acted", "idle", "refused"
 """Kinds of events that describe what a seat did."""
@@ -51,7 +51,7 @@ def read_behaviour(path: Path, seats: int) -> tuple[SeatBehaviour, ...]:
     counts: Counter[tuple[int, str]] = Counter()
     took: list[Counter[float]] = [Counter() for _ in range(seats)]
     try:
-        for event in _events(path):
+        for event in game_events(path):
             kind, seat, seconds = event.get("kind"), event.get("agent"), event.get("seconds")
             if kind not in (ACTED, IDLE, REFUSED) or not isinstance(seat, int) or not 0 <= seat < seats:
                 continue
@@ -89,11 +89,12 @@ def quantile_seconds(seconds: Iterable[tuple[float, int]], share: float) -> floa
     return None
 
 
-def _events(path: Path) -> Iterator[dict[str, object]]:
-    """Yield the events one by one.
+def game_events(path: Path) -> Iterator[dict[str, object]]:
+    """Yield the events that a game wrote, one by one; the content is untrusted.
 
     Raises:
-        ValueError: The file is not JSON.
+        OSError: The file cannot be read.
+        ValueError: It is not JSON.
     """
     with path.open("rb") as file:
         begin = file.read(1)

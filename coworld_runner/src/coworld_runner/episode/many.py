@@ -274,6 +274,8 @@ class KeyedRun:
     ) -> EpisodeRow:
         """Play an episode and return its row; one that is interrupted when its game was over is not played again."""
         directory = self.run.layout.workspace / directory_of(key)
+        # The run's workspace has its labels, which may change; those that it began with are in the records
+        plan = plan.tagged(self.options.labels)
         readers = self.options.episode_listeners
         begun, run_id = time.monotonic(), new_run_id()
         try:

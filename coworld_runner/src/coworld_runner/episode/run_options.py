@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TypedDict, TypeVar
+
+from coworld_core.records.labels import check_labels
 
 from ..backend import Backend
 from ..runs.event_bus import Listener
@@ -39,6 +41,9 @@ class RunArguments(TypedDict, total=False):
     """Whether to point `latest` beside a named workspace at it, once there is a replay."""
     run_id: str | None
     """The run's label; a new one by default. Each of many episodes has a label of its own."""
+    labels: Mapping[str, str]
+    """Names and values by which the run is found again: `{"exp": "a"}`. They are added to those of a run that is
+    resumed, and are among the tags in the record of each episode."""
 
 
 class EpisodeArguments(RunArguments, total=False):
@@ -66,7 +71,7 @@ class RunOptions:
     """How a run plays: `BatchArguments` with their defaults.
 
     Raises:
-        UsageError: `parallel` is below 1.
+        UsageError: `parallel` is below 1, or one of the labels is none (`bad_label`).
     """
 
     backend: Backend | str = "auto"
@@ -79,12 +84,14 @@ class RunOptions:
     listeners: tuple[Listener, ...] = ()
     latest: bool = False
     run_id: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     options: EpisodeOptions | None = None
     parallel: Parallel = 1
     episode_listeners: EpisodeListeners | None = None
 
     def __post_init__(self) -> None:
         require_parallel(self.parallel)
+        check_labels(self.labels)
 
     @classmethod
     def of(
@@ -100,7 +107,7 @@ class RunOptions:
 
         Raises:
             TypeError: It does not take one of them.
-            UsageError: `parallel` is below 1.
+            UsageError: `parallel` is below 1, or one of the labels is none.
         """
         for name in given:
             if name not in kind.__optional_keys__ or name in without:

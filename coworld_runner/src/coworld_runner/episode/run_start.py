@@ -17,6 +17,7 @@ from coworld_core.ids import new_run_id
 from ..package.plan import EpisodePlan
 from ..package.resolver import Package, default_results_dir
 from ..runs.event_bus import EventBus, EventLog
+from ..runs.run_labels import change_labels
 from ..runs.workspace import WorkspaceReservation, default_workspace, open_workspace, point_latest, replays_of
 from .run_options import RunOptions
 
@@ -79,6 +80,8 @@ def open_run(
     ):
         if latest and point_at_once:
             point_latest(layout.workspace.parent, layout.workspace)
+        if options.labels:
+            change_labels(layout.workspace, options.labels)
         bus = EventBus(run_id, log, *options.listeners, keep=keep)
         try:
             yield OpenRun(layout, bus, reserve)

@@ -55,8 +55,8 @@ async def run_episode(
         seed: The seed, as for `plan_episode`.
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
-        run: Where and how to play: `backend`, `workspace`, `options`, `overwrite`, `listeners`, `latest`, `run_id`, as
-            described in `EpisodeArguments`.
+        run: Where and how to play: `backend`, `workspace`, `options`, `overwrite`, `listeners`, `latest`, `run_id`,
+            `labels`, as described in `EpisodeArguments`.
 
     Returns:
         The record, also written as `episode.json`. Its `faults` list what a game or a player did wrong.
@@ -72,6 +72,7 @@ async def run_episode(
     options = RunOptions.of(EpisodeArguments, run)
     episode = options.options or EpisodeOptions()
     plan, origin = await find_plan(what, variant=variant, players=players, seed=seed)
+    plan = plan.tagged(options.labels)
     async with entered_backend(options.backend, origin, install=options.install) as backend:
         require_images(plan, backend)
         require_players(plan, backend)

@@ -78,6 +78,7 @@ def ended_row(
         "workspace": "",
         "variant": plan.variant,
         "seed": plan.seed,
+        "episode_tags": dict(plan.episode_tags),
         "slots": slots,
         "seconds": ended.seconds,
         "conduct": outcome.behaviour,

@@ -171,7 +171,7 @@ class _Playing:
                 self._keyed.counts.kept += 1
                 self._ended[self._index] = _KEPT_ROW
                 continue
-            found.append((self._index, key, plan))
+            found.append((self._index, key, plan.tagged(self._keyed.options.labels)))
         return found
 
     def _message(self, chunk: list[tuple[int, str, EpisodePlan]], known: tuple[set[int], set[int]]) -> Chunk:

@@ -122,6 +122,10 @@ class EpisodePlan:
             return self
         return dataclasses.replace(self, game_config={**self.game_config, "seed": self.seed + index})
 
+    def tagged(self, labels: Mapping[str, str]) -> EpisodePlan:
+        """Return the plan with labels among its tags."""
+        return dataclasses.replace(self, episode_tags={**self.episode_tags, **labels}) if labels else self
+
     @property
     def images(self) -> tuple[str, ...]:
         """The images of the game and the players, without duplicates, the game's first."""

@@ -22,6 +22,7 @@ from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, re
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, PLAYERS_NAME, REPORT_NAME, read_plan
 from coworld_core.files.zips import open_zip
+from coworld_core.records.labels import LABELS_NAME
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT
 from coworld_core.roles.role_record import ROLE_EVENTS, ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
 from coworld_core.text.terminal import strip_controls
@@ -165,7 +166,7 @@ class _Reader:
             return False
         empty = entry.stat(follow_symlinks=False).st_size == 0
         kinds = _NAMES if empty else self._kinds
-        if entry.name == _EVENTS or _UNFINISHED.fullmatch(entry.name):
+        if entry.name in (_EVENTS, LABELS_NAME) or _UNFINISHED.fullmatch(entry.name):
             return bool(kinds)
         return any(_NAMES[kind].fullmatch(entry.name) for kind in kinds) or entry.name in self._collected
 

@@ -38,6 +38,7 @@ __all__ = [
     "plain_name",
     "point_latest",
     "prepare_workspace",
+    "remove_workspace",
     "replays_of",
     "timestamp",
     "unwritable",
@@ -112,6 +113,34 @@ def open_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> 
         except OSError as error:
             raise unwritable(layout.workspace, error) from error
         yield layout
+
+
+def remove_workspace(path: Path) -> None:
+    """Remove the workspace of a run that has ended, with all that runs have written to it.
+
+    Raises:
+        WorkspaceError: Something else is in it, or it is a directory that is never emptied (`workspace_foreign`); a run
+            is writing to it (`workspace_busy`); or it cannot be removed (`workspace_unwritable`). Unless it is the
+            last, nothing was removed.
+    """
+    layout = EpisodeLayout(path.expanduser().absolute())
+    with ExitStack() as stack:
+        try:
+            with while_opening(layout.workspace):
+                held = _locked(layout, stack)
+                earlier = _earlier(layout, overwrite=True, resume="")
+            if earlier is not None:
+                _empty(layout, earlier, held)
+            with contextlib.suppress(FileNotFoundError):
+                layout.logs.rmdir()
+            layout.events.unlink()
+            layout.workspace.rmdir()
+        except OSError as error:
+            raise unwritable(layout.workspace, error) from error
+    link = layout.workspace.parent / LATEST
+    if link.is_symlink() and not link.exists():
+        with contextlib.suppress(OSError):
+            link.unlink()
 
 
 def _made(path: Path) -> Path:

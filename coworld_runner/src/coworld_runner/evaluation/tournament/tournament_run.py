@@ -17,6 +17,7 @@ from coworld_core.tournament.standings import TournamentReport
 
 from ...episode.run_options import BatchArguments, RunOptions
 from ...package.resolver import Package
+from ...runs.run_labels import change_labels
 from ..commissioner.commissioner_host import CommissionerOptions
 from ..commissioner.commissioner_lookup import find_commissioner
 from ..evaluation_run import open_evaluation_run, play_blocks
@@ -72,7 +73,9 @@ async def play_tournament(
                 hint=Hint("add_entrants", "Add them with add_entrant."),
             )
         folder.rows.begin()
-        options = replace(options, workspace=folder.evidence())
+        if options.labels:
+            change_labels(place, options.labels)
+        options = replace(options, workspace=folder.evidence(), labels={})
         async with (
             open_evaluation_run(
                 tournament,

@@ -1,0 +1,318 @@
+"""What was played on this machine: list it, look at it, label it, ask about it, export it, and remove it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .. import exitcodes
+from .._group import NounGroup
+from ..options.declarations import Options, SectionCommand, option, takes
+from ..options.values import DIRECTORY, PathType
+from ..output import Output, output_options
+
+if TYPE_CHECKING:
+    from coworld_core.records.run_filter import RunFilter
+    from coworld_runner.records.local_runs import LocalRuns
+
+__all__ = ["commands"]
+
+commands = NounGroup()
+
+_PAUSE = 2.0
+"""Seconds between two lines of progress."""
+
+
+class PlaceOptions(Options):
+    """Where runs are looked for."""
+
+    root: tuple[Path, ...] = option(
+        "--root",
+        section="Where it runs",
+        type=DIRECTORY,
+        multiple=True,
+        metavar="DIR",
+        help="Only runs at or below this directory, which is remembered; repeatable.  [default: all that are known, "
+        "and those at or below the current directory]",
+    )
+    index: Path | None = option(
+        "--index",
+        section="Where it runs",
+        type=PathType(dir_okay=False),
+        metavar="FILE",
+        help="The index, which is made anew if it is missing.  [default: ~/.cache/coworld/runs.sqlite3]",
+    )
+
+    def opened(self, out: Output) -> LocalRuns:
+        """The runs on this machine, to be entered."""
+        from coworld_runner.records.local_runs import LocalRuns
+
+        return LocalRuns(*self.root, index=self.index, on_progress=_counted(out, "runs looked at"))
+
+
+class SearchOptions(PlaceOptions):
+    """Which runs are meant."""
+
+    game: str = option("--game", "-m", default="", metavar="NAME", help="Of this Coworld; `*` and `?` are wildcards.")
+    variant: str = option("--variant", default="", metavar="ID", help="Of this variant; wildcards as above.")
+    kind: str = option(
+        "--kind", default="", metavar="KIND", help="episode, batch, compare, rank, mix, …, tournament, improvement."
+    )
+    player: str = option("--player", default="", metavar="PLAYER", help="With this player: its name, id or image.")
+    digest: str = option(
+        "--digest", default="", metavar="DIGEST", help="With a player of this content (its beginning)."
+    )
+    label: tuple[str, ...] = option(
+        "--label", multiple=True, metavar="NAME[=VALUE]", help="With this label; repeatable. VALUE may have wildcards."
+    )
+    status: str = option("--status", default="", metavar="STATUS", help="completed, failed, interrupted or running.")
+    fault: str = option(
+        "--fault", default="", metavar="TYPE", help="Episodes with a fault of this type or party (player); * for any."
+    )
+    min_score: float | None = option("--min-score", type=float, metavar="N", help="A score of at least this.")
+    max_score: float | None = option("--max-score", type=float, metavar="N", help="A score of at most this.")
+    since: str = option("--since", default="", metavar="TIME", help="Begun since: 2026-11-26, or 12h, 7d ago.")
+    until: str = option("--until", default="", metavar="TIME", help="Begun before.")
+
+    def asked(self) -> RunFilter:
+        """What is asked for."""
+        from coworld_core.records.run_filter import RunFilter, read_moment
+
+        labels = {name: value if equals else "*" for name, equals, value in (one.partition("=") for one in self.label)}
+        return RunFilter(
+            game=self.game,
+            variant=self.variant,
+            kind=self.kind,
+            player=self.player,
+            digest=self.digest,
+            labels=labels,
+            status=self.status,
+            fault=self.fault,
+            min_score=self.min_score,
+            max_score=self.max_score,
+            since=read_moment(self.since) if self.since else None,
+            until=read_moment(self.until) if self.until else None,
+        )
+
+
+def _counted(out: Output, what: str) -> Callable[..., None]:
+    """Narrate a count now and then, if it takes long."""
+    told = time.monotonic()
+
+    def tell(done: int, total: int | None = None) -> None:
+        nonlocal told
+        if (now := time.monotonic()) - told >= _PAUSE:
+            told = now
+            out.note(f"… {done:,}{f' of {total:,}' if total is not None else ''} {what}")
+
+    return tell
+
+
+def _warn(out: Output, runs: LocalRuns) -> None:
+    for notice in runs.notices:
+        out.warn(notice)
+
+
+@commands.group("runs", cls=NounGroup)
+def runs() -> None:
+    """List, search, label, remove and export what was played here.
+
+    Every run leaves a directory, which is the truth. One index over them is brought up to date by each of these
+    commands: it can be deleted at any time. Runs are found where commands left them, at or below the current
+    directory, and in every --root.
+    """
+
+
+_limit = click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Show at most this many."
+)
+_run = click.argument("run", metavar="RUN")
+
+
+@runs.command("list", cls=SectionCommand)
+@takes("options", SearchOptions)
+@click.option("--episodes", is_flag=True, help="List single episodes, also those of runs of many.")
+@_limit
+@output_options
+def list_runs(out: Output, options: SearchOptions, episodes: bool, limit: int) -> int:
+    """List runs, the newest first.
+
+    What an episode must have (a player, a score, a fault, a label) selects runs of which one episode has it.
+    """
+    from ..render.run_tables import episodes_text, runs_text
+
+    with options.opened(out) as local:
+        _warn(out, local)
+        if episodes:
+            found = local.episodes(options.asked(), limit=limit + 1)
+            shown = found.episodes[:limit]
+            text = episodes_text(shown, more=len(found) > limit)
+        else:
+            found = local.runs(options.asked(), limit=limit + 1)
+            shown = found.runs[:limit]
+            text = runs_text(shown, more=len(found) > limit)
+        out.answer(
+            {
+                "episodes" if episodes else "runs": [one.to_json() for one in shown],
+                "more": len(found) > limit,
+                "notices": local.notices,
+            }
+        )
+        out.say(text)
+    return exitcodes.OK
+
+
+@runs.command("show", cls=SectionCommand)
+@_run
+@takes("options", PlaceOptions)
+@_limit
+@output_options
+def show_run(out: Output, options: PlaceOptions, run: str, limit: int) -> int:
+    """Show a run, and its episodes.
+
+    RUN is the directory of a run, `latest`, one episode of a run of many (`results/latest/3`), or the beginning of a
+    run's id.
+    """
+    from ..render.run_tables import episode_text, run_text
+
+    with options.opened(out) as local:
+        _warn(out, local)
+        found = local.find(run)
+        if found.episode is not None:
+            out.answer({"run": found.run.to_json(), "episode": found.episode.to_json()})
+            out.say(episode_text(found.episode))
+            return exitcodes.OK
+        episodes = local.episodes_of(found.run, limit=limit)
+        out.answer({"run": found.run.to_json(), "episodes": [one.to_json() for one in episodes]})
+        out.say(run_text(found.run, episodes.episodes))
+    return exitcodes.OK
+
+
+@runs.command("query", cls=SectionCommand)
+@click.argument("sql")
+@click.option(
+    "--parquet",
+    type=PathType(),
+    multiple=True,
+    metavar="PATH",
+    help="Also ask these Parquet files, each a table by its name (turns.parquet: turns); or a directory of them.",
+)
+@takes("options", PlaceOptions)
+@output_options
+def query(out: Output, options: PlaceOptions, sql: str, parquet: tuple[Path, ...]) -> int:
+    """Ask in SQL.
+
+    The tables are runs, episodes, seats and labels, joined by run and key, and those of --parquet. A query reads only.
+    Needs DuckDB: pip install 'coworld-runner[query]'.
+    """
+    from ..render.run_tables import query_text
+
+    with options.opened(out) as local:
+        _warn(out, local)
+        found = local.query(sql, parquet=parquet)
+        out.answer({"columns": list(found.columns), "rows": [list(row.values()) for row in found.to_records()]})
+        out.say(query_text(found))
+    return exitcodes.OK
+
+
+@runs.command("label", cls=SectionCommand)
+@_run
+@click.argument("labels", nargs=-1, required=True, metavar="NAME=VALUE...")
+@takes("options", PlaceOptions)
+@output_options
+def label(out: Output, options: PlaceOptions, run: str, labels: tuple[str, ...]) -> int:
+    """Label a run, or one episode of a run of many; `NAME=` takes a label away.
+
+    Labels are kept in labels.json in the run's directory.
+    """
+    from coworld_core.records.labels import label_changes
+
+    from ..render.run_tables import labels_text
+
+    with options.opened(out) as local:
+        found = local.label(run, label_changes(labels))
+        one = found.episode or found.run
+        out.answer(
+            {
+                "run": str(found.run.path),
+                "key": found.episode.key if found.episode is not None else "",
+                "labels": dict(one.labels),
+            }
+        )
+        out.say(labels_text(one.labels))
+    return exitcodes.OK
+
+
+@runs.command("rm", cls=SectionCommand)
+@click.argument("named", nargs=-1, required=True, metavar="RUN...")
+@click.option("--yes", "-y", is_flag=True, help="Remove without asking.")
+@takes("options", PlaceOptions)
+@output_options
+def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool) -> int:
+    """Remove runs that are over: their directories, with what the runs have written.
+
+    A run that is going on is refused, and so is a directory with files that no run has written. Without --yes, the
+    command asks, or only says what it would remove.
+    """
+    from ..manifest_fixes import may_ask
+    from ..render.run_tables import runs_text
+    from ..render.text import shown_path
+
+    with options.opened(out) as local:
+        found = [local.find(word).run for word in named]
+        agreed = yes
+        if not yes:
+            out.show(runs_text(found, more=False))
+            agreed = may_ask() and click.confirm("Remove these directories?", err=True)
+        removed = [local.remove(run.path) for run in found] if agreed else []
+        out.answer(
+            {"removed": [str(run.path) for run in removed], "kept": [] if agreed else [str(one.path) for one in found]}
+        )
+        for run in removed:
+            out.say(f"Removed: {shown_path(run.path)}")
+        if not agreed:
+            out.say("Nothing was removed: add --yes to do so.")
+    return exitcodes.OK if agreed else exitcodes.ANSWER_IS_NO
+
+
+@runs.command("export", cls=SectionCommand)
+@click.argument("directory", type=DIRECTORY, metavar="DIR")
+@click.option(
+    "--table",
+    "tables",
+    type=click.Choice(["episodes", "seats", "turns", "events"]),
+    multiple=True,
+    help="Only this table; repeatable.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace files of these names.")
+@takes("options", SearchOptions)
+@output_options
+def export(out: Output, options: SearchOptions, directory: Path, tables: tuple[str, ...], overwrite: bool) -> int:
+    """Write episodes, seats, turns and events as Parquet files, for data frames and training.
+
+    Turns come from the replays of games of the kit: what each seat did, with score and reward where the game gives
+    them. Needs pyarrow: pip install 'coworld-core[parquet]'.
+    """
+    from ..render.run_tables import export_text
+
+    with options.opened(out) as local:
+        _warn(out, local)
+        chosen: dict[str, Any] = {"tables": tables} if tables else {}
+        done = local.export(
+            directory, options.asked(), overwrite=overwrite, on_progress=_counted(out, "episodes written"), **chosen
+        )
+        for notice in done.notices:
+            out.note(notice)
+        out.answer(
+            {
+                "directory": str(done.directory),
+                "tables": {table: {"path": str(done.path(table)), "rows": rows} for table, rows in done.rows.items()},
+                "notices": list(done.notices),
+            }
+        )
+        out.say(export_text(done))
+    return exitcodes.OK

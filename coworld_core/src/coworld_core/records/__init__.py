@@ -1,0 +1,4 @@
+"""What was played and kept: labels of runs, what a search asks for, and what it finds.
+
+Values and rules only; what looks through directories lives in the runner.
+"""

@@ -1,0 +1,116 @@
+"""What seats did turn by turn, from the replay of a game that was served by the kit, without playing it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from ..errors import first_mistake
+from ..files.compression import unpack
+from ..rules.plain_values import to_json
+from ..rules.replay import MAX_REPLAY, ReplayHeader
+from ..rules.rules_errors import ReplayFormatError
+
+__all__ = ["TurnRow", "turn_rows"]
+
+
+class TurnRow(NamedTuple):
+    """One seat that was to act, at one tick. What is not known is None."""
+
+    tick: int
+    """Number of ticks played when it acted."""
+    seat: int
+    name: str
+    action: str | None
+    """What it did, as JSON; None: nothing in time."""
+    by: str | None
+    """Who decided, if its player said so: `human`, `llm` or `recording`."""
+    score: float | None
+    """Its score when it was its turn again, where the game tells scores by then; of its last turn, its final score."""
+    reward: float | None
+    """What its score has gained from this turn to its next, or to the end. In games that only tell final scores, its
+    last turn has all of it, and the others have none."""
+    done: bool
+    """Whether this was its last turn, and the game is over."""
+
+
+def turn_rows(replay: bytes, *, source: str = "replay") -> Iterator[TurnRow]:
+    """Read the turns of a replay, which may be cut short: then none of them is `done`.
+
+    Args:
+        replay: The replay, compressed or not.
+        source: Where it came from, for messages.
+
+    Raises:
+        ReplayFormatError: Code `replay_invalid` if it is no replay of the kit, or as in `read_replay` if it is damaged.
+            The turns before the damage have been given by then.
+    """
+    lines = iter(unpack(replay, limit=MAX_REPLAY, what="replay", source=source, error=ReplayFormatError).split(b"\n"))
+    try:
+        header = ReplayHeader.model_validate_json(next(lines))
+    except ValidationError as error:
+        raise _invalid(source, ": ".join(first_mistake(error))) from None
+    if not header.format.startswith("coworld.replay/"):
+        raise _invalid(source, f"its format is {header.format!r}")
+    yield from _turns(header.names, (_line(text, source) for text in lines if text))
+
+
+def _turns(names: Sequence[str], lines: Iterator[dict[str, Any]]) -> Iterator[TurnRow]:
+    before: dict[str, Any] | None = None
+    open_turns: dict[int, _Turn] = {}
+    """The last turn of each seat."""
+    for line in lines:
+        if "reason" in line:
+            results: Mapping[str, Any] = line.get("results") or {}
+            over = line["reason"] is not None
+            scores = results.get("scores") if over else None
+            yield from (_closed(seat, turn, names, scores, done=over) for seat, turn in open_turns.items())
+            return
+        if before is not None:
+            actions: Mapping[str, Any] = line.get("actions") or {}
+            by: Mapping[str, str] = line.get("by") or {}
+            tick, scores = int(before.get("tick", 0)), before.get("scores")
+            for word in dict.fromkeys([*map(str, before.get("to_act") or ()), *actions]):
+                seat = int(word)
+                if seat in open_turns:
+                    yield _closed(seat, open_turns.pop(seat), names, scores, done=False)
+                open_turns[seat] = (tick, actions.get(word), by.get(word), _at(scores, seat))
+        before = line
+    yield from (_closed(seat, turn, names, None, done=False) for seat, turn in open_turns.items())
+
+
+_Turn = tuple[int, Any, str | None, float | None]
+"""The tick of a turn, the action, who decided, and the score by then."""
+
+
+def _at(scores: Sequence[float] | None, seat: int) -> float | None:
+    return float(scores[seat]) if scores is not None and seat < len(scores) else None
+
+
+def _closed(seat: int, turn: _Turn, names: Sequence[str], scores: Sequence[float] | None, *, done: bool) -> TurnRow:
+    """A turn once it is known what has followed."""
+    tick, action, by, was = turn
+    score = _at(scores, seat)
+    reward = None
+    if score is not None:
+        # Where scores are known at the end only, all of it is gained there
+        reward = score - was if was is not None else score if done else None
+    name = names[seat] if seat < len(names) else ""
+    return TurnRow(tick, seat, name, None if action is None else to_json(action), by, score, reward, done)
+
+
+def _line(text: bytes, source: str) -> dict[str, Any]:
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _invalid(source, "a line is not JSON") from None
+    if not isinstance(value, dict):
+        raise _invalid(source, "a line is not a tick")
+    return value  # pyright: ignore[reportUnknownVariableType] - JSON of any shape
+
+
+def _invalid(source: str, why: str) -> ReplayFormatError:
+    return ReplayFormatError(f"{source} is not a replay: {why}.", code="replay_invalid")

@@ -1,0 +1,53 @@
+"""`coworld runs`: what was played here, at the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.cli_kit import coworld
+
+pytestmark = pytest.mark.slow
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+
+
+def test_what_was_played_and_labelled_is_listed_shown_labelled_again_exported_and_removed(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    one, many = tmp_path / "one", tmp_path / "many"
+    where = ("--root", tmp_path, "--index", tmp_path / "index.sqlite3")
+    assert coworld("run", NIM, "--backend", "process", "-o", one, "--label", "exp=a").status == 0
+    measured = ("compare", "counter", "random-taker", "-m", NIM, "--max-blocks", "20", "-o", many)
+    assert coworld(*measured, "--label", "exp=b", "--label", "note=two words").status == 0
+
+    listed = coworld("runs", "list", *where)
+    assert listed.status == 0, listed.stderr
+    assert max(map(len, listed.stdout.splitlines())) <= 80 + len("  note=two words"), listed.stdout
+    assert [line.split()[3:5] for line in listed.stdout.splitlines()[1:]] == [["compare", "nim"], ["episode", "nim"]]
+    found = coworld("runs", "list", "--label", "exp=b", "--json", *where).json
+    assert [(run["path"], run["labels"]) for run in found["runs"]] == [(str(many), {"exp": "b", "note": "two words"})]
+    episodes = coworld("runs", "list", "--label", "note", "--episodes", "--limit", "1", "--json", *where).json
+    assert (len(episodes["episodes"]), episodes["more"]) == (1, True)
+    assert episodes["episodes"][0]["labels"] == {"exp": "b", "note": "two words"}
+
+    assert coworld("runs", "label", one, "exp=", "kept=yes", *where).stdout == "kept=yes\n"
+    assert "kept=yes" in coworld("runs", "show", one, *where).stdout
+    exported = coworld("runs", "export", tmp_path / "out", "--label", "kept", "--json", *where).json
+    assert (exported["tables"]["seats"]["rows"], exported["tables"]["turns"]["rows"] > 2) == (2, True)
+
+    for wrong, words in (
+        ("exp", "there is no `=`"),
+        ("a b=c", "cannot be the name"),
+        ("exp=" + "x" * 201, "NAME=VALUE"),
+    ):
+        refused = coworld("run", NIM, "--backend", "process", "-o", tmp_path / "none", "--label", wrong)
+        assert refused.status == 2
+        assert words in refused.stderr
+    assert not (tmp_path / "none").exists()
+
+    asked = coworld("runs", "rm", one, *where)
+    assert (asked.status, one.is_dir()) == (1, True)
+    assert "--yes" in asked.stdout
+    removed = coworld("runs", "rm", one, many, "--yes", "--json", *where).json
+    assert removed == {"removed": [str(one), str(many)], "kept": []}
+    assert coworld("runs", "list", "--json", *where).json["runs"] == []

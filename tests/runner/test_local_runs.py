@@ -1,0 +1,362 @@
+"""The index over workspaces: it follows the folders, is never the truth, and reads what it can."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coworld_core.episode.events import RunFinished, RunStarted
+from coworld_core.episode.outcome import Fault
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, SlotRecord, SlotRow
+from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.records.run_filter import RunFilter
+from coworld_core.rules.play import Frame
+from coworld_core.rules.replay import ReplayHeader, ReplayWriter
+from coworld_runner.records import index_store
+from coworld_runner.records.index_store import IndexStore
+from coworld_runner.records.local_runs import LocalRuns
+from coworld_runner.runs.run_labels import change_labels
+
+NOW = dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)
+
+
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No places are known but those of the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return iter(())
+
+
+def opened(tmp_path: Path) -> LocalRuns:
+    return LocalRuns(tmp_path / "results", index=tmp_path / "index.sqlite3")
+
+
+def leave_episode(place: Path, run_id: str = "abcdef0123", **values: Any) -> Path:
+    """The workspace of an episode that is over."""
+    place.mkdir(parents=True, exist_ok=True)
+    told: dict[str, Any] = {
+        "run_id": run_id,
+        "coworld": "nim",
+        "version": "1",
+        "backend": "process",
+        "variant": "quick",
+        "seed": 2**70,
+        "started_at": NOW,
+        "ended_at": NOW,
+        "seconds": 1.5,
+        "status": "completed",
+        "scores": (3.0, 1.0),
+        "slots": tuple(
+            SlotRecord(slot=slot, name=name, image=ImageRecord(image=f"./{name}.py", digest=f"sha256:{name}"))
+            for slot, name in enumerate(("ada", "bob"))
+        ),
+    }
+    record = EpisodeRecord(**{**told, **values})
+    started = RunStarted(what="episode", seq=1, run_id=run_id, time=NOW, coworld="nim")
+    (place / "events.ndjson").write_text(started.model_dump_json() + "\n")
+    (place / "episode.json").write_text(record.model_dump_json())
+    return place
+
+
+def row(index: int, **values: Any) -> EpisodeRow:
+    told: dict[str, Any] = {
+        "index": index,
+        "key": f"episode-{index:04d}",
+        "run_id": f"r{index}",
+        "workspace": f"episode-{index:04d}",
+        "variant": "quick",
+        "seed": index,
+        "status": "completed",
+        "ok": True,
+        "seconds": 1.0,
+        "slots": (SlotRow(name="ada"), SlotRow(name="bob")),
+        "scores": (float(index), 0.0),
+    }
+    return EpisodeRow(**{**told, **values})
+
+
+def leave_rows(place: Path, *rows: EpisodeRow, over: bool = True) -> Path:
+    """The workspace of a run of many; rows are appended if it is there."""
+    place.mkdir(parents=True, exist_ok=True)
+    started = RunStarted(what="batch", seq=1, run_id="feed0123", time=NOW, coworld="nim", variant="quick")
+    ended = [RunFinished(status="completed", ok=True, seconds=9.0, seq=2, run_id="feed0123")] if over else []
+    (place / "events.ndjson").write_text("".join(one.model_dump_json() + "\n" for one in (started, *ended)))
+    with (place / "episodes.jsonl").open("a") as file:
+        file.writelines(one.model_dump_json() + "\n" for one in rows)
+    return place
+
+
+def test_runs_are_found_by_what_is_known_of_them(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    fault = Fault(party="player", slot=1, error_type="player_timeout", message="It was late.", time=NOW)
+    leave_episode(results / "one", episode_tags={"exp": "a"})
+    leave_episode(results / "two", "ffff0123", faults=(fault,), scores=(), started_at=NOW - dt.timedelta(days=3))
+    leave_rows(results / "many", row(1), row(2, status="failed", ok=False, error_type="crash", party="game"))
+    change_labels(results / "many", {"exp": "ab"})
+
+    def found(**asked: Any) -> set[str]:
+        return {run.path.name for run in runs.runs(RunFilter(**asked))}
+
+    with opened(tmp_path) as runs:
+        assert (runs.refreshed.new, runs.refreshed.episodes, runs.notices) == (3, 4, [])
+        assert found() == {"one", "two", "many"}
+        assert found(game="n*", kind="batch") == {"many"}
+        assert found(labels={"exp": "a*"}) == {"one", "many"}
+        assert found(labels={"exp": "a"}) == {"one"}
+        assert found(fault="*") == {"two", "many"}
+        assert found(fault="player") == found(fault="player_*") == {"two"}
+        assert found(player="ada", min_score=3) == {"one"}
+        assert found(player="bob", min_score=3) == set()
+        assert found(digest="ada") == found(digest="sha256:ada") == {"one", "two"}
+        assert found(since=NOW) == {"one", "many"}
+        assert found(until=NOW) == {"two"}
+        one = runs.find("one").run
+        assert (one.scores, one.players, one.labels, one.ok) == ((3.0, 1.0), ("ada", "bob"), {"exp": "a"}, True)
+        assert runs.find(results / "many" / "2").episode == runs.find(f"{results}/many/episode-0002").episode
+        assert [episode.key for episode in runs.episodes(RunFilter(fault="crash"))] == ["episode-0002"]
+        assert runs.episodes(RunFilter(fault="crash")).to_records()[1]["name"] == "bob"
+        for word, code in (("nothing", "no_such_run"), (f"{results}/many/9", "no_such_episode")):
+            with pytest.raises(UsageError) as caught:
+                runs.find(word)
+            assert caught.value.code == code
+
+
+def test_the_index_follows_the_folders_and_reads_only_what_has_changed(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    many = leave_rows(results / "many", row(1), over=False)
+    leave_episode(results / "gone")
+    with opened(tmp_path) as runs:
+        assert runs.refreshed.new == 2
+    with (many / "episodes.jsonl").open("a") as file:
+        file.write(row(2).model_dump_json() + "\n" + row(3).model_dump_json()[:40])
+    for path in sorted((results / "gone").iterdir()):
+        path.unlink()
+    (results / "gone").rmdir()
+    with opened(tmp_path) as runs:
+        assert (runs.refreshed.changed, runs.refreshed.gone, runs.refreshed.episodes) == (1, 1, 1)
+        assert runs.find("many").run.status == "interrupted"
+        assert runs.refresh().changed == 0
+    (many / "episodes.jsonl").unlink()
+    leave_rows(many, row(7, scores=(9.0, 9.0)), row(8), row(9))  # Another run, whose file is longer
+    with opened(tmp_path) as runs:
+        assert [episode.number for episode in runs.episodes()] == [7, 8, 9]
+        assert runs.find("many").run.status == "completed"
+    (many / "episodes.jsonl").write_text(f"{row(1).model_dump_json()}\nno row\n{row(2).model_dump_json()}\n")
+    with opened(tmp_path) as runs:
+        assert [episode.number for episode in runs.episodes()] == [1, 2]
+        assert "no row" in runs.find("many").run.problem
+
+
+def test_a_run_that_is_going_on_is_seen_to_end_however_it_ends(tmp_path: Path) -> None:
+    many = leave_rows(tmp_path / "results" / "many", row(1), over=False)
+    with opened(tmp_path) as runs, (many / "events.ndjson").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        runs.refresh()
+        assert runs.find("many").run.status == "interrupted"
+        os.utime(many / "events.ndjson")
+        runs.refresh()
+        assert runs.find("many").run.status == "running"
+        with pytest.raises(WorkspaceError) as caught:
+            runs.remove(many)
+        assert caught.value.code == "workspace_busy"
+        fcntl.flock(file, fcntl.LOCK_UN)
+        runs.refresh()
+        assert runs.find("many").run.status == "interrupted"
+
+
+@pytest.mark.parametrize("how", ["torn", "older", "newer", "no database"])
+def test_an_index_that_is_of_no_use_is_made_anew_and_that_is_said(tmp_path: Path, how: str) -> None:
+    leave_episode(tmp_path / "results" / "one")
+    index = tmp_path / "index.sqlite3"
+    with opened(tmp_path):
+        pass
+    if how == "torn":
+        data = bytearray(index.read_bytes())
+        data[100:] = b"\xff" * (len(data) - 100)
+        index.write_bytes(data)
+    elif how == "no database":
+        index.write_bytes(b"something else" * 100)
+    else:
+        connection = sqlite3.connect(index)
+        connection.execute(f"PRAGMA user_version = {index_store.VERSION + (1 if how == 'newer' else 41)}")
+        connection.close()
+    with opened(tmp_path) as runs:
+        assert len(runs.runs()) == 1
+        assert [notice for notice in runs.notices if "made anew" in notice], runs.notices
+    with opened(tmp_path) as runs:
+        assert runs.notices == []
+
+
+def test_two_programs_index_at_once(tmp_path: Path) -> None:
+    leave_rows(tmp_path / "results" / "many", row(1))
+    with opened(tmp_path) as one, opened(tmp_path) as other:
+        leave_rows(tmp_path / "results" / "many", row(2))
+        leave_episode(tmp_path / "results" / "new")
+        for runs in (one, other, one):
+            runs.refresh()
+            assert sorted(episode.key for episode in runs.episodes()) == ["", "episode-0001", "episode-0002"]
+
+
+def test_an_index_that_cannot_be_written_is_kept_in_memory(tmp_path: Path) -> None:
+    leave_episode(tmp_path / "results" / "one")
+    (tmp_path / "file").write_text("")
+    with LocalRuns(tmp_path / "results", index=tmp_path / "file" / "index.sqlite3") as runs:
+        assert len(runs.runs()) == 1
+        assert "cannot be used" in runs.notices[0]
+    with IndexStore(tmp_path / "fresh" / "index.sqlite3") as store:
+        assert store.notices == []
+
+
+def test_a_workspace_of_a_later_version_is_listed_with_what_can_be_read(tmp_path: Path) -> None:
+    later = leave_episode(tmp_path / "results" / "later")
+    document = json.loads((later / "episode.json").read_bytes()) | {"schema_version": 2, "seconds": "PT3S"}
+    (later / "episode.json").write_text(json.dumps(document))
+    torn = leave_episode(tmp_path / "results" / "torn")
+    (torn / "episode.json").write_text('{"coworld": "ni')
+    (tmp_path / "results" / "other").mkdir()
+    (tmp_path / "results" / "other" / "events.ndjson").write_text('{"kind": "click"}\n')
+    with opened(tmp_path) as runs:
+        assert {run.path.name for run in runs.runs()} == {"later", "torn"}
+        found = runs.find("later").run
+        assert (found.coworld, found.status, found.started_at) == ("nim", "completed", NOW)
+        assert "schema version 2" in found.problem
+        assert runs.find("torn").run.problem
+
+
+def test_labels_are_changed_in_the_folder_and_for_one_episode_alone(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    many = leave_rows(tmp_path / "results" / "many", row(1, episode_tags={"exp": "a"}), row(2))
+    one = leave_episode(tmp_path / "results" / "one", episode_tags={"exp": "a"})
+    with opened(tmp_path) as runs:
+        assert [episode.key for episode in runs.episodes(RunFilter(labels={"exp": "a"}))] == ["", "episode-0001"][::-1]
+        assert runs.label(many, {"team": "red"}).run.labels == {"team": "red"}
+        changed = runs.label(many / "2", {"team": None, "note": "odd"}).episode
+        assert changed is not None
+        assert changed.labels == {"note": "odd"}
+        assert runs.label(one, {"exp": None}).run.labels == {}
+        assert [episode.key for episode in runs.episodes(RunFilter(labels={"team": "*"}))] == ["episode-0001"]
+        told = sorted(runs.query("SELECT key, name, value FROM labels").rows)
+        assert told == [("episode-0001", "exp", "a"), ("episode-0001", "team", "red"), ("episode-0002", "note", "odd")]
+        with pytest.raises(UsageError, match="NAME=VALUE"):
+            runs.label(many, {"team": "a\nb"})
+    (tmp_path / "index.sqlite3").unlink()
+    with opened(tmp_path) as runs:
+        assert sorted(runs.query("SELECT key, name, value FROM labels").rows) == told
+
+
+def test_only_what_runs_have_written_is_removed(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    mine, foreign = leave_episode(results / "mine"), leave_episode(results / "foreign", "ffff0123")
+    many = leave_rows(results / "many", row(1))
+    change_labels(mine, {"exp": "a"})
+    (foreign / "thesis.txt").write_text("mine")
+    (results / "latest").symlink_to("mine")
+    with opened(tmp_path) as runs:
+        assert runs.remove(results / "latest").path == mine
+        assert not mine.exists()
+        assert not (results / "latest").is_symlink()
+        with pytest.raises(WorkspaceError, match=r"thesis\.txt"):
+            runs.remove("ffff01")
+        assert len(list(foreign.iterdir())) == 3
+        with pytest.raises(UsageError) as caught:
+            runs.remove(many / "1")
+        assert caught.value.code == "part_of_a_run"
+        assert {run.path.name for run in runs.runs()} == {"foreign", "many"}
+
+
+def leave_replays(tmp_path: Path) -> Path:
+    many = leave_rows(tmp_path / "results" / "many", row(1), row(2), row(3, workspace=""), row(4))
+    header = ReplayHeader(rules="Game", version="1", config={}, seed=1, seats=2, names=["ada", "bob"])
+    writer = ReplayWriter(header)
+    for tick in range(3):
+        frame = Frame(tick=tick, to_act=(0, 1) if tick < 2 else (), drawing="")
+        writer.add(frame, {0: {"take": tick}, 1: None} if tick else None)
+    for index, data in ((1, writer.finish(reason="over", results={"scores": [2, 1]})), (4, b"theirs")):
+        (many / f"episode-000{index}").mkdir()
+        (many / f"episode-000{index}" / "replay").write_bytes(data)
+    (many / "episode-0001" / "events.json").write_text('[{"tick": 1, "kind": "acted", "agent": 0, "seconds": 0.5}]')
+    return many
+
+
+def test_runs_are_exported_as_parquet_and_asked_in_sql(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    many, out = leave_replays(tmp_path), tmp_path / "out"
+    with opened(tmp_path) as runs:
+        done = runs.export(out)
+        assert done.rows == {"episodes": 4, "seats": 8, "turns": 4, "events": 3}
+        (notice,) = done.notices
+        assert "1 only the row is kept" in notice.replace("of ", "")
+        assert "another format" in notice
+        turns = parquet.read_table(done.path("turns")).to_pylist()
+        last = [turn for turn in turns if turn["done"]]
+        assert [
+            (turn["run"], turn["key"], turn["tick"], turn["seat"], turn["action"], turn["reward"]) for turn in last
+        ] == [
+            (str(many), "episode-0001", 1, 0, '{"take":2}', 2.0),
+            (str(many), "episode-0001", 1, 1, None, 1.0),
+        ]
+        with pytest.raises(UsageError) as caught:
+            runs.export(out)
+        assert caught.value.code == "file_exists"
+        assert sorted(path.name for path in out.iterdir()) == [f"{name}.parquet" for name in sorted(done.rows)]
+        asked = (
+            "SELECT e.number, sum(t.reward) AS gained FROM turns t JOIN episodes e USING (run, key) "
+            "JOIN parquet.seats s USING (run, key) WHERE e.started_at >= TIMESTAMPTZ '2026-11-26 12:00:00+00' "
+            "AND s.slot = t.seat GROUP BY ALL"
+        )
+        answer = runs.query(asked, parquet=[out])
+        assert (answer.columns, answer.to_records()) == (("number", "gained"), [{"number": 1, "gained": 3.0}])
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        ("DELETE FROM runs", "query_refused"),
+        ("COPY (SELECT 1) TO '{place}/out.csv'", "query_refused"),
+        ("ATTACH '{place}/index.sqlite3'", "query_refused"),
+        ("SET enable_external_access = true", "query_refused"),
+        ("SELECT 1; DROP VIEW runs", "query_refused"),
+        ("", "query_refused"),
+        ("SELECT * FROM read_text('{place}/secret')", "query_refused"),
+        ("SELECT * FROM '{place}/secret.csv'", "query_refused"),
+        ("SELECT * FROM nothing", "bad_query"),
+        ("SELEC 1", "bad_query"),
+    ],
+)
+def test_a_query_reads_only_and_only_what_it_was_given(tmp_path: Path, sql: str, code: str) -> None:
+    pytest.importorskip("duckdb")
+    leave_episode(tmp_path / "results" / "one")
+    for name in ("secret", "secret.csv"):
+        (tmp_path / name).write_text("a,b\n1,2\n")
+    with opened(tmp_path) as runs:
+        with pytest.raises(UsageError) as caught:
+            runs.query(sql.format(place=tmp_path))
+        assert caught.value.code == code, caught.value
+        assert runs.query("SELECT count(*) FROM runs").rows == ((1,),)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_what_commands_left_is_found_from_anywhere(tmp_path: Path) -> None:
+    from coworld_runner.records.known_places import known_places, remember_place
+
+    leave_episode(tmp_path / "far" / "run")
+    leave_episode(tmp_path / "here" / "game" / "results" / "run", "ffff0123")
+    leave_episode(tmp_path / "here" / "game" / "results" / "certification" / "run", "eeee0123")
+    with LocalRuns(index=tmp_path / "index.sqlite3") as runs:
+        assert len(runs.runs()) == 2
+        remember_place(tmp_path / "far" / "run")
+        remember_place(tmp_path / "far" / "run")
+        assert known_places() == [tmp_path / "far" / "run"]
+        runs.refresh()
+        assert len(runs.runs()) == 3
