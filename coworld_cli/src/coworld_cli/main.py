@@ -20,6 +20,7 @@ _COMMANDS: CommandTable = {
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
     "Measure": {
+        "check": ("checks", "Check a player before you upload it."),
         "compare": ("evaluations", "Find out whether one player is better than another."),
         "rank": ("evaluations", "Rank several players."),
         "scrimmage": ("evaluations", "Measure a player that plays itself in every seat."),

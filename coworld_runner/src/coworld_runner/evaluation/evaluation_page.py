@@ -132,7 +132,7 @@ def live_policy() -> str:
 
 def different_games(reports: Sequence[ShownReport]) -> str:
     """Return a warning if the evaluations are of different games; otherwise an empty string."""
-    games = list(dict.fromkeys(f"{one.plan.coworld} {one.plan.version} ({one.plan.variant})" for one in reports))
+    games = list(dict.fromkeys(f"{one.plan.coworld} {one.plan.version} ({one.plan.played})" for one in reports))
     if len(games) < 2:
         return ""
     return f"These runs are of different games: {', '.join(games)}. Their numbers cannot be compared with each other."

@@ -6,7 +6,7 @@ import os
 import secrets
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tomlkit
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -68,6 +68,8 @@ class TournamentSettings(_Part):
 
     game: str
     variant: str | None = None
+    config: dict[str, Any] = {}
+    """Changes to the game config."""
     seed: int | None = None
     """The base seed; None: the seeds are drawn from the secret in `SEEDS_NAME`, or from 0 if there is none."""
     metric: str = ""
