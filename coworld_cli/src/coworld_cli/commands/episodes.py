@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .._group import NounGroup
-from ..options.common import browser_option
+from ..options.common import browser_option, in_terminal_option
 from ..options.declarations import SectionCommand, takes
 from ..options.play_options import PlayOptions
 from ..options.role_options import EpisodeRoleOptions
@@ -90,19 +90,26 @@ def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
     },
 )
 @browser_option
+@in_terminal_option
 @output_options
-def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
-    """Play in the browser: with people, bots or both.
+def play(out: Output, options: PlayOptions, open_browser: bool | None, in_terminal: bool) -> int:
+    """Play in the browser, or at the terminal: with people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one per seat.
 
     Without --human, bots take all seats and you watch. With people, the game counts down once everyone is there, if it
     can. The links contain the seats' tokens: anyone who has one can play.
+
+    With --in-terminal, the board and the scores are shown here, for games that tell them in text. The first --human
+    seat is yours: type an action, its number, or field=value.
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: _play(options, running, open_browser=open_browser))
+    if in_terminal and open_browser:
+        raise click.UsageError("--in-terminal and --open-browser exclude each other.", click.get_current_context())
+    wanted = False if in_terminal else open_browser
+    return run_async(out, lambda running: _play(options, running, open_browser=wanted, in_terminal=in_terminal))
 
 
 # --- from options to a plan ---------------------------------------------------------------------------------------
@@ -299,7 +306,7 @@ async def _after(
     )
 
 
-async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
+async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None, in_terminal: bool) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.single import run_episode
@@ -309,6 +316,7 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
     from ..run_preparation import episode_arguments, evidence_directory, opened_backend
+    from ..terminal_view import TerminalGame
 
     out = running.out
     package, (plan,) = await _prepared(options, running, watched=True)
@@ -317,20 +325,34 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
 
+    view: TerminalGame | None = None
+    if in_terminal:
+        names = tuple(seat.name for seat in plan.seats)
+        view = TerminalGame(out, plan.manifest.game.name, names, seat=people[0] if people else None)
+
     def ready(links: PlayLinks) -> None:
-        out.show(play_links(links, seat_words(plan)))
-        if wants_browser(open_browser):
+        if view is None or len(people) > 1:
+            out.show(play_links(links, seat_words(plan)))
+        if view is not None:
+            running.tasks.start_soon(view.show, links)
+        elif wants_browser(open_browser):
             mine = next((links.players[slot] for slot in people), links.viewer)
             running.tasks.start_soon(open_page, mine, out)
 
     async with opened_backend(options, package, running) as backend:
         _tell_players(options, plan, package, backend, out)
+        if view is not None:
+            # Progress would be drawn over the board
+            running.out = Output(json=out.json, quiet=True)
         with show_progress(running, plan.manifest.game.name) as progress:
             countdown = _COUNTDOWN if people else 0.0
             run = episode_arguments(
                 options, progress, backend, workspace, run_id, watch=not out.quiet, countdown=countdown
             )
             record = await run_episode(plan, on_ready=ready, **run)
+        running.out = out
+        if view is not None:
+            await view.finish()
         if record.ok and not people and wants_browser(open_browser):
             await _show_again(package, workspace, backend, out)
     return _show_episode(record, workspace, options, out)
