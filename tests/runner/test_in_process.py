@@ -223,3 +223,21 @@ def test_a_bounded_number_of_games_is_kept() -> None:
     assert games.choose((9.0, 1.0), asked=False, failed=False, focus=(0,)) == "unusual"
     assert games.choose(None, asked=False, failed=True, focus=(0,)) == "failed"
     assert games.choose((0.0, 1.0), asked=True, failed=False, focus=(0,)) == "asked"
+
+
+async def test_measurement_of_a_changed_config_in_several_variants(tmp_path: Path) -> None:
+    rules = EvaluationRules(variant="*", config={"sticks": 5}, max_blocks=2)
+    report = await compare(NIM, "counter", "random-taker", rules=rules, workspace=tmp_path / "run")
+    rows = list(read_rows(tmp_path / "run"))
+    assert sorted(row.variant for row in rows) == ["default", "default", "long", "long"]
+    assert [row.config_changes for row in rows] == [{"sticks": 5}] * 4
+    assert (report.plan.variant, report.plan.played) == ("default, long", "default, long with sticks=5")
+    again = await play_row_again(tmp_path / "run", rows[0].key)
+    assert (again.same, again.record.game_config["sticks"]) == (True, 5)
+    for other in (EvaluationRules(variant="*", config={"sticks": 6}), EvaluationRules(config={"sticks": 5})):
+        with pytest.raises(UsageError, match="differs from this one in") as refused:
+            await compare(NIM, "counter", "random-taker", rules=other, workspace=tmp_path / "run")
+        assert refused.value.code == "another_evaluation"
+    with pytest.raises(UsageError) as refused:
+        EvaluationRules(config={"seed": 1})
+    assert refused.value.code == "seed_of_blocks"

@@ -17,6 +17,7 @@ from coworld_core.manifest.features import Startup
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.package.plan import EpisodePlan, Seat, plan_episode, plan_for_people
 from coworld_runner.package.resolver import Package, resolve_package
+from coworld_runner.package.variant_plans import plan_variants
 
 TEMPLATE = Path(__file__).parents[2] / "examples" / "paintarena" / "coworld_manifest_template.json"
 
@@ -109,6 +110,23 @@ async def test_invalid_plan_arguments_are_refused(tmp_path: Path, asked: dict[st
     with pytest.raises(UsageError) as refused:
         plan_episode(await package(tmp_path), **asked)
     assert refused.value.code == code
+
+
+async def test_the_config_is_changed_and_checked(tmp_path: Path) -> None:
+    found = await package(tmp_path)
+    plan = plan_episode(found, variant="qui*", config={"max_ticks": 7, "players": {"1": {"name": "Ann"}}})
+    assert (plan.variant, plan.game_config["max_ticks"], plan.seats[1].name) == ("quick", 7, "Ann")
+    assert plan.config_changes == {"max_ticks": 7, "players": {"1": {"name": "Ann"}}}
+    assert [one.variant for one in plan_variants(found, variant="*", config={"width": 4})] == ["default", "quick"]
+    with pytest.raises(ManifestError) as refused:
+        plan_episode(found, config={"max_ticks": 0})
+    assert refused.value.code == "config_invalid"
+
+
+async def test_variants_that_are_played_together_have_as_many_seats() -> None:
+    with pytest.raises(UsageError, match=r"hanabi \(3\)") as refused:
+        plan_variants(await resolve_package(TEMPLATE.parents[1] / "board"), variant="*")
+    assert refused.value.code == "variants_differ"
 
 
 async def test_an_unknown_variant_names_the_known_ones(tmp_path: Path) -> None:

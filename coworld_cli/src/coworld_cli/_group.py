@@ -61,8 +61,7 @@ _INSTEAD: Mapping[str, str] = {
     "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
     "policies": "Here a player is a file, an id of the package, or an image. `coworld memberships --mine` lists your "
     "policies in leagues, `coworld submissions` what was submitted.",
-    "validate-bundle": "`coworld run MANIFEST --player ./MY_BOT` plays an episode with it, `coworld upload-policy` "
-    "uploads it.",
+    "validate-bundle": "`coworld check ./MY_BOT -m MANIFEST` checks a player, `coworld upload-policy` uploads it.",
     "make-policy": "`coworld init player bot.py --for GAME` begins a player.",
     "tutorial": "`coworld demo` plays the sample world, `coworld init player bot.py --for GAME` begins a player.",
     "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",

@@ -13,6 +13,7 @@ coworld run examples/paintarena
 coworld run examples/nim --player ./bot.py --player counter
 coworld run examples/paintarena my-player:latest --run python --run -m --run my_player
 coworld run examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
+coworld run examples/nim --set sticks=5 --variant '*'
 coworld play examples/paintarena
 coworld play examples/paintarena --human 0
 coworld replay
@@ -35,6 +36,8 @@ coworld runs export exported --label exp=a --table turns --overwrite
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay
 coworld bundle results/latest/3 --slot 0
+coworld check ./bot.py -m examples/nim
+coworld check ./bot -m examples/paintarena --steps 10 --json
 coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
 coworld compare ./new.py ./old.py -m examples/nim
 coworld compare ./new.py ./old.py -m examples/nim --plan
@@ -196,6 +199,7 @@ coworld submissions --mine
 coworld submissions --league LEAGUE --json
 coworld events --league LEAGUE
 coworld events --policy my-player:v3 --all --jsonl
+coworld upload-policy ./bot.py --dry-run -m examples/nim
 coworld upload-policy ./bot.py --league LEAGUE
 coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
 coworld upload-policy my-player:2 --name my-player --secret-env API_KEY

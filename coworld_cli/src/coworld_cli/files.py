@@ -104,19 +104,57 @@ def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
 
 
 def read_object(given: str, *, what: str) -> dict[str, Any]:
-    """Read a JSON object from an option's value: JSON itself, or the path of a JSON file.
+    """Read an object from an option's value: JSON itself, or the path of a JSON, TOML or YAML file.
 
     Args:
         given: The option's value.
         what: The option.
 
     Raises:
-        UsageError: The value is neither, or the JSON is not an object.
+        UsageError: The value is neither, or the file has no object.
     """
     text = given.strip()
-    if not text.startswith(("{", "[")):
-        return json_object(read_bytes(Path(given)), what=shown_path(given))
-    return json_object(text, what=what)
+    if text.startswith(("{", "[")):
+        return json_object(text, what=what)
+    path = Path(given)
+    data, name = read_bytes(path), shown_path(given)
+    match path.suffix.lower():
+        case ".toml":
+            return _toml_object(data, what=name)
+        case ".yaml" | ".yml":
+            return _yaml_object(data, what=name)
+        case _:
+            return json_object(data, what=name)
+
+
+def _toml_object(data: bytes, *, what: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return _as_json(tomllib.loads(data.decode("utf-8-sig")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"{what} is not TOML: {error}.", code="bad_toml") from error
+    except TypeError as error:
+        raise UsageError(f"{what} has a value that JSON has not: {error}.", code="bad_toml") from error
+
+
+def _yaml_object(data: bytes, *, what: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        value: object = yaml.safe_load(data.decode("utf-8-sig"))
+        if not isinstance(value, dict):
+            raise UsageError(f"{what} has no names with values at its top.", code="bad_yaml")
+        return _as_json(cast("dict[str, Any]", value))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        # Its message has several lines
+        raise UsageError(f"{what} is not YAML: {' '.join(str(error).split())}.", code="bad_yaml") from error
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{what} has a value that JSON has not: {error}.", code="bad_yaml") from error
+
+
+def _as_json(value: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(value, allow_nan=False))
 
 
 def json_values(pairs: Mapping[str, str]) -> dict[str, Any]:

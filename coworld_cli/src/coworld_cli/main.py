@@ -20,6 +20,7 @@ _COMMANDS: CommandTable = {
         "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
     },
     "Measure": {
+        "check": ("checks", "Check a player before you upload it."),
         "compare": ("evaluations", "Find out whether one player is better than another."),
         "gate": ("gates", "Accept a new version of a bot if it is better than the last one."),
         "bots": ("gates", "Show the bots of a folder: ratings, losses, worst games."),

@@ -6,7 +6,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
@@ -23,7 +23,7 @@ from coworld_runner.package.secret_env import SecretEnv, read_secret_env
 
 from . import exitcodes
 from .event_loop import Running, opened_client
-from .files import DOWNLOADS
+from .files import DOWNLOADS, read_object
 from .hints import worded
 from .options.platform import Connection, server_for
 from .options.play_options import EvaluationOptions, PackageOptions, PlayOptions, WhereOptions
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "batch_arguments",
+    "config_changes",
     "episode_arguments",
     "evaluation_rules",
     "evidence_directory",
@@ -208,12 +209,29 @@ def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) 
         )
 
 
-def evaluation_rules(options: EvaluationOptions, secret_env: Mapping[str, str] | None = None) -> EvaluationRules:
+def config_changes(options: PlayOptions, package: Package) -> dict[str, Any]:
+    """The changes to the game config that a command's options name."""
+    if not (options.config or options.assignments or options.steps):
+        return {}
+    from coworld_core.manifest.config_changes import read_changes
+
+    return read_changes(
+        package.manifest,
+        config=read_object(options.config, what="--config") if options.config else None,
+        assignments=key_values("--set", options.assignments),
+        steps=options.steps,
+    )
+
+
+def evaluation_rules(
+    options: EvaluationOptions, package: Package, secret_env: Mapping[str, str] | None = None
+) -> EvaluationRules:
     """What a measurement plays, and what counts."""
     from coworld_runner.evaluation import EvaluationRules
 
     return EvaluationRules(
         variant=options.variant,
+        config=config_changes(options, package),
         command=options.run,
         secret_env=secret_env or {},
         seed=options.seed or 0,

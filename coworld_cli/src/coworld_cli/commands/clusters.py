@@ -30,7 +30,11 @@ def kubernetes() -> None:
 
 @kubernetes.command("job")
 @click.argument("spec")
-@click.option("--variant", metavar="ID", help="Variant of a package; by default its certification fixture.")
+@click.option(
+    "--variant",
+    metavar="ID",
+    help="Variant of a package, or a pattern that matches only one; by default its certification fixture.",
+)
 @click.option(
     "--player", "players", multiple=True, metavar="IMAGE", help="Player image: one for all slots, or one per slot."
 )

@@ -36,7 +36,7 @@ _seed = declared_by(PlayOptions, "seed")
     help="Who plays: a file (./bot.py), the id of a bundled player, or human; repeatable. A suffix @N gives it N "
     "seats. Default: you in seat 0, and bundled players.",
 )
-@declared_by(PlayOptions, "variant", help="Variant to play. Default: the first.")
+@declared_by(PlayOptions, "variant", help="Variant to play, or a pattern that matches only one. Default: the first.")
 @_seed
 @_port
 @browser_option
@@ -85,7 +85,9 @@ def game() -> None:
 @game.command("serve")
 @click.argument("source", metavar="MODULE:CLASS|FILE.py|DIR")
 @click.option(
-    "--config", metavar="JSON", help="Game config, as JSON or as a file; its tokens become those of the seats."
+    "--config",
+    metavar="JSON|FILE",
+    help="Changes to the game config, as JSON or as a JSON, TOML or YAML file; its tokens become those of the seats.",
 )
 @_seed
 @_port

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .._group import NounGroup
-from ..options.common import browser_option
+from ..options.common import browser_option, in_terminal_option
 from ..options.declarations import SectionCommand, takes
 from ..options.play_options import PlayOptions
 from ..options.role_options import EpisodeRoleOptions
@@ -84,38 +84,52 @@ def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
     "options",
     PlayOptions,
     without=("verify_replay", *_MANY, *_LIVE),
-    variant={"help": "Variant to play. Default: the first, and not the certification fixture."},
+    variant={
+        "help": "Variant to play, or a pattern that matches only one. Default: the first, and not the certification "
+        "fixture."
+    },
 )
 @browser_option
+@in_terminal_option
 @output_options
-def play(out: Output, options: PlayOptions, open_browser: bool | None) -> int:
-    """Play in the browser: with people, bots or both.
+def play(out: Output, options: PlayOptions, open_browser: bool | None, in_terminal: bool) -> int:
+    """Play in the browser, or at the terminal: with people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one per seat.
 
     Without --human, bots take all seats and you watch. With people, the game counts down once everyone is there, if it
     can. The links contain the seats' tokens: anyone who has one can play.
+
+    With --in-terminal, the board and the scores are shown here, for games that tell them in text. The first --human
+    seat is yours: type an action, its number, or field=value.
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: _play(options, running, open_browser=open_browser))
+    if in_terminal and open_browser:
+        raise click.UsageError("--in-terminal and --open-browser exclude each other.", click.get_current_context())
+    wanted = False if in_terminal else open_browser
+    return run_async(out, lambda running: _play(options, running, open_browser=wanted, in_terminal=in_terminal))
 
 
 # --- from options to a plan ---------------------------------------------------------------------------------------
 
 
-async def _prepared(options: PlayOptions, running: Running, *, watched: bool = False) -> tuple[Package, EpisodePlan]:
-    """Resolve the package and plan the episode, without starting anything.
+async def _prepared(
+    options: PlayOptions, running: Running, *, watched: bool = False
+) -> tuple[Package, Sequence[EpisodePlan]]:
+    """Resolve the package and plan the episode, without starting anything; one for each variant.
 
-    With `watched`, the default is the first variant: a certification fixture ends too soon to be watched.
+    With `watched`, there is only one, and the default is the first variant: a certification fixture ends too soon to be
+    watched.
     """
     from coworld_core.episode.request import load_request
     from coworld_core.errors import UsageError
     from coworld_runner.package.plan import plan_episode
+    from coworld_runner.package.variant_plans import plan_variants
 
     from ..render.text import shown_path
-    from ..run_preparation import find_package, player_secrets
+    from ..run_preparation import config_changes, find_package, player_secrets
 
     package = await find_package(options, running)
     secrets = await player_secrets(options, running.out)
@@ -128,17 +142,19 @@ async def _prepared(options: PlayOptions, running: Running, *, watched: bool = F
     variant = options.variant
     if watched and request_path is None and package.manifest.variants:
         variant = variant or package.manifest.variants[0].id
-    plan = plan_episode(
-        package,
-        request=load_request(request_path, manifest=package.manifest) if request_path is not None else None,
-        players=options.named if request_path is None else (),
-        variant=variant,
-        run=options.run,
-        humans=options.human,
-        secret_env=secrets,
-        seed=options.seed,
-    )
-    return package, plan
+    common: dict[str, Any] = {
+        "players": options.named if request_path is None else (),
+        "variant": variant,
+        "run": options.run,
+        "humans": options.human,
+        "secret_env": secrets,
+        "seed": options.seed,
+        "config": config_changes(options, package),
+    }
+    if request_path is not None:
+        request = load_request(request_path, manifest=package.manifest)
+        return package, (plan_episode(package, request=request, **common),)
+    return package, (plan_episode(package, **common),) if watched else plan_variants(package, **common)
 
 
 def _request_path(players: tuple[str, ...]) -> Path | None:
@@ -160,7 +176,7 @@ def _request_path(players: tuple[str, ...]) -> Path | None:
 # --- from a plan to a result --------------------------------------------------------------------------------------
 
 
-async def _playable(options: PlayOptions, running: Running) -> tuple[Package, EpisodePlan]:
+async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Sequence[EpisodePlan]]:
     """Prepare a run without people.
 
     Raises:
@@ -168,20 +184,25 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Ep
     """
     from coworld_core.errors import UsageError
 
-    if options.resume and (options.output_dir is None or options.episodes < 2 or options.overwrite):
+    package, plans = await _prepared(options, running)
+    many = options.episodes > 1 or len(plans) > 1
+    if options.resume and (options.output_dir is None or not many or options.overwrite):
         raise UsageError(
             "--resume continues a run of several episodes in its directory.",
             code="nothing_to_resume",
             hint="Repeat the interrupted command with the same --episodes and -o, and without --overwrite.",
         )
-    package, plan = await _prepared(options, running)
-    if any(seat.runnable is None for seat in plan.seats):
+    if any(seat.runnable is None for seat in plans[0].seats):
         raise UsageError(
             "This command is for programs; it would not show people where to play.",
             code="human_in_run",
             hint="`coworld play` takes the same arguments and shows the link of each seat.",
         )
-    return package, plan
+    if options.watch and len(plans) > 1:
+        raise UsageError(
+            f"--watch shows one episode, and {options.variant!r} matches {len(plans)} variants.", code="bad_count"
+        )
+    return package, plans
 
 
 async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRoleOptions | None = None) -> int:
@@ -195,7 +216,8 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
     from ..run_preparation import batch_arguments, episode_arguments, evidence_directory, opened_backend
 
     out = running.out
-    package, plan = await _playable(options, running)
+    package, plans = await _playable(options, running)
+    plan, many = plans[0], options.episodes > 1 or len(plans) > 1
     roles = _roles(asked, package) if asked is not None else ()
     results: Sequence[RoleResult] = ()
     run_id = new_run_id()
@@ -213,9 +235,9 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
 
             await require_roles(roles, plan, backend, platform=options.platform)
         with show_progress(running, plan.manifest.game.name) as progress:
-            watch = not out.quiet if options.episodes == 1 else out.live
+            watch = not out.quiet if not many else out.live
             run = episode_arguments(options, progress, backend, workspace, run_id, watch=watch)
-            if options.episodes == 1:
+            if not many:
                 record = await run_episode(plan, on_ready=ready, **run)
                 if options.verify_replay:
                     from coworld_runner.replay.replay_verification import verify_episode_replay
@@ -226,9 +248,9 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
                     )
                 summary = None
             else:
-                progress.expect(options.episodes)
+                progress.expect(options.episodes * len(plans))
                 batch = batch_arguments(options, progress, run)
-                summary = await run_batch(plan, episodes=options.episodes, resume=options.resume, **batch)
+                summary = await run_batch(plans, episodes=options.episodes, resume=options.resume, **batch)
                 if options.verify_replay:
                     from coworld_runner.replay.replay_verification import verify_batch_replays
 
@@ -284,7 +306,7 @@ async def _after(
     )
 
 
-async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None) -> int:
+async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None, in_terminal: bool) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.single import run_episode
@@ -294,28 +316,43 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
     from ..run_preparation import episode_arguments, evidence_directory, opened_backend
+    from ..terminal_view import TerminalGame
 
     out = running.out
-    package, plan = await _prepared(options, running, watched=True)
+    package, (plan,) = await _prepared(options, running, watched=True)
     people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
     plan = plan_for_people(plan) if people else plan
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
 
+    view: TerminalGame | None = None
+    if in_terminal:
+        names = tuple(seat.name for seat in plan.seats)
+        view = TerminalGame(out, plan.manifest.game.name, names, seat=people[0] if people else None)
+
     def ready(links: PlayLinks) -> None:
-        out.show(play_links(links, seat_words(plan)))
-        if wants_browser(open_browser):
+        if view is None or len(people) > 1:
+            out.show(play_links(links, seat_words(plan)))
+        if view is not None:
+            running.tasks.start_soon(view.show, links)
+        elif wants_browser(open_browser):
             mine = next((links.players[slot] for slot in people), links.viewer)
             running.tasks.start_soon(open_page, mine, out)
 
     async with opened_backend(options, package, running) as backend:
         _tell_players(options, plan, package, backend, out)
+        if view is not None:
+            # Progress would be drawn over the board
+            running.out = Output(json=out.json, quiet=True)
         with show_progress(running, plan.manifest.game.name) as progress:
             countdown = _COUNTDOWN if people else 0.0
             run = episode_arguments(
                 options, progress, backend, workspace, run_id, watch=not out.quiet, countdown=countdown
             )
             record = await run_episode(plan, on_ready=ready, **run)
+        running.out = out
+        if view is not None:
+            await view.finish()
         if record.ok and not people and wants_browser(open_browser):
             await _show_again(package, workspace, backend, out)
     return _show_episode(record, workspace, options, out)

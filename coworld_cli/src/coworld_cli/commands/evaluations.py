@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
@@ -431,7 +430,7 @@ def evaluation() -> None:
     without=_ELSEWHERE,
     seed=_SEED,
     output_dir=_OUTPUT,
-    variant={"help": "Variant to play, or a pattern ('small-*') for several, in turn. Default: all of them."},
+    variant={"help": "Variant to play, or a pattern ('small-*') for several, block by block. Default: all of them."},
     max_blocks={"default": 10, "show_default": True, "help": "Play this many blocks of each variant."},
 )
 @_markdown_option
@@ -614,7 +613,7 @@ async def _forecast(options: EvaluationOptions, running: Running, new: str, old:
 
     package = await find_package(options, running)
     found = await forecast_comparison(
-        package, new, old, rules=evaluation_rules(options), terms=ComparisonTerms(**terms)
+        package, new, old, rules=evaluation_rules(options, package), terms=ComparisonTerms(**terms)
     )
     running.out.answer(found.model_dump(mode="json"))
     running.out.say(forecast_text(found))
@@ -659,12 +658,12 @@ async def _play(
     package = await find_package(options, running)
     # Report a wrong player before opening a backend
     own = [player.own for player in read_players(players, package)]
-    rules = evaluation_rules(options, await player_secrets(options, out))
+    rules = evaluation_rules(options, package, await player_secrets(options, out))
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
     where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
-    variant = options.variant if options.variant in {one.id for one in package.manifest.variants} else None
-    entrants = Entrants(package, {player: player for player in players}, replace(rules, variant=variant))
+    # Whether variants fit together is for the measurement to say
+    entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
     others = others or entrants.seats > 2
     async with opened_for_measuring(options, package, entrants, running, others=others) as backend:
         running.to_go_on = f"Run the same command{where} again to resume."

@@ -199,7 +199,7 @@ def improve(
         rules = ImprovementRules(
             goal=goal,
             # The command is that of the program, not of players
-            evaluation=evaluation_rules(options.but(run=()), await player_secrets(options, out)),
+            evaluation=evaluation_rules(options.but(run=()), package, await player_secrets(options, out)),
             margin=margin,
             episodes=evidence,
             grader=grader,

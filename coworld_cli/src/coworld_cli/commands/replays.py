@@ -13,7 +13,7 @@ from coworld_core.text.phrases import plural
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..options.common import browser_option, concurrency_option, seconds_option
+from ..options.common import browser_option, concurrency_option, in_terminal_option, seconds_option
 from ..options.declarations import takes
 from ..options.platform import (
     Connection,
@@ -70,6 +70,15 @@ _shown_within = seconds_option(
 )
 @_shown_within
 @browser_option
+@in_terminal_option
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0.1, max=60),
+    default=5.0,
+    show_default=True,
+    metavar="N",
+    help="Ticks a second, in the terminal.",
+)
 @output_options
 def replay(
     out: Output,
@@ -79,8 +88,10 @@ def replay(
     at: int | None,
     timeout_seconds: float,
     open_browser: bool | None,
+    in_terminal: bool,
+    speed: float,
 ) -> int:
-    """Show a replay in the browser, until Ctrl-C.
+    """Show a replay in the browser, until Ctrl-C; or in the terminal.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file, a
     bundle, the directory of an episode, RUN/N for the Nth of a run of several, or a file://, http(s):// or s3://
@@ -95,6 +106,10 @@ def replay(
         )
     if html is not None and at is not None:
         raise click.UsageError(f"--html and --at exclude each other: open the page with #tick={at} at its end instead.")
+    if in_terminal:
+        if html is not None or open_browser:
+            raise click.UsageError("--in-terminal excludes --html and --open-browser.", click.get_current_context())
+        return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed))
     return run_async(
         out,
         lambda running: _show(
@@ -117,7 +132,7 @@ async def _show(
     from coworld_core.ids import new_run_id
     from coworld_runner.package.viewer_bundle import find_bundle
     from coworld_runner.replay.recorded_page import record_page, viewer_page
-    from coworld_runner.replay.replay_file import game_of, last_replay, resolve_replay
+    from coworld_runner.replay.replay_file import resolve_replay
     from coworld_runner.replay.replay_session import ReplayOptions, open_replay
     from coworld_runner.runs.event_bus import EventBus
 
@@ -125,13 +140,9 @@ async def _show(
     from ..run_preparation import find_package, opened_backend
 
     out = running.out
-    if not options.manifest:
-        found, last = last_replay(Path.cwd(), below=True)
-        options, replay = options.but(manifest=str(found)), str(last)
-    elif replay is None and (game := game_of(options.manifest)) is not None:
-        options, replay = options.but(manifest=game), options.manifest
+    options, replay = _named(options, replay)
     package = await find_package(options, running)
-    replay = replay or str(last_replay(package.default_results_dir().parent)[1])
+    replay = replay or _last_of(package)
     viewer = find_bundle(package)
     if viewer is not None and viewer.is_dir():
         if html is not None:
@@ -159,6 +170,45 @@ async def _show(
             if html is not None:
                 return _write_page(await record_page(session, options=shown), html, file, out)
             return await _until_seen(session, file, backend, running, open_browser=open_browser, at=at)
+
+
+def _named(options: PackageOptions, replay: str | None) -> tuple[PackageOptions, str | None]:
+    """The game and the replay that the arguments mean."""
+    from coworld_runner.replay.replay_file import game_of, last_replay
+
+    if not options.manifest:
+        found, last = last_replay(Path.cwd(), below=True)
+        return options.but(manifest=str(found)), str(last)
+    if replay is None and (game := game_of(options.manifest)) is not None:
+        return options.but(manifest=game), options.manifest
+    return options, replay
+
+
+def _last_of(package: Package) -> str:
+    from coworld_runner.replay.replay_file import last_replay
+
+    return str(last_replay(package.default_results_dir().parent)[1])
+
+
+async def _in_terminal(
+    options: PackageOptions, replay: str | None, running: Running, timeout: float, speed: float
+) -> int:
+    """Show a replay in the terminal; the game itself does not run."""
+    from coworld_runner.replay.replay_file import resolve_replay
+
+    from ..run_preparation import find_package
+    from ..terminal_view import show_replay
+
+    options, replay = _named(options, replay)
+    package = await find_package(options, running)
+
+    async def show() -> Mapping[str, Any]:
+        async with resolve_replay(replay or _last_of(package), timeout=timeout) as file:
+            return await show_replay(running.out, file.path, package.manifest.game.name, per_second=speed)
+
+    shown = await running.until_interrupted(show)
+    running.out.answer(shown if shown is not None else {"interrupted": True})
+    return exitcodes.OK
 
 
 def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> int:

@@ -11,8 +11,8 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import browser_option
-from ..options.declarations import SectionCommand, takes
-from ..options.play_options import PlayOptions
+from ..options.declarations import SectionCommand, declared_by, takes
+from ..options.play_options import ONE_VARIANT, PlayOptions
 from ..options.values import DIRECTORY, RATINGS
 from ..output import Output, output_options
 
@@ -37,6 +37,9 @@ _LEFT_OUT = (
     "players",
     "player",
     "variant",
+    "assignments",
+    "config",
+    "steps",
     "seed",
     "human",
     "admin",
@@ -69,7 +72,10 @@ def tournament() -> None:
 @tournament.command("init")
 @_directory
 @click.option("--game", "-m", default=".", metavar="MANIFEST", help="The game.  [default: the current directory]")
-@click.option("--variant", metavar="ID", help="Variant to play. Default: the certification fixture.")
+@declared_by(PlayOptions, "variant", help=ONE_VARIANT)
+@declared_by(PlayOptions, "assignments")
+@declared_by(PlayOptions, "config")
+@declared_by(PlayOptions, "steps")
 @click.option("--pairing", default="", metavar="NAME", help="How players are paired.  [default: round-robin]")
 @click.option(
     "--commissioner",
@@ -94,6 +100,9 @@ def init(
     directory: Path,
     game: str,
     variant: str | None,
+    assignments: tuple[str, ...],
+    config: str | None,
+    steps: int | None,
     pairing: str,
     commissioner: str,
     rounds: int | None,
@@ -113,11 +122,17 @@ def init(
     async def body(_: Running) -> int:
         from coworld_runner.evaluation.tournament import create_tournament
         from coworld_runner.evaluation.tournament.tournament_settings import SEEDS_NAME
+        from coworld_runner.package.resolver import resolve_package
 
+        from ..run_preparation import config_changes
+
+        package = await resolve_package(game)
+        changed = PlayOptions(assignments=assignments, config=config, steps=steps)
         path = await create_tournament(
             directory,
             game,
             variant=variant,
+            config=config_changes(changed, package),
             pairing=pairing,
             rounds=rounds,
             blocks=blocks,

@@ -12,7 +12,7 @@ from coworld_core import time_limits
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..event_loop import Running, run_api
+from ..event_loop import Running, run_api, run_async
 from ..options.common import seconds_option
 from ..options.declarations import takes
 from ..options.platform import Connection, platform_options
@@ -27,6 +27,8 @@ from ..render.transfers import shown_images
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_client.uploads import UploadedCoworld
+    from coworld_runner.doctor import Check
+    from coworld_runner.package.own_players.own_player import OwnPlayer
 
 __all__ = ["commands"]
 
@@ -291,6 +293,10 @@ def _published_policy_options(function: _F) -> _F:
 @click.option("--bedrock-model", metavar="MODEL", help="Which model; needs --use-bedrock.")
 @click.option("--use-llm", is_flag=True, help="Let the policy use the platform's language model.")
 @click.option("--llm-model", metavar="MODEL", help="Which model; needs --use-llm.")
+@click.option(
+    "--dry-run", is_flag=True, help="Upload nothing: check what an upload would find. No login is needed for it."
+)
+@click.option("--game", "-m", metavar="MANIFEST", help="With --dry-run: also play short episodes of this game.")
 @_published_policy_options
 @platform_options
 def upload_policy(
@@ -307,6 +313,8 @@ def upload_policy(
     bedrock_model: str | None,
     use_llm: bool,
     llm_model: str | None,
+    dry_run: bool,
+    game: str | None,
     given_file: str | None,
 ) -> int:
     """Upload a player as a version of a policy.
@@ -315,6 +323,8 @@ def upload_policy(
     which the newest checkpoint is uploaded. It runs in the game's own player image, on platforms that support this.
     IMAGE is an image of the local Docker engine. Content that the platform already has is not sent again.
     """
+    if game is not None and not dry_run:
+        raise click.UsageError("--game goes with --dry-run; `coworld check` checks a player as well.")
     if bedrock_model and not use_bedrock:
         raise click.UsageError("--bedrock-model needs --use-bedrock.")
     if llm_model and not use_llm:
@@ -339,14 +349,16 @@ def upload_policy(
     name = name or (own.series if own is not None else None)
     if name is None:
         raise click.UsageError("Missing option '--name' / '-n'.", click.get_current_context())
-    files = to_wire(own) if own is not None else None
-    if own is not None and own.series != own.name:
-        out.note(f"Uploading the checkpoint {clean(own.name)}.")
     secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
     bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
     llm = {"COWORLD_LLM_ENABLED": "true", **({"COWORLD_LLM_MODEL": llm_model} if llm_model else {})}
     extras = {**(bedrock if use_bedrock else {}), **(llm if use_llm else {})}
     environment = {**extras, **secrets.values} or None
+    if dry_run:
+        return _dry_run(out, target, own, name, run, environment or {}, labels, game)
+    files = to_wire(own) if own is not None else None
+    if own is not None and own.series != own.name:
+        out.note(f"Uploading the checkpoint {clean(own.name)}.")
 
     async def body(api: CoworldClient, running: Running) -> int:
         # Look up the league before uploading anything
@@ -372,3 +384,58 @@ def upload_policy(
         return await submit_version(api, out, made.id, where, policy=made.label, also=dump(made))
 
     return run_api(out, connection, body, changes=True)
+
+
+def _dry_run(
+    out: Output,
+    target: str,
+    own: OwnPlayer | None,
+    name: str,
+    run: tuple[str, ...],
+    environment: Mapping[str, str],
+    tags: Mapping[str, str],
+    game: str | None,
+) -> int:
+    """Check what an upload would send, and return the exit status."""
+    from coworld_client.resources.policies import check_policy
+    from coworld_runner.doctor import Check
+    from coworld_runner.evaluation.player_check import check_files
+
+    from ..options.play_options import EvaluationOptions
+    from .checks import checked_player, show_checks
+
+    check_policy(name, run, environment, tags)
+    told = [f"policy {name}", *(f"with the secret {variable}" for variable in sorted(environment))]
+
+    async def body(running: Running) -> int:
+        if game is not None:
+            played = EvaluationOptions(manifest=game, run=run)
+            checks = (await checked_player(played, running, target)).checks
+        else:
+            checks = check_files(own) if own is not None else ()
+        image = () if own is not None else (await _image_check(target),)
+        checks = (Check(name="upload", status="ok", message=clean(", ".join(told), one_line=True)), *image, *checks)
+        ok = all(check.status != "fail" for check in checks)
+        listed = show_checks(out, checks)
+        out.answer({"ok": ok, "uploaded": False, "name": name, "checks": listed})
+        out.note("Nothing was uploaded.")
+        return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
+
+    return run_async(out, body)
+
+
+async def _image_check(image: str) -> Check:
+    """Check that the local engine has an image that platforms run."""
+    from coworld_client.uploads.docker_engine import connect_docker
+    from coworld_client.uploads.docker_images import require_hosted
+    from coworld_core.errors import ImageError
+    from coworld_core.text.size_text import shown_size
+    from coworld_runner.doctor import Check
+
+    try:
+        async with connect_docker() as engine:
+            found = await engine.inspect(image)
+        require_hosted(found.platform, image)
+    except ImageError as error:
+        return Check(name="image", status="fail", message=error.message, hint=error.hint)
+    return Check(name="image", status="ok", message=f"{image}, {found.platform}, {shown_size(found.size)}")

@@ -9,7 +9,7 @@ import click
 
 from .values import Seconds
 
-__all__ = ["browser_option", "concurrency_option", "overwrite_option", "seconds_option"]
+__all__ = ["browser_option", "concurrency_option", "in_terminal_option", "overwrite_option", "seconds_option"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -17,6 +17,11 @@ browser_option = click.option(
     "--open-browser/--no-open-browser",
     default=None,
     help="Open the page in a browser. Default: only from a terminal with a desktop.",
+)
+in_terminal_option = click.option(
+    "--in-terminal",
+    is_flag=True,
+    help="Show the board here, in text, instead of in the browser; over ssh, for example.",
 )
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
 

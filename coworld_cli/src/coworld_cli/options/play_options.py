@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coworld_runner.episode.single import EpisodeOptions
 
 __all__ = [
+    "ONE_VARIANT",
     "REQUIREMENTS",
     "EvaluationOptions",
     "PackageOptions",
@@ -172,6 +173,7 @@ class PackageOptions(WhereOptions):
 manifest_argument = declared_by(PackageOptions, "manifest")
 package_server_option = declared_by(PackageOptions, "server")
 
+ONE_VARIANT = "Variant to play, or a pattern that matches only one. Default: the certification fixture."
 _TOKENS = "one token each: --run python --run -m --run my_player."
 
 
@@ -191,7 +193,27 @@ class PlayOptions(PackageOptions):
         "--variant",
         section="What to play",
         metavar="ID",
-        help="Variant to play. Default: the certification fixture.",
+        help="Variant to play, or a pattern ('small-*') for several, in turn. Default: the certification fixture.",
+    )
+    assignments: tuple[str, ...] = option(
+        "--set",
+        section="What to play",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Change this field of the game config, such as players.0.name; VALUE is JSON or text. Repeatable.",
+    )
+    config: str | None = option(
+        "--config",
+        section="What to play",
+        metavar="FILE",
+        help="Change the fields of the game config that this JSON, TOML or YAML file has. --set comes after it.",
+    )
+    steps: int | None = option(
+        "--steps",
+        section="What to play",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Length of an episode, for games whose config limits it: max_ticks, rounds or the like.",
     )
     seed: int | None = option(
         "--seed", section="What to play", type=int, metavar="N", help="Put this seed into the game config."

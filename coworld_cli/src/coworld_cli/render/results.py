@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coworld_core.episode.config_text import variant_text
 from coworld_core.text.phrases import plural
 
 from .text import clean, hint_line, left_behind, number, seconds, shown_path, table
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from coworld_core.episode.outcome import Fault
     from coworld_core.episode.record import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
     from coworld_runner.build.manifest_build import BuildResult
-    from coworld_runner.doctor import Machine
+    from coworld_runner.doctor import Check, Machine
     from coworld_runner.episode.play_links import PlayLinks
     from coworld_runner.package.plan import EpisodePlan
     from coworld_runner.runs.reaper import Sweep
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "batch_result",
     "build_result",
+    "check_lines",
     "episode_result",
     "fault_lines",
     "labelled",
@@ -201,13 +203,15 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         fg="green" if summary.ok else "red",
         bold=True,
     )
-    about = click.style(f"{clean(summary.variant, one_line=True)} · {summary.backend}", dim=True)
+    played = clean(variant_text(summary.variant, summary.config_changes), one_line=True)
+    about = click.style(f"{played} · {summary.backend}", dim=True)
     names = next((row.slots for row in summary.episodes if row.slots), ())
     seats = max((len(row.scores) or len(row.slots) for row in summary.episodes), default=0)
     shown = [clean(seat.name, one_line=True) for seat in names[:seats]]
     shown += [str(slot) for slot in range(len(names), seats)]
     seeded = any(row.seed is not None for row in summary.episodes)
-    head = ["episode", *(["seed"] if seeded else []), *shown, "time", ""]
+    several = len({row.variant for row in summary.episodes}) > 1
+    head = ["episode", *(["variant"] if several else []), *(["seed"] if seeded else []), *shown, "time", ""]
     rows: list[list[str]] = [[click.style(cell, dim=True) for cell in head]]
     for row in summary.episodes:
         scores = [number(score) for score in row.scores] + ["-"] * (seats - len(row.scores))
@@ -225,12 +229,13 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
             remark = click.style(clean(f"{who}: {row.message or row.status}", one_line=True), fg="red")
         elif row.starved:
             remark = click.style("short of processors", fg="yellow")
-        seed = [str(row.seed) if row.seed is not None else "-"] if seeded else []
+        seed = [clean(row.variant, one_line=True)] if several else []
+        seed += [str(row.seed) if row.seed is not None else "-"] if seeded else []
         rows.append([str(row.index), *seed, *scores, seconds(row.seconds), remark])
     if summary.mean_scores:
         means = [click.style(number(round(score, 2)), bold=True) for score in summary.mean_scores]
-        rows.append([click.style("mean", bold=True), *([""] if seeded else []), *means, "", ""])
-    numeric = range(len(head) - 1)
+        rows.append([click.style("mean", bold=True), *[""] * (several + seeded), *means, "", ""])
+    numeric = [column for column in range(len(head) - 1) if head[column] != "variant"]
     return "\n\n".join(
         [
             f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(summary.seconds)}",
@@ -302,21 +307,27 @@ def sweep_result(swept: Sweep, *, apply: bool, force: bool) -> str:
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 
 
-def machine_checks(machine: Machine) -> str:
-    """A line for each check of a machine, with hints, and the backends that work."""
+def check_lines(checks: Sequence[Check]) -> list[str]:
+    """A line for each check, and one for its hint."""
     rows = [
         (
             click.style(_MARKS[check.status][0], fg=_MARKS[check.status][1], bold=True),
             check.name,
             clean(check.message, one_line=True),
         )
-        for check in machine.checks
+        for check in checks
     ]
     lines: list[str] = []
-    for check, line in zip(machine.checks, table(rows).splitlines(), strict=True):
+    for check, line in zip(checks, table(rows).splitlines(), strict=True):
         lines.append(line)
         if check.hint:
             lines.append(hint_line(check.hint, indent="     "))
+    return lines
+
+
+def machine_checks(machine: Machine) -> str:
+    """A line for each check of a machine, with hints, and the backends that work."""
+    lines = check_lines(machine.checks)
     works = f"Backends that work here: {', '.join(machine.backends)}."
     none = click.style("No backend works here.", fg="red", bold=True)
     return "\n".join([*lines, "", works if machine.backends else none])

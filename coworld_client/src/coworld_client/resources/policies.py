@@ -28,7 +28,7 @@ from ..transport._replies import read
 from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
 from ._base import Resource
 
-__all__ = ["Policies"]
+__all__ = ["Policies", "check_policy"]
 
 _OF_IMAGE, _OF_FILES = "/stats/policies/docker-img/complete", "/stats/policies/files"
 
@@ -116,7 +116,7 @@ class Policies(Resource):
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
-        _check_policy(name, tuple(run), secret_env or {}, tags or {})
+        check_policy(name, tuple(run), secret_env or {}, tags or {})
         key = idempotency_key or mint_key()
         try:
             image_id, _ = await uploaded_id(self._client, image, on_progress)
@@ -162,7 +162,7 @@ class Policies(Resource):
         Raises:
             UsageError: The name, a variable or a tag is invalid, or the platform takes only images (`images_only`).
         """
-        _check_policy(name, (), secret_env or {}, tags or {})
+        check_policy(name, (), secret_env or {}, tags or {})
 
         def body(secret_id: str | None) -> PolicyFilesBody:
             return PolicyFilesBody.of(
@@ -221,7 +221,18 @@ class Policies(Resource):
         return read(PolicyVersionCreated, reply)
 
 
-def _check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str], tags: Mapping[str, str]) -> None:
+def check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str], tags: Mapping[str, str]) -> None:
+    """Check what an upload says about a policy; nothing is sent.
+
+    Args:
+        name: Its name.
+        run: The command of an image; empty for the image's own, and for files.
+        secret_env: Its secret variables.
+        tags: Its tags.
+
+    Raises:
+        UsageError: The name, the command, a variable or a tag is invalid.
+    """
     if not name.strip() or name != name.strip() or not name.isprintable() or ":" in name or "/" in name:
         raise UsageError(
             f"{name[:80]!r} cannot be the name of a policy.",

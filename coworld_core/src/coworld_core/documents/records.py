@@ -38,6 +38,7 @@ __all__ = [
     "Record",
     "SchemaVersion",
     "formerly",
+    "is_empty",
     "open_record",
     "parse_record",
     "read_as",
@@ -110,6 +111,11 @@ class _Open:
         if info.context is READING and self._plausible(value):
             return self._older.get(value, value)
         return known(value)
+
+
+def is_empty(value: object) -> bool:
+    """Whether a field that is left out if it has nothing in it (`exclude_if`) is left out."""
+    return not value
 
 
 def _is_text(value: object) -> bool:

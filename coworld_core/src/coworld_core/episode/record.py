@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from pydantic import AliasChoices, BaseModel, Field, PrivateAttr
 
-from ..documents.records import Record, SchemaVersion, open_record, read_as, read_lines
+from ..documents.records import Record, SchemaVersion, is_empty, open_record, read_as, read_lines
 from ..errors import EpisodeError, UsageError
 from ..text.tables import Tabular, html_table, one_line
 from .layout import EpisodeLayout
@@ -355,7 +355,10 @@ class BatchSummary(Record, Tabular):
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
     backend: str = Field(description="Name of the backend.")
-    variant: str = Field(description="Variant id, or certification, or episode-request.")
+    variant: str = Field(description="Variant id, or certification, or episode-request; of several, their ids.")
+    config_changes: dict[str, Any] = Field(
+        default_factory=dict, exclude_if=is_empty, description="Changes to the game config of the variant."
+    )
     status: EpisodeStatus = Field(description="completed: every episode completed; interrupted: cut short.")
     planned: int = Field(ge=1, description="Number of episodes requested.")
     completed: int = Field(ge=0, description="Number of episodes with valid results.")
@@ -481,6 +484,9 @@ class EpisodeRow(Record, Tabular):
         description="Its directory, relative to the batch's directory; empty if only this row is kept of it."
     )
     variant: str = Field(default="", description="Variant id, or certification, or episode-request.")
+    config_changes: dict[str, Any] = Field(
+        default_factory=dict, exclude_if=is_empty, description="Changes to the game config of that variant."
+    )
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     episode_tags: dict[str, str] = Field(
         default_factory=dict,

@@ -79,6 +79,7 @@ def build_request(
     run: Sequence[str] = (),
     slots: int | None = None,
     episode_tags: Mapping[str, str] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> JobSpec:
     """Build a request to play a variant or the certification fixture, with bundled players or with your own images.
 
@@ -93,13 +94,14 @@ def build_request(
         run: Command for those images, program first; needs at least one image.
         slots: Number of slots, if the config does not determine it.
         episode_tags: Labels of the episode.
+        config: Changes to the game config, as for `merge_config`.
 
     Raises:
-        UsageError: Codes `unknown_variant`, `wrong_image_count`, `run_without_image`, `slots_unknown`,
-            `slots_out_of_bounds`, `bad_image`.
+        UsageError: Codes `unknown_variant`, `wrong_image_count`, `run_without_image`,
+            `slots_unknown`, `slots_out_of_bounds`, `bad_image`, and those of `merge_config`.
     """
-    config = game_config_for(manifest, variant)
-    count = _slots(manifest, config, variant, slots)
+    merged = game_config_for(manifest, variant, changes=config)
+    count = _slots(manifest, merged, variant, slots)
     if run and not images:
         raise UsageError(
             "A command was given for player images, but no image.",
@@ -119,7 +121,7 @@ def build_request(
     players = [seats[slot % len(seats)].as_runnable() for slot in range(count)]
     if images:
         players = [with_image(usual, images[slot % len(images)], run) for slot, usual in enumerate(players)]
-    return JobSpec(manifest=manifest, game_config=config, players=tuple(players), episode_tags=dict(episode_tags or {}))
+    return JobSpec(manifest=manifest, game_config=merged, players=tuple(players), episode_tags=dict(episode_tags or {}))
 
 
 def _slots(manifest: Manifest, config: Mapping[str, Any], variant: str | None, wanted: int | None) -> int:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AliasChoices, Field
 
-from ..documents.records import OpenEnum, Record, SchemaVersion
+from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty
+from ..episode.config_text import variant_text
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SlotRow
 from ..errors import UsageError
@@ -51,25 +52,23 @@ _VOID_SHARE = 0.1
 """Above this share of void blocks, the result says more about the game than about the players."""
 
 
-def _empty(value: object) -> bool:
-    # Left out, so that files of evaluations without a secret stay as they were.
-    return not value
-
-
 class EvaluationTerms(Record):
     """The terms of an evaluation or a tournament: what is played and what counts."""
 
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(description="Version of the Coworld.")
     manifest_sha256: str = Field(default="", description="Digest of the manifest in canonical form.")
-    variant: str = Field(description="Variant id, or certification.")
+    variant: str = Field(description="Variant id, or certification; of several, their ids.")
+    config_changes: dict[str, Any] = Field(
+        default_factory=dict, exclude_if=is_empty, description="Changes to the game config of the variant."
+    )
     slot_count: int = Field(
         ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots in the game."
     )
     seed: int = Field(description="The base seed, from which those of the blocks are derived.")
     seed_commitment: str = Field(
         default="",
-        exclude_if=_empty,
+        exclude_if=is_empty,
         description="SHA-256 of the secret from which the seeds of the blocks are derived instead; empty: none.",
     )
     seeded: bool = Field(description="Whether the game's config takes a seed, so that a block's episodes share one.")
@@ -86,6 +85,11 @@ class EvaluationTerms(Record):
     )
     alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
     max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
+
+    @property
+    def played(self) -> str:
+        """The variant, and what is changed in its config."""
+        return variant_text(self.variant, self.config_changes)
 
 
 class EvaluationPlan(EvaluationTerms):

@@ -175,7 +175,7 @@ def _about(plan: EvaluationPlan) -> str:
     seeds = f"base seed {plan.seed}" if plan.seeded else "no seeds"
     if plan.seeded and plan.seed_commitment:
         seeds = f"secret seeds, commitment {plan.seed_commitment}"
-    game = f"{plan.coworld} {plan.version} {plan.variant}"
+    game = f"{plan.coworld} {plan.version} {plan.played}"
     return " · ".join([game, seeds, *([f"metric {plan.metric}"] if plan.metric else [])])
 
 

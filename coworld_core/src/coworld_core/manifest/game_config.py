@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from ..documents.findings import Finding, Findings, Path, did_you_mean, quoted, type_word
@@ -17,6 +18,7 @@ from ..errors import ManifestError, UsageError
 from ..issues import Report
 from ..secret_seeds import MAX_SEED
 from ..text.phrases import listed
+from .config_changes import merge_config
 from .models import JsonObject, Manifest, Variant
 
 __all__ = [
@@ -25,7 +27,9 @@ __all__ = [
     "distinct_names",
     "find_variant",
     "game_config_for",
+    "matching_variants",
     "named_players",
+    "only_variant",
     "overwritten_named_players",
     "seed_range",
     "slot_count",
@@ -59,18 +63,52 @@ def find_variant(manifest: Manifest, variant_id: str) -> Variant:
     )
 
 
-def game_config_for(manifest: Manifest, variant: str | None = None) -> dict[str, Any]:
+def matching_variants(manifest: Manifest, word: str) -> list[Variant]:
+    """The variants that a person's word means: one by its id, or those that match a pattern (`small-*`), in order.
+
+    Raises:
+        UsageError: Code `unknown_variant`; the message lists the known ones.
+    """
+    if all(variant.id != word for variant in manifest.variants) and any(character in word for character in "*?["):
+        found = [variant for variant in manifest.variants if fnmatchcase(variant.id, word)]
+        if found:
+            return found
+    return [find_variant(manifest, word)]
+
+
+def only_variant(manifest: Manifest, word: str) -> Variant:
+    """The only variant that a person's word means, as for `matching_variants`.
+
+    Raises:
+        UsageError: Code `unknown_variant`; or `several_variants`, with those that match.
+    """
+    found = matching_variants(manifest, word)
+    if len(found) > 1:
+        ids = [variant.id for variant in found]
+        raise UsageError(
+            f"{quoted(word)} matches {len(ids)} variants of {manifest.game.name}, and one is needed: {listed(ids)}.",
+            code="several_variants",
+            hint="Name one of them.",
+            context={"variant": word, "matches": ids},
+        )
+    return found[0]
+
+
+def game_config_for(
+    manifest: Manifest, variant: str | None = None, *, changes: JsonObject | None = None
+) -> dict[str, Any]:
     """A modifiable copy of the game config of a variant, or of the certification fixture.
 
     Args:
         manifest: The manifest.
         variant: A variant's id, or None for the certification fixture.
+        changes: Changes to it, as for `merge_config`.
 
     Raises:
-        UsageError: If there is no such variant.
+        UsageError: If there is no such variant, or as `merge_config`.
     """
     config = manifest.certification.game_config if variant is None else find_variant(manifest, variant).game_config
-    return copy.deepcopy(dict(config))
+    return merge_config(manifest, config, changes or {})
 
 
 def token_bounds(manifest: Manifest) -> tuple[int, int]:

@@ -11,12 +11,12 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from ..documents.json_text import Source
-from ..documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as, read_lines
+from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty, open_record, read_as, read_lines
 from ..evaluation.comparison import ComparisonReport
 from ..evaluation.number_text import number
 from ..evaluation.report_base import UNMEASURED, IntervalRecord
@@ -67,6 +67,9 @@ class ImprovementPlan(Record):
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(default="", description="Version of the Coworld.")
     variant: str = Field(default="", description="Variant that is played.")
+    config_changes: dict[str, Any] = Field(
+        default_factory=dict, exclude_if=is_empty, description="Changes to the game config of the variant."
+    )
     player: ImprovedPlayer = Field(description="The first player.")
     seed: int = Field(default=0, description="Base seed, from which the seeds of all steps are derived.")
     metric: str = Field(default="", description="JSON pointer to what is measured; empty: the scores.")

@@ -193,6 +193,7 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def defines_player(file: Path) -> bool:
+    """Whether a file of Python defines a player in one of the forms; it is not run."""
     try:
         names, _ = module_contents(ast.parse(file.read_bytes()))
     except (SyntaxError, ValueError, RecursionError):

@@ -1,10 +1,14 @@
-"""Plays many episodes of one plan, each in its own directory; a failed episode does not affect the others."""
+"""Plays many episodes of one plan, or of several variants in turn, each in its own directory.
+
+A failed episode does not affect the others.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
 
 from coworld_core.episode.events import RunFinished
 from coworld_core.episode.outcome import EpisodeStatus
@@ -16,7 +20,7 @@ from ..package.plan import EpisodePlan, Seat
 from ..package.player_names import SeatPlayer
 from ..package.resolver import Package
 from .many import open_keyed_run
-from .run_context import find_plan
+from .run_context import find_plans
 from .run_options import BatchArguments, RunOptions
 from .run_start import started
 
@@ -24,12 +28,13 @@ __all__ = ["run_batch"]
 
 
 async def run_batch(
-    what: EpisodePlan | Package | str | os.PathLike[str],
+    what: EpisodePlan | Sequence[EpisodePlan] | Package | str | os.PathLike[str],
     *,
     episodes: int,
     variant: str | None = None,
     players: Sequence[SeatPlayer] = (),
     seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
     resume: bool = False,
     **run: Unpack[BatchArguments],
 ) -> BatchSummary:
@@ -41,11 +46,13 @@ async def run_batch(
     episodes that have ended; each row is in `episodes.jsonl` as soon as its episode has ended.
 
     Args:
-        what: What to play, as for `run_episode`: a package, its location, or a plan.
-        episodes: Number of episodes, at least 1.
-        variant: Id of a variant of the package.
+        what: What to play, as for `run_episode`: a package, its location, or a plan; or the plans of several variants
+            (`plan_variants`), which are played in turn.
+        episodes: Number of episodes of each variant, at least 1.
+        variant: Id of a variant of the package, or a pattern for several with the same number of seats.
         players: The players, one for all seats or one per seat.
-        seed: The seed of the first episode.
+        seed: The seed of the first episode of each variant.
+        config: Changes to the game config, as for `plan_episode`.
         resume: Whether to resume the batch in the workspace: only the missing episodes are played.
         run: Where and how to play. The key of an episode is the name of its directory.
 
@@ -67,15 +74,18 @@ async def run_batch(
             code="nothing_to_resume",
             hint="Give the workspace in which it was started.",
         )
-    plan, origin = await find_plan(what, variant=variant, players=players, seed=seed)
-    keys = {f"episode-{index:04d}": index for index in range(1, episodes + 1)}
+    plans, origin = await find_plans(what, variant=variant, players=players, seed=seed, config=config)
+    total = episodes * len(plans)
+    keys = {f"episode-{index + 1:04d}": index for index in range(total)}
+    # What all of them share
+    plan = dataclasses.replace(plans[0], variant=", ".join(one.variant for one in plans))
     async with open_keyed_run(options, origin, started("batch", plan)) as keyed:
         try:
             await keyed.play(
-                ((key, plan.for_episode(index - 1)) for key, index in keys.items()),
+                ((key, plans[index % len(plans)].for_episode(index // len(plans))) for key, index in keys.items()),
                 # These would fail every episode
                 fatal=(CapabilityError, ImageError, UsageError),
-                total=episodes,
+                total=total,
             )
         finally:
             workspace = keyed.run.layout.workspace
@@ -84,7 +94,7 @@ async def run_batch(
             status: EpisodeStatus = keyed.counts.status
             if status == "completed" and any(row.status != "completed" for row in rows):
                 status = "failed"  # Because of an episode that already had its row
-            summary = _summary(plan, keyed.backend, status, episodes, rows, keyed.run.seconds())
+            summary = _summary(plan, keyed.backend, status, total, rows, keyed.run.seconds())
             keyed.finish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
             keyed.run.reserve.write(workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary
@@ -100,6 +110,7 @@ def _summary(
         version=plan.manifest.game.version,
         backend=backend.name,
         variant=plan.variant,
+        config_changes=dict(plan.config_changes),
         status=status,
         planned=planned,
         completed=sum(row.status == "completed" for row in rows),

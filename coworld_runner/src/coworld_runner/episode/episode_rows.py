@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from coworld_core.documents.canonical_json import canonical_json
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, PlayerFault, SlotRow, read_rows
@@ -43,18 +45,18 @@ class Rows(abc.ABC):
         """Check that a key's row belongs to this plan.
 
         Raises:
-            UsageError: The row has other players, another seed or another variant.
+            UsageError: The row has other players, another seed, another variant, or other changes to its config.
         """
-        if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan)):
+        if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan), plan.config_changes):
             raise UsageError(
-                f"The episode {key!r} was played by other players, or with another seed or variant.",
+                f"The episode {key!r} was played by other players, or with another seed, variant or game config.",
                 code="key_of_another_plan",
                 hint="Resume with the plans of the interrupted run, or start a new one in another directory.",
             )
 
     def note(self, row: EpisodeRow) -> None:
         """Remember that this row exists."""
-        self.seen[row.key] = _what(row.variant, row.seed, row.slots)
+        self.seen[row.key] = _what(row.variant, row.seed, row.slots, row.config_changes)
         if row.workspace:
             self.directories.add(row.workspace)
 
@@ -94,6 +96,7 @@ def row_of_record(index: int, key: str, directory: Path, plan: EpisodePlan, reco
         run_id=record.run_id,
         workspace=directory.name,
         variant=record.variant,
+        config_changes=dict(plan.config_changes),
         seed=record.seed,
         episode_tags=record.episode_tags,
         status=record.status,
@@ -125,6 +128,7 @@ def row_of_error(
         run_id=run_id,
         workspace=directory.name,
         variant=plan.variant,
+        config_changes=dict(plan.config_changes),
         seed=plan.seed,
         episode_tags=dict(plan.episode_tags),
         status="failed",
@@ -161,7 +165,8 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Slot
     )
 
 
-def _what(variant: str, seed: int | None, seats: tuple[SlotRow, ...]) -> bytes:
+def _what(variant: str, seed: int | None, seats: tuple[SlotRow, ...], changes: Mapping[str, Any]) -> bytes:
     """A short digest that tells episodes apart; small, because there may be many episodes."""
-    told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats]))
+    changed = canonical_json(changes) if changes else b""
+    told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats], changed))
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -3,18 +3,51 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.manifest.game_config import only_variant
 
 from ..backend import Backend
-from ..package.plan import EpisodePlan, plan_episode
+from ..package.plan import EpisodePlan
 from ..package.player_names import SeatPlayer
 from ..package.resolver import Package, resolve_package
+from ..package.variant_plans import plan_variants
 from .backend_choice import open_backend
 
-__all__ = ["entered_backend", "find_plan"]
+__all__ = ["entered_backend", "find_plan", "find_plans"]
+
+
+async def find_plans(
+    what: EpisodePlan | Sequence[EpisodePlan] | Package | str | os.PathLike[str],
+    *,
+    variant: str | None,
+    players: Sequence[SeatPlayer],
+    seed: int | None,
+    config: Mapping[str, Any] | None,
+) -> tuple[tuple[EpisodePlan, ...], Package | str]:
+    """Return the plans of what to play, one for each variant, and its package.
+
+    Of given plans, only where their manifest was read from is known of the package.
+
+    Raises:
+        UsageError: A plan was given together with an option that it already contains, or no plan at all.
+    """
+    if not isinstance(what, EpisodePlan | Sequence) or isinstance(what, str):
+        package = await resolve_package(what)
+        return plan_variants(package, variant=variant, players=players, seed=seed, config=config), package
+    plans = (what,) if isinstance(what, EpisodePlan) else tuple(what)
+    if variant is not None or players or seed is not None or config:
+        raise UsageError(
+            "A plan already contains variant, players, seed and config.",
+            code="plan_excludes_options",
+            hint="Give them to plan_episode, or name the package instead of the plan.",
+        )
+    if not plans:
+        raise UsageError("There is no plan to play.", code="bad_count")
+    return plans, plans[0].source
 
 
 async def find_plan(
@@ -23,22 +56,18 @@ async def find_plan(
     variant: str | None,
     players: Sequence[SeatPlayer],
     seed: int | None,
+    config: Mapping[str, Any] | None,
 ) -> tuple[EpisodePlan, Package | str]:
-    """Return the plan of what to play, and its package; of a given plan, only where its manifest was read from.
+    """Return the plan of what to play, and its package, as `find_plans`.
 
     Raises:
-        UsageError: A plan was given together with an option that it already contains.
+        UsageError: As `find_plans`, or code `several_variants`.
     """
-    if not isinstance(what, EpisodePlan):
-        package = await resolve_package(what)
-        return plan_episode(package, variant=variant, players=players, seed=seed), package
-    if variant is not None or players or seed is not None:
-        raise UsageError(
-            "A plan already contains variant, players and seed.",
-            code="plan_excludes_options",
-            hint="Give them to plan_episode, or name the package instead of the plan.",
-        )
-    return what, what.source
+    if variant is not None and not isinstance(what, EpisodePlan):
+        what = await resolve_package(what)
+        variant = only_variant(what.manifest, variant).id
+    (plan,), origin = await find_plans(what, variant=variant, players=players, seed=seed, config=config)
+    return plan, origin
 
 
 @asynccontextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from coworld_core.errors import CapabilityError, ImageError
 from coworld_core.hints import Hint
@@ -36,6 +36,7 @@ async def run_episode(
     variant: str | None = None,
     players: Sequence[SeatPlayer] = (),
     seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
     on_ready: OnReady | None = None,
     probe: ContractProbe | None = None,
     **run: Unpack[EpisodeArguments],
@@ -53,6 +54,7 @@ async def run_episode(
         variant: Id of a variant of the package, as for `plan_episode`.
         players: The players, as for `plan_episode`.
         seed: The seed, as for `plan_episode`.
+        config: Changes to the game config, as for `plan_episode`: `{"sticks": 5}`.
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
         run: Where and how to play: `backend`, `workspace`, `options`, `overwrite`, `listeners`, `latest`, `run_id`,
@@ -71,7 +73,7 @@ async def run_episode(
     """
     options = RunOptions.of(EpisodeArguments, run)
     episode = options.options or EpisodeOptions()
-    plan, origin = await find_plan(what, variant=variant, players=players, seed=seed)
+    plan, origin = await find_plan(what, variant=variant, players=players, seed=seed, config=config)
     plan = plan.tagged(options.labels)
     async with entered_backend(options.backend, origin, install=options.install) as backend:
         require_images(plan, backend)

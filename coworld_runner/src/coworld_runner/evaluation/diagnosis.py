@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Unpack
 
@@ -17,20 +15,16 @@ from coworld_core.evaluation.battery import (
     DiagnosisPlan,
     EarlierDiagnosis,
     EarlierNumber,
-    VariantPlan,
 )
-from coworld_core.evaluation.designs import Lineup
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
-from coworld_core.text.phrases import listed
 
 from ..episode.run_options import BatchArguments
-from ..package.plan import EpisodePlan
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, read_evaluation
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "play_battery"]
 
 
 async def diagnose(
@@ -72,65 +66,39 @@ async def diagnose(
     package = await resolve_package(what)
     said = {BOT: player, BASELINE: baseline, STRONG: strong}
     players = {label: word for label, word in said.items() if word is not None}
-    ids = _battery_ids(rules.variant, [one.id for one in package.manifest.variants])
-    battery = _Battery(package, players, rules, ids)
-    rows = battery.rows()
+    rules = dataclasses.replace(rules, variant=rules.variant or "*")
+    battery = Entrants(package, players, rules, any_seats=True)
+    earlier = _earlier(Path(before), package) if before is not None else None
+    return await play_battery(battery, blocks=rules.most_blocks(), before=earlier, **run)
+
+
+async def play_battery(
+    entrants: Entrants, *, blocks: int, before: EarlierDiagnosis | None = None, **run: Unpack[BatchArguments]
+) -> DiagnosisReport:
+    """Diagnose the player with the label `BOT`.
+
+    Args:
+        entrants: The player, and perhaps a `BASELINE` and a `STRONG` one.
+        blocks: Number of blocks of each variant.
+        before: An earlier diagnosis.
+        run: Where and how to play.
+
+    Raises:
+        CoworldError: As `diagnose`.
+    """
+    rows, variants = entrants.rows(), entrants.variants()
     plan = DiagnosisPlan.model_validate(
         {
-            **battery.common(),
-            "variant": ", ".join(ids),
-            "slot_count": max(each.seats for each in battery.each),
-            "seeded": all(each.seeded for each in battery.each),
-            "max_blocks": rules.most_blocks() * len(ids),
+            **entrants.common(),
+            "max_blocks": blocks * len(variants),
             "player": rows[BOT],
             "baseline": rows.get(BASELINE),
             "strong": rows.get(STRONG),
-            "variants": tuple(
-                VariantPlan(id=variant, slot_count=each.seats, seeded=each.seeded)
-                for variant, each in zip(ids, battery.each, strict=True)
-            ),
-            "before": _earlier(Path(before), package) if before is not None else None,
+            "variants": variants,
+            "before": before,
         }
     )
-    return await play_evaluation(Diagnosis(plan), battery, **run)
-
-
-def _battery_ids(word: str | None, known: Sequence[str]) -> Sequence[str]:
-    """Return the ids of the selected variants: all, one by its id, or those that match a pattern.
-
-    Raises:
-        UsageError: Code `unknown_variant`: the pattern matches no variant.
-    """
-    if word is None:
-        return known
-    if word in known or not any(char in word for char in "*?["):
-        return [word]
-    found = [id for id in known if fnmatchcase(id, word)]
-    if not found:
-        raise UsageError(
-            f"No variant matches {word!r}.", code="unknown_variant", hint=f"There is {listed(known) or 'none at all'}."
-        )
-    return found
-
-
-class _Battery(Entrants):
-    """Players in several variants of a game; the variant changes from block to block.
-
-    Attributes:
-        each: The same players in each variant.
-    """
-
-    def __init__(
-        self, package: Package, players: Mapping[str, str], rules: EvaluationRules, variants: Sequence[str]
-    ) -> None:
-        super().__init__(package, players, dataclasses.replace(rules, variant=variants[0]))
-        self.each: list[Entrants] = [
-            Entrants(package, players, dataclasses.replace(rules, variant=variant)) for variant in variants
-        ]
-
-    def plan(self, lineup: Lineup, block: int, *, seed: int | None = None) -> EpisodePlan:
-        """Return the plan of an episode, in the variant that the block plays."""
-        return self.each[(block - 1) % len(self.each)].plan(lineup, block, seed=seed)
+    return await play_evaluation(Diagnosis(plan), entrants, **run)
 
 
 def _earlier(directory: Path, package: Package) -> EarlierDiagnosis:

@@ -8,6 +8,7 @@ from typing import Any
 
 from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
+from coworld_core.evaluation.battery import VariantPlan
 from coworld_core.evaluation.designs import Lineup, block_seed
 from coworld_core.manifest.game_config import seed_range
 from coworld_core.manifest.game_results import score_bounds
@@ -16,6 +17,7 @@ from coworld_core.secret_seeds import key_commitment, seed_from_key, seed_key
 from ..package.plan import EpisodePlan, Seat, plan_episode
 from ..package.player_names import PlayerRef, read_players
 from ..package.resolver import Package
+from ..package.variant_plans import require_alike, variant_ids
 from .evaluation_rules import EvaluationRules
 
 __all__ = ["Entrants"]
@@ -24,37 +26,60 @@ __all__ = ["Entrants"]
 class Entrants:
     """The players to measure, and the game they are measured in.
 
+    With several variants, block 1 plays the first, block 2 the second, and so on, and then the first again.
+
     Args:
         package: The Coworld.
         players: The players to measure, by label: anything that `read_players` reads except a human.
         rules: What to play and what counts.
+        any_seats: Whether variants may differ in their numbers of seats.
 
     Attributes:
         package: The Coworld.
-        base: The episode as the game's author seats it.
+        bases: The episode of each variant as the game's author seats it.
 
     Raises:
-        UsageError: An unknown variant or player.
+        UsageError: An unknown variant or player, or variants that differ in their numbers of seats.
+        ManifestError: A variant does not allow the changes to its config.
     """
 
-    def __init__(self, package: Package, players: Mapping[str, str], rules: EvaluationRules) -> None:
+    def __init__(
+        self, package: Package, players: Mapping[str, str], rules: EvaluationRules, *, any_seats: bool = False
+    ) -> None:
         self.package = package
         # Files are read once, so that their current content plays in every episode
         self._players = {label: _entrant(player, package) for label, player in players.items()}
         self._rules = rules
-        self._plans: dict[Lineup, EpisodePlan] = {}
-        self.base = plan_episode(package, variant=rules.variant, secret_env=rules.secret_env)
-        self._range = seed_range(package.manifest, self.base.game_config, slots=self.seats)
+        self._plans: dict[tuple[int, Lineup], EpisodePlan] = {}
+        self.bases = tuple(
+            plan_episode(package, variant=variant, secret_env=rules.secret_env, config=rules.config)
+            for variant in variant_ids(package.manifest, rules.variant)
+        )
+        if not any_seats:
+            require_alike({base.variant: len(base.seats) for base in self.bases})
+        self._ranges = [seed_range(package.manifest, base.game_config, slots=len(base.seats)) for base in self.bases]
+
+    @property
+    def base(self) -> EpisodePlan:
+        """The first of `bases`."""
+        return self.bases[0]
 
     @property
     def seeded(self) -> bool:
-        """Whether the game's config takes a seed."""
-        return self._range is not None
+        """Whether the config of every variant takes a seed."""
+        return None not in self._ranges
 
     @property
     def seats(self) -> int:
-        """The number of seats of the game."""
-        return len(self.base.seats)
+        """The number of seats of the game; of variants that differ in it, the largest."""
+        return max(len(base.seats) for base in self.bases)
+
+    def variants(self) -> tuple[VariantPlan, ...]:
+        """Return the variants, in the order in which blocks play them."""
+        return tuple(
+            VariantPlan(id=base.variant, slot_count=len(base.seats), seeded=known is not None)
+            for base, known in zip(self.bases, self._ranges, strict=True)
+        )
 
     def common(self, *, least: int = 0) -> dict[str, Any]:
         """Return the fields that the plans of all evaluations share.
@@ -68,7 +93,8 @@ class Entrants:
             "coworld": game.name,
             "version": game.version,
             "manifest_sha256": self.package.sha256,
-            "variant": self.base.variant,
+            "variant": ", ".join(base.variant for base in self.bases),
+            "config_changes": dict(rules.config),
             "slot_count": self.seats,
             "seed": rules.seed,
             "seed_commitment": key_commitment(rules.seed_secret) if rules.seed_secret is not None else "",
@@ -84,7 +110,7 @@ class Entrants:
 
     def seat(self, label: str) -> Seat:
         """Return the seat of the player with this label."""
-        return self._plan((label,) * self.seats).seats[0]
+        return self._plan((label,) * len(self.base.seats), 0).seats[0]
 
     def rows(self) -> dict[str, SlotRow]:
         """Return all players by label, under distinct names."""
@@ -120,10 +146,11 @@ class Entrants:
             block: The number of its block, from 1.
             seed: Its seed; if None, or outside the range that the game accepts, the block's seed is drawn.
         """
-        plan = self._plan(lineup)
-        if self._range is None:
+        at = (block - 1) % len(self.bases)
+        plan, allowed = self._plan(lineup, at), self._ranges[at]
+        if allowed is None:
             return plan
-        least, most = self._range
+        least, most = allowed
         if seed is None or not least <= seed <= most:
             secret = self._rules.seed_secret
             seed = (
@@ -133,19 +160,21 @@ class Entrants:
             )
         return dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
 
-    def _plan(self, lineup: Lineup) -> EpisodePlan:
-        if lineup not in self._plans:
-            others = [seat.player_id or "" for seat in self.base.seats]
-            self._plans[lineup] = plan_episode(
+    def _plan(self, lineup: Lineup, at: int) -> EpisodePlan:
+        if (at, lineup) not in self._plans:
+            base = self.bases[at]
+            self._plans[at, lineup] = plan_episode(
                 self.package,
-                variant=self._rules.variant,
+                variant=None if self._rules.variant is None else base.variant,
                 players=[
-                    self._players[label] if label is not None else others[slot] for slot, label in enumerate(lineup)
+                    self._players[label] if label is not None else base.seats[slot].player_id or ""
+                    for slot, label in enumerate(lineup)
                 ],
                 run=self._rules.command,
                 secret_env=self._rules.secret_env,
+                config=self._rules.config,
             )
-        return self._plans[lineup]
+        return self._plans[at, lineup]
 
 
 def _entrant(word: str, package: Package) -> PlayerRef:

@@ -142,4 +142,4 @@ async def _plan_of(
     words = [seat.player_id or files.get(seat.image, "") for seat in row.slots]
     known = {variant.id for variant in package.manifest.variants}
     variant = row.variant if row.variant in known else None
-    return package, plan_episode(package, variant=variant, players=words, seed=row.seed)
+    return package, plan_episode(package, variant=variant, players=words, seed=row.seed, config=row.config_changes)

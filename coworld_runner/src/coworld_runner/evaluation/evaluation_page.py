@@ -142,7 +142,7 @@ def live_policy() -> str:
 
 def different_games(reports: Sequence[ShownReport]) -> str:
     """Return a warning if the evaluations are of different games; otherwise an empty string."""
-    games = list(dict.fromkeys(f"{one.plan.coworld} {one.plan.version} ({one.plan.variant})" for one in reports))
+    games = list(dict.fromkeys(f"{one.plan.coworld} {one.plan.version} ({one.plan.played})" for one in reports))
     if len(games) < 2:
         return ""
     return f"These runs are of different games: {', '.join(games)}. Their numbers cannot be compared with each other."
@@ -170,7 +170,7 @@ def _scene(scene: Scene, files: Path, beside: Path) -> _Scene:
     told: list[tuple[str, str, str]] = []
     for said, episode in scene.told:
         replay = EpisodeLayout(files / episode).replay
-        told.append((said, episode, _link(replay, beside) if replay.is_file() else ""))
+        told.append((said, episode, page_link(replay, beside) if replay.is_file() else ""))
     return _Scene(of=scene, told=tuple(told))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
@@ -21,7 +22,10 @@ class EvaluationRules:
     """What to play and what counts."""
 
     variant: str | None = None
-    """Id of a variant; None: the certification fixture."""
+    """Id of a variant, or a pattern (`small-*`) for several, in which blocks are played in turn; None: the
+    certification fixture."""
+    config: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Changes to the game config, as for `plan_episode`. The blocks' seeds are the measurement's."""
     command: tuple[str, ...] = ()
     """Command for players given as images."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -43,6 +47,12 @@ class EvaluationRules:
     def __post_init__(self) -> None:
         if self.max_blocks is not None and self.max_blocks < 1:
             raise UsageError("There must be at least 1 block.", code="bad_count")
+        if "seed" in self.config:
+            raise UsageError(
+                "Each block has a seed of its own, so the game config cannot set one.",
+                code="seed_of_blocks",
+                hint="Leave it out of the config; all seeds are derived from the base seed.",
+            )
 
     def most_blocks(self, least: int = 0) -> int:
         """Return the maximum number of blocks.

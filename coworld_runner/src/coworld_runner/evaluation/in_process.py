@@ -229,5 +229,5 @@ async def find_in_process(
         return
     async with InProcess(entrants.package, options=options, workers=workers) as found:
         seats = [entrants.seat(label) for label in entrants.rows()]
-        reason = await found.hindrance([*seats, *(entrants.base.seats if others else ())])
+        reason = await found.hindrance([*seats, *(seat for base in entrants.bases if others for seat in base.seats)])
         yield (None, reason) if reason else (found, "")

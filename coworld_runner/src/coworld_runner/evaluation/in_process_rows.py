@@ -77,6 +77,7 @@ def ended_row(
         "run_id": run_id,
         "workspace": "",
         "variant": plan.variant,
+        "config_changes": dict(plan.config_changes),
         "seed": plan.seed,
         "episode_tags": dict(plan.episode_tags),
         "slots": slots,

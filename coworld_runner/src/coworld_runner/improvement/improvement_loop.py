@@ -129,6 +129,7 @@ async def improve_player(
         coworld=package.manifest.game.name,
         version=package.manifest.game.version or "",
         variant=rules.evaluation.variant or "",
+        config_changes=dict(rules.evaluation.config),
         player=ImprovedPlayer(name=own.name, entry=own.path.name, single=not own.path.is_dir(), digest=own.digest),
         seed=rules.evaluation.seed,
         metric=rules.evaluation.metric,

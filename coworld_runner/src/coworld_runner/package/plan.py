@@ -17,8 +17,15 @@ from coworld_core.hints import Hint
 from coworld_core.ids import generate_tokens
 from coworld_core.images import ImageRef
 from coworld_core.issues import Report
+from coworld_core.manifest.config_changes import merge_config
 from coworld_core.manifest.features import Startup
-from coworld_core.manifest.game_config import distinct_names, named_players, validate_game_config, with_tokens
+from coworld_core.manifest.game_config import (
+    distinct_names,
+    named_players,
+    only_variant,
+    validate_game_config,
+    with_tokens,
+)
 from coworld_core.manifest.game_results import Results, read_results
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, RoleRunnable, Runnable
 from coworld_core.player_seeds import player_seed
@@ -93,6 +100,8 @@ class EpisodePlan:
     seats: tuple[Seat, ...]
     variant: str
     """Variant id, or certification, or episode-request."""
+    config_changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The changes to the config of that variant, which `game_config` has."""
     source: str = ""
     """Where the manifest was read from."""
     directory: Path | None = None
@@ -222,6 +231,7 @@ def plan_episode(
     humans: Sequence[int] = (),
     secret_env: Mapping[str, str] | None = None,
     seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> EpisodePlan:
     """Plan an episode.
 
@@ -232,8 +242,8 @@ def plan_episode(
 
     Args:
         package: The Coworld.
-        variant: Id of a variant; None is the certification fixture or, if people play, the first variant, because a
-            fixture is too short for people.
+        variant: Id of a variant, or a pattern that matches only one; None is the certification fixture or, if people
+            play, the first variant, because a fixture is too short for people.
         request: An episode request, which contains everything, names included; excludes variant, players and run.
         players: The players, one for all seats or one per seat: the id of a bundled player, a file or directory, an
             image, or `human`; a suffix `@N` means N seats. Or a function or class at the top level of a Python file.
@@ -241,10 +251,12 @@ def plan_episode(
         humans: Seats left to people.
         secret_env: Secrets for every player.
         seed: Sets the config's integer `seed`.
+        config: Changes to the game config (`coworld_core.manifest.config_changes`): only the fields that differ.
 
     Raises:
         UsageError: An unknown variant or player, a wrong number of players, a seat that does not exist, a seed for a
-            game that takes none, or options that exclude each other.
+            game that takes none, a field that the game's config does not have, or options that exclude each other.
+        ManifestError: Code `config_invalid`: the game's schema does not allow the changed config.
     """
     if request is not None and (variant is not None or players or run):
         raise UsageError(
@@ -261,11 +273,17 @@ def plan_episode(
         )
     if people and variant is None:
         variant = package.manifest.variants[0].id
-    plan = _plan_of_players(package, variant, named, run) if request is None else _plan_of_request(package, request)
+    changes = dict(config or {})
+    if request is None:
+        plan = _plan_of_players(package, variant, named, run, changes)
+    else:
+        plan = _plan_of_request(package, request, changes)
     plan = _with_people(plan, humans)
     plan = _with_environment(plan, package.environment, secret_env or {})
     if seed is not None:
         plan = _with_seed(plan, seed)
+    if changes and not (report := plan.check_config()).ok:
+        raise ManifestError(report, code="config_invalid")
     plan = _with_display_names(plan, own=request is None)
     # The author of a request has already put everyone's names into the game's config
     return plan if request is not None else _with_names_in_game(plan, everyone=bool(players))
@@ -275,13 +293,19 @@ def plan_episode(
 
 
 def _planned(
-    package: Package, job: JobSpec, seats: Iterable[Seat], variant: str, policy_names: tuple[str, ...] = ()
+    package: Package,
+    job: JobSpec,
+    seats: Iterable[Seat],
+    variant: str,
+    changes: Mapping[str, Any],
+    policy_names: tuple[str, ...] = (),
 ) -> EpisodePlan:
     return EpisodePlan(
         manifest=job.manifest,
         game_config=dict(job.game_config),
         seats=tuple(seats),
         variant=variant,
+        config_changes=changes,
         source=package.source,
         directory=package.directory,
         manifest_sha256=package.sha256,
@@ -290,9 +314,11 @@ def _planned(
     )
 
 
-def _plan_of_request(package: Package, loaded: LoadedRequest) -> EpisodePlan:
+def _plan_of_request(package: Package, loaded: LoadedRequest, changes: Mapping[str, Any]) -> EpisodePlan:
     """The plan of an episode request. A program or a name may identify a bundled player."""
     job, game = loaded.request, package.manifest.game
+    if changes:
+        job = job.model_copy(update={"game_config": merge_config(package.manifest, job.game_config, changes)})
     seats: list[Seat] = []
     for slot, runnable in enumerate(job.players):
         called = {_display_name(job.game_config, slot), *loaded.policy_names[slot : slot + 1]}
@@ -307,7 +333,7 @@ def _plan_of_request(package: Package, loaded: LoadedRequest) -> EpisodePlan:
                 ),
             )
         seats.append(_bundled_seat(package, entry) if entry is not None else Seat(runnable=runnable))
-    return _planned(package, job, seats, "episode-request", loaded.policy_names)
+    return _planned(package, job, seats, "episode-request", changes, loaded.policy_names)
 
 
 def _bundled(manifest: Manifest, runnable: Runnable, called: Collection[str | None]) -> RoleRunnable | None:
@@ -321,7 +347,11 @@ def _bundled(manifest: Manifest, runnable: Runnable, called: Collection[str | No
 
 
 def _plan_of_players(
-    package: Package, variant: str | None, named: Sequence[PlayerRef], run: Sequence[str]
+    package: Package,
+    variant: str | None,
+    named: Sequence[PlayerRef],
+    run: Sequence[str],
+    changes: Mapping[str, Any],
 ) -> EpisodePlan:
     """The plan of a variant with the named players, or with those of the certification fixture."""
     if run and all(player.kind in ("own", "human") for player in named):
@@ -333,7 +363,8 @@ def _plan_of_players(
             if named
             else "Name an image, or leave the command out.",
         )
-    job = build_request(package.manifest, variant)
+    variant = only_variant(package.manifest, variant).id if variant is not None else None
+    job = build_request(package.manifest, variant, config=changes)
     slots = len(job.players)
     if len(named) not in (0, 1, slots):
         raise UsageError(
@@ -346,7 +377,7 @@ def _plan_of_players(
         PlayerRef(word=seat.player_id, kind="bundled") for seat in package.manifest.certification.players
     ]
     seats = [_seat(package, players[slot % len(players)], usual, run) for slot, usual in enumerate(job.players)]
-    return _planned(package, job, seats, variant or "certification")
+    return _planned(package, job, seats, variant or "certification", changes)
 
 
 def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[str]) -> Seat:

@@ -19,6 +19,7 @@ from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.images import image_problem
+from coworld_core.manifest.game_config import only_variant
 from coworld_core.manifest.manifest_file import read_document
 from coworld_core.text.phrases import listed
 
@@ -107,7 +108,7 @@ async def read_job_spec(
 
     Args:
         argument: The path of an episode request, or anything that `resolve_package` takes.
-        variant: The variant of a package; None: its certification fixture.
+        variant: The variant of a package, or a pattern that matches only one; None: its certification fixture.
         players: Images, one for all slots or one for each; none: the bundled players.
         run: Their command.
         server: Base address of the API, for ids.
@@ -130,7 +131,8 @@ async def read_job_spec(
                 )
             return await anyio.to_thread.run_sync(load_request, path)
     package = await resolve_package(argument, template=False, server=server)
-    return build_request(package.manifest, variant, images=players, run=run)
+    chosen = only_variant(package.manifest, variant).id if variant is not None else None
+    return build_request(package.manifest, chosen, images=players, run=run)
 
 
 def output_addresses(base: str, slots: int, *, artifacts: bool = True) -> dict[str, str]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tomlkit
+from tomlkit.exceptions import ConvertError
+from tomlkit.items import Item
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.manifest.game_config import only_variant
 from coworld_core.text.phrases import closest, listed
 from coworld_core.tournament.pairings import Commissioned
 from coworld_core.tournament.standings import Tournament
@@ -39,6 +44,7 @@ async def create_tournament(
     game: str,
     *,
     variant: str | None = None,
+    config: Mapping[str, Any] | None = None,
     pairing: str = "",
     rounds: int | None = None,
     blocks: int = 1,
@@ -51,7 +57,8 @@ async def create_tournament(
     Args:
         directory: The tournament's directory, which is created.
         game: The Coworld: anything that `resolve_package` accepts.
-        variant: Id of a variant; None: the certification fixture.
+        variant: Id of a variant, or a pattern that matches only one; None: the certification fixture.
+        config: Changes to the game config, as for `plan_episode`.
         pairing: The pairing; empty: a round robin, or `commissioner` if one is named.
         rounds: Number of rounds; None: as many as the pairing needs.
         blocks: Blocks per match.
@@ -80,7 +87,8 @@ async def create_tournament(
             code="bad_pairing",
             hint="With a commissioner, the pairing is commissioner.",
         )
-    entrants = Entrants(package, {}, EvaluationRules(variant=variant))
+    variant = only_variant(package.manifest, variant).id if variant is not None else None
+    entrants = Entrants(package, {}, EvaluationRules(variant=variant, config=config or {}))
     document = tomlkit.document()
     document["game"] = described_game(place, game)
     if variant is not None:
@@ -92,11 +100,24 @@ async def create_tournament(
     of: dict[str, object] = {"kind": pairing, "blocks": blocks, "rounds": rounds, "commissioner": commissioner or None}
     document["pairing"] = {key: value for key, value in of.items() if value is not None}
     document["stop"] = {"max_blocks": 1000, "told_apart": False}
+    if config:
+        document["config"] = _as_toml(config)
     document["entrants"] = {}
     text = tomlkit.dumps(document)
     parse_settings(TournamentSettings, text, path)
     _write(path, text, secret=seed is None and entrants.seeded)
     return path
+
+
+def _as_toml(config: Mapping[str, Any]) -> Item:
+    try:
+        return tomlkit.item(dict(config))
+    except ConvertError:
+        raise UsageError(
+            f"{SETTINGS_NAME} cannot hold null, which the game config is to have.",
+            code="settings_invalid",
+            hint="Leave that field out, or declare a variant that has it.",
+        ) from None
 
 
 def _refuse_begun(place: Path) -> None:
@@ -129,6 +150,7 @@ def rules_of(settings: TournamentSettings, directory: Path) -> EvaluationRules:
     """
     return EvaluationRules(
         variant=settings.variant,
+        config=settings.config,
         seed=settings.seed or 0,
         seed_secret=read_secret(directory) if settings.seed is None else None,
         max_blocks=settings.stop.max_blocks,

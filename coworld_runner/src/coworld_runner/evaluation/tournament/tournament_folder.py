@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from coworld_core.episode.layout import EpisodeLayout
@@ -12,6 +13,7 @@ from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, REPORT_NAME
 from coworld_core.evaluation.report_contents import ShownReport
+from coworld_core.manifest.game_config import only_variant
 from coworld_core.text.phrases import listed
 from coworld_core.tournament.standings import Tournament, TournamentReport
 from coworld_core.tournament.tournament_log import (
@@ -109,7 +111,9 @@ def replay(events: Iterable[LogEvent]) -> Tournament | None:
 def entrants_of(settings: TournamentSettings, directory: Path, package: Package, rules: EvaluationRules) -> Entrants:
     """Return the players of a tournament, as found on this machine."""
     players = {name: found_from(directory, word) for name, word in settings.entrants.items()}
-    return Entrants(package, players, rules)
+    # All of a tournament's matches are of one variant
+    variant = only_variant(package.manifest, rules.variant).id if rules.variant is not None else None
+    return Entrants(package, players, replace(rules, variant=variant))
 
 
 class TournamentFolder:

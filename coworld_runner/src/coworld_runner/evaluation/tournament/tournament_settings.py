@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tomlkit
 from pydantic import AliasChoices, Field, StringConstraints
@@ -59,6 +59,8 @@ class TournamentSettings(SettingsPart):
 
     game: str
     variant: str | None = None
+    config: dict[str, Any] = {}
+    """Changes to the game config."""
     seed: int | None = None
     """The base seed; None: the seeds are drawn from the secret in `SEEDS_NAME`, or from 0 if there is none."""
     metric: str = ""

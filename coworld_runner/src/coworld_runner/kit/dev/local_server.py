@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,10 +85,9 @@ class _Found:
 
 async def _of_package(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
     package = await resolve_package(game)
-    plan = plan_for_people(plan_episode(package, variant=package.manifest.variants[0].id, seed=seed))
+    variant, changes = package.manifest.variants[0].id, {key: config[key] for key in config if key != "tokens"}
+    plan = plan_for_people(plan_episode(package, variant=variant, seed=seed, config=changes))
     tokens = tuple(config.get("tokens") or plan.new_tokens())
-    changed = {**plan.game_config, **{key: value for key, value in config.items() if key != "tokens"}}
-    plan = replace(plan, game_config=changed)
     return _Found(
         name=package.manifest.game.name,
         names=tuple(seat.name for seat in plan.seats),

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -73,6 +73,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         seat: Which seat.
         opponents: The players of the other seats, one for all or one for each; by default the package's own players.
         variant: Id of a variant; by default the first.
+        config: Changes to the game config, as for `plan_episode`.
         backend: The name of a backend (not an entered backend).
         options: How episodes are run.
         workspace: A directory in which each episode gets a directory for its evidence; None keeps nothing.
@@ -99,6 +100,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         opponents: str | Sequence[SeatPlayer] = (),
         *,
         variant: str | None = None,
+        config: Mapping[str, Any] | None = None,
         backend: str = "auto",
         options: EpisodeOptions | None = None,
         workspace: str | os.PathLike[str] | None = None,
@@ -120,6 +122,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         self._seat = seat
         self._opponents: list[SeatPlayer] = [opponents] if isinstance(opponents, str) else list(opponents)
         self._variant = variant
+        self._config = config
         self._backend = backend
         self._options = options or EpisodeOptions()
         self._workspace = workspace
@@ -219,7 +222,8 @@ class SeatEnv(gymnasium.Env[Any, Any]):
             raise EpisodeError(f"The episode was over before seat {self._seat} was to act.", code="no_turn")
 
     def _plan(self, package: Package, seed: int) -> EpisodePlan:
-        found = plan_episode(package, variant=self._variant, humans=[self._seat])
+        common: dict[str, Any] = {"variant": self._variant, "config": self._config}
+        found = plan_episode(package, humans=[self._seat], **common)
         others = len(found.seats) - 1
         named = self._opponents * others if len(self._opponents) == 1 else self._opponents
         if named and len(named) != others:
@@ -231,11 +235,11 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         players: list[SeatPlayer] = [*named[: self._seat], HUMAN, *named[self._seat :]] if named else []
         humans = [] if named else [self._seat]
         try:
-            return plan_episode(package, variant=self._variant, players=players, humans=humans, seed=seed)
+            return plan_episode(package, players=players, humans=humans, seed=seed, **common)
         except UsageError as error:
             if error.code != "seed_unknown":
                 raise
-            return plan_episode(package, variant=self._variant, players=players, humans=humans)
+            return plan_episode(package, players=players, humans=humans, **common)
 
     def _finished(self, episode: _Episode) -> EpisodeRecord:
         self.record, self._episode = episode.finished(), None

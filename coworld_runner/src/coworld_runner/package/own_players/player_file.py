@@ -18,7 +18,7 @@ from coworld_core.text.phrases import closest
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .target_machine import machine_of
 
-__all__ = ["SEAT", "only_defines", "parse_python", "read_file", "with_imports"]
+__all__ = ["SEAT", "imported_names", "only_defines", "parse_python", "read_file", "with_imports"]
 
 SEAT = (PYTHON, "-m", "coworld_client.seat")
 """Command that plays the function or class whose file follows."""
@@ -111,7 +111,7 @@ def with_imports(path: Path, content: bytes) -> dict[str, bytes]:
     left = MOST_BYTES - len(content)
     waiting = [(path, content)]
     while waiting:
-        for name in _imports(parse_python(*waiting.pop())):
+        for name in imported_names(parse_python(*waiting.pop())):
             for file in _module_files(path.parent, name):
                 relative = file.relative_to(path.parent).as_posix()
                 if relative in files:
@@ -124,17 +124,25 @@ def with_imports(path: Path, content: bytes) -> dict[str, bytes]:
     return files
 
 
-def _imports(tree: ast.Module) -> set[str]:
-    """The first names of the modules that a file imports anywhere, without those of the standard library."""
+def imported_names(tree: ast.AST, *, optional: bool = True) -> set[str]:
+    """The first names of the modules that a file imports anywhere, without those of the standard library.
+
+    Args:
+        tree: The file.
+        optional: Whether to include what is imported in a `try`, which may handle that a module is missing.
+    """
     names: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        match waiting.pop():
             case ast.Import(names=found):
                 names.update(alias.name.partition(".")[0] for alias in found)
             case ast.ImportFrom(module=str(module), level=0):
                 names.add(module.partition(".")[0])
-            case _:
-                pass
+            case ast.Try() as attempt if not optional:
+                waiting += [*attempt.handlers, *attempt.orelse, *attempt.finalbody]
+            case node:
+                waiting += ast.iter_child_nodes(node)
     return names - sys.stdlib_module_names
 
 

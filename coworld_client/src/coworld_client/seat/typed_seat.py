@@ -1,0 +1,161 @@
+"""A person at a terminal in a seat: what the game shows them, and what becomes of what they type. Nothing is read here.
+
+In a game of the kit, a person types an action: a word, a number of the list, the value of its only field, or
+`field=value …`. In any other game, JSON is sent as it is, `field=value …` as an object, and a single word as
+`{"move": word}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from coworld_core.rules.board_text import Board, board_of
+from coworld_core.rules.seat_wire import PROTOCOL
+
+__all__ = ["TypedSeat", "action_words"]
+
+_ARROWS: Final = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
+
+
+class TypedSeat:
+    """One seat, from its first message to its last.
+
+    Attributes:
+        board: What the last message has shown.
+        legal: The legal actions; None if the game does not list them.
+        your_turn: Whether the person is to act.
+        note: What the game has said about the last action; empty if nothing.
+        over: The scores of a game that is over; None before.
+    """
+
+    def __init__(self) -> None:
+        self.board = Board()
+        self.legal: Sequence[Any] | None = None
+        self.your_turn = False
+        self.note = ""
+        self.over: Sequence[Any] | None = None
+        self.names: tuple[str, ...] = ()
+        self._kit = False
+        self._tick = 0
+
+    def hear(self, message: Any) -> None:
+        """Take in a message of the game."""
+        if not isinstance(message, dict):
+            return
+        told = cast("dict[str, Any]", message)
+        kind = told.get("type")
+        if kind == "hello":
+            self._kit = told.get("protocol") == PROTOCOL
+            self.names = board_of(told).names
+        elif kind == "over":
+            self.over, self.your_turn = _listed(told.get("scores")), False
+        elif kind in ("refused", "error"):
+            self.note = str(told.get("reason") or told.get("message") or "refused")
+            if kind == "refused" and self._kit:
+                legal = told.get("legal")
+                self.your_turn, self.legal = legal is not None or self.legal is None, legal or self.legal
+        else:
+            self._see(told)
+
+    def _see(self, told: Mapping[str, Any]) -> None:
+        if (tick := told.get("tick")) != self._tick:
+            self.note = ""
+            self._tick = tick if isinstance(tick, int) else 0
+        board = board_of(told)
+        if not board.lines and "observation" in told:
+            seen = told["observation"]
+            inner = board_of(cast("dict[str, Any]", seen)) if isinstance(seen, dict) else Board()
+            lines = inner.lines or tuple(json.dumps(seen, ensure_ascii=False, indent=1).splitlines())
+            board = Board(lines=lines, tick=board.tick, scores=board.scores, to_act=board.to_act)
+        self.board, self.names = board, board.names or self.names
+        if self._kit:
+            self.your_turn = told.get("your_turn") is True
+            self.legal = told.get("legal") if self.your_turn else None
+        else:
+            self.your_turn = told.get("done") is not True
+            self.over = _listed(told.get("scores")) if told.get("done") is True else None
+
+    def words(self) -> list[str]:
+        """The legal actions in words, in the order in which they are numbered."""
+        return [action_words(action) for action in self.legal or ()]
+
+    def say(self, typed: str) -> dict[str, Any] | None:
+        """Return the message that a typed line sends; None if it sends none, which `note` then explains."""
+        text = typed.strip()
+        text = next((word for arrow, word in _ARROWS.items() if arrow in text), text)
+        if not text:
+            return None
+        self.note = ""
+        if not self._kit:
+            return _own_message(text)
+        if not self.your_turn:
+            self.note = "it is not your turn"
+            return None
+        action, found = self._action(text)
+        if not found:
+            self.note = f"{text!r} is none of the actions"
+            return None
+        self.your_turn = False
+        return {"type": "act", "tick": self._tick, "action": action, "by": "human"}
+
+    def _action(self, text: str) -> tuple[Any, bool]:
+        if self.legal is None:
+            fields = _fields(text)
+            return (fields if fields is not None else _value(text)), True
+        legal = list(self.legal)
+        for match in (action_words, _only_value):
+            found = [action for action in legal if (word := match(action)) is not None and _same(word, text)]
+            if len(found) == 1:
+                return found[0], True
+        if text.isdecimal() and 1 <= int(text[:9]) <= len(legal):
+            return legal[int(text[:9]) - 1], True
+        fields = _fields(text)
+        given = [fields if fields is not None else _value(text)]
+        return (given[0], True) if given[0] in legal else (None, False)
+
+
+def action_words(action: Any) -> str:
+    """An action as a person may type it."""
+    if isinstance(action, str):
+        return action
+    if isinstance(action, dict):
+        fields = cast("dict[str, Any]", action)
+        return " ".join(f"{key}={action_words(value)}" for key, value in fields.items())
+    return json.dumps(action, ensure_ascii=False)
+
+
+def _only_value(action: Any) -> str | None:
+    if not isinstance(action, dict) or len(cast("dict[str, Any]", action)) != 1:
+        return None
+    return action_words(next(iter(cast("dict[str, Any]", action).values())))
+
+
+def _same(word: str, text: str) -> bool:
+    return " ".join(word.split()).casefold() == " ".join(text.split()).casefold()
+
+
+def _own_message(text: str) -> dict[str, Any]:
+    fields = _fields(text)
+    value = fields if fields is not None else _value(text)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {"move": value}
+
+
+def _fields(text: str) -> dict[str, Any] | None:
+    """`a=1 b=two` as an object; None if the text is not of that form."""
+    pairs = [part.partition("=") for part in text.split()]
+    if not pairs or not all(equals and key.isidentifier() for key, equals, _ in pairs):
+        return None
+    return {key: _value(value) for key, _, value in pairs}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _listed(value: object) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,75 @@
+"""What becomes of what a person types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coworld_client.seat.typed_seat import TypedSeat
+
+HELLO = {"type": "hello", "protocol": "coworld.seat/1", "seat": 0, "names": ["Ann", "Bob"]}
+
+
+def seated(legal: list[Any] | None, **more: Any) -> TypedSeat:
+    seat = TypedSeat()
+    seat.hear(HELLO)
+    told = {} if legal is None else {"legal": legal}
+    seat.hear({"type": "observe", "tick": 3, "your_turn": True, "observation": {"left": 5}, **told, **more})
+    return seat
+
+
+@pytest.mark.parametrize(
+    ("legal", "typed", "action"),
+    [
+        ([{"take": 2}, {"take": 3}], "2", {"take": 2}),
+        ([{"take": 2}, {"take": 3}], "take=3", {"take": 3}),
+        (["left", "right"], "Right", "right"),
+        (["left", "right"], "2", "right"),
+        (["up", "down"], "\x1b[B", "down"),
+        ([3, 1], "1", 1),
+        ([{"from": "a1", "to": "a2"}, {"from": "a1", "to": "a3"}], "2", {"from": "a1", "to": "a3"}),
+        ([{"from": "a1", "to": "a2"}], "to=a2 from=a1", {"from": "a1", "to": "a2"}),
+        (None, "hello there", "hello there"),
+        (None, '{"say": "x"}', {"say": "x"}),
+        (None, "bid=3 suit=red", {"bid": 3, "suit": "red"}),
+    ],
+)
+def test_words_numbers_and_fields_are_actions(legal: list[Any] | None, typed: str, action: Any) -> None:
+    seat = seated(legal)
+    assert seat.say(typed) == {"type": "act", "tick": 3, "action": action, "by": "human"}
+    assert not seat.your_turn
+
+
+def test_what_is_no_action_is_said_and_may_be_tried_again() -> None:
+    seat = seated([{"take": 1}])
+    assert seat.say("jump") is None
+    assert (seat.note, seat.your_turn, seat.words()) == ("'jump' is none of the actions", True, ["take=1"])
+    assert seat.say("") is None
+    assert seat.say("1") is not None
+    seat.hear({"type": "refused", "tick": 3, "reason": "not legal now", "legal": [{"take": 1}]})
+    assert (seat.note, seat.your_turn) == ("not legal now", True)
+    assert seat.say("1") is not None
+    assert seat.say("1") is None
+    assert seat.note == "it is not your turn"
+    seat.hear({"type": "over", "scores": [1, 0]})
+    assert (seat.over, seat.your_turn) == ([1, 0], False)
+
+
+def test_without_text_the_observation_is_shown() -> None:
+    assert "left" in "".join(seated(None).board.lines)
+    assert seated(None, text="|||||").board.lines == ("|||||",)
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [("up", {"move": "up"}), ("\x1b[A", {"move": "up"}), ("turn=3", {"turn": 3}), ('{"a": [1]}', {"a": [1]})],
+)
+def test_games_with_a_protocol_of_their_own_get_fields(typed: str, sent: dict[str, Any]) -> None:
+    seat = TypedSeat()
+    seat.hear({"type": "observation", "slot": 0, "tick": 1, "done": False, "scores": [0, 0]})
+    assert seat.say(typed) == sent
+    seat.hear({"type": "error", "message": "not understood"})
+    assert seat.note == "not understood"
+    seat.hear({"type": "final", "tick": 2, "done": True, "scores": [3, 1]})
+    assert (seat.over, seat.your_turn) == ([3, 1], False)
