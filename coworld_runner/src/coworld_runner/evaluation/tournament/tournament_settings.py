@@ -59,7 +59,7 @@ class TournamentSettings(SettingsPart):
 
     game: str
     variant: str | None = None
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Changes to the game config."""
     seed: int | None = None
     """The base seed; None: the seeds are drawn from the secret in `SEEDS_NAME`, or from 0 if there is none."""
