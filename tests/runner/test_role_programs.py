@@ -87,6 +87,27 @@ async def test_file_that_would_do_nothing_is_refused(source: str, hint: str, are
     assert hint in str(refused.value.hint)
 
 
+async def test_command_brings_the_file_that_it_names(arena: Package, tmp_path: Path) -> None:
+    (tmp_path / "grader.mjs").write_text("console.log(1)\n")
+    (tmp_path / "mine.py").write_text("import helper\n")
+    (tmp_path / "helper.py").write_text("def grade(episode): ...\n")
+    found = find_role(arena, "grader", f"node --no-warnings {tmp_path}/grader.mjs --fast")
+    assert found.own is not None
+    assert found.own.command == ("node", "--no-warnings", "{}/grader.mjs", "--fast")
+    assert (found.id, list(found.own.files)) == ("grader", ["grader.mjs"])
+    python = find_role(arena, "grader", f"python3 {tmp_path}/mine.py 'two words'")
+    assert python.own is not None
+    assert (python.own.command, len(python.own.files)) == (("python", "{}/mine.py", "two words"), 2)
+    for line, said in (
+        ("node gone.mjs", "no word of it is a file"),
+        ("node 'gone", "No closing quotation"),
+        (f"{tmp_path}/helper.py --fast", "has only a function"),
+    ):
+        with pytest.raises(UsageError, match=said) as refused:
+            find_role(arena, "grader", line)
+        assert refused.value.code == "role_not_runnable"
+
+
 async def test_names_that_are_nothing_are_refused(arena: Package, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is no grader") as refused:
         find_role(arena, "grader", str(tmp_path / "none.py"))

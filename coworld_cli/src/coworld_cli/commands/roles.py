@@ -93,7 +93,11 @@ _directory = click.option(
 
 @commands.command("grade")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--grader", metavar="GRADER", help="An id of the manifest, a file (./grader.py), or an image.")
+@click.option(
+    "--grader",
+    metavar="GRADER",
+    help="An id of the manifest, a file (./grader.py), a command that names one, or an image.",
+)
 @click.option(
     "--parallel", type=click.IntRange(min=1), default=2, show_default=True, metavar="K", help="How many at a time."
 )
@@ -143,7 +147,11 @@ def grade(
 
 @commands.command("report-episode")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
-@click.option("--reporter", metavar="REPORTER", help="An id of the manifest, a file (./reporter.py), or an image.")
+@click.option(
+    "--reporter",
+    metavar="REPORTER",
+    help="An id of the manifest, a file (./reporter.py), a command that names one, or an image.",
+)
 @click.option(
     "--socket",
     is_flag=True,
@@ -203,7 +211,11 @@ def report_episode(
 @commands.command("diagnose-episode")
 @click.argument("episode", metavar="RUN")
 @click.option("--player", required=True, metavar="PLAYER", help="The player's slot, or its name.")
-@click.option("--diagnoser", metavar="DIAGNOSER", help="An id of the manifest, a file (./diagnoser.py), or an image.")
+@click.option(
+    "--diagnoser",
+    metavar="DIAGNOSER",
+    help="An id of the manifest, a file (./diagnoser.py), a command that names one, or an image.",
+)
 @takes("options", RoleRunOptions)
 @_directory
 @_timeout

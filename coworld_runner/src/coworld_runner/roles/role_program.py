@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +21,8 @@ from coworld_core.roles.role_record import DiagnosedPlayer, Role
 from coworld_core.text.phrases import closest, listed
 
 from ..package.own_players.component_file import COMPONENT, read_component
-from ..package.own_players.own_player import PYTHON, OwnPlayer
-from ..package.own_players.player_file import only_defines, read_file
+from ..package.own_players.own_player import MOST_BYTES, PYTHON, OwnPlayer, too_large
+from ..package.own_players.player_file import only_defines, read_file, with_imports
 from ..package.player_names import is_bare, is_player_path, player_host, seat_files
 from ..package.resolver import Package
 
@@ -98,8 +100,8 @@ def find_role(package: Package, role: Role, word: str | None = None, *, run: Seq
     Args:
         package: The Coworld.
         role: The role.
-        word: An id of the manifest, a file (`./grader.py`; for a reporter, also a WebAssembly component), or an image.
-            None: the only one of the manifest.
+        word: An id of the manifest, a file (`./grader.py`; for a reporter, also a WebAssembly component), a command
+            that names a file (`node ./grader.mjs --fast`), or an image. None: the only one of the manifest.
         run: The command, for an image; empty: its own.
 
     Raises:
@@ -118,6 +120,8 @@ def find_role(package: Package, role: Role, word: str | None = None, *, run: Seq
         if component.id == word:
             assert package.directory is not None
             return _of_file(package, role, package.directory / component.wasm, id=component.id)
+    if len(word.split()) > 1 and not _is_file(word):
+        return _of_command(package, role, word)
     if is_player_path(word) or word.endswith(COMPONENT):
         return _of_file(package, role, Path(word).expanduser().absolute())
     if is_bare(word):
@@ -162,7 +166,56 @@ def _inside(root: Path, name: str) -> bool:
 
 
 def _of_file(package: Package, role: Role, path: Path, *, id: str = "") -> RoleProgram:
-    own, host = _read(path, role), player_host(package)
+    return _of_own(package, role, _read(path, role), id=id)
+
+
+def _of_command(package: Package, role: Role, line: str) -> RoleProgram:
+    """The program of a command, which goes where it runs with the first file that it names."""
+    problem = "no word of it is a file"
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        problem, words = str(error), []
+    at = next((index for index, word in enumerate(words) if _is_file(word)), None)
+    if at is None:
+        raise UsageError(
+            f"{line!r} is no command that runs a {role}: {problem}.",
+            code="role_not_runnable",
+            hint=f"It names the program's file, which is copied to where it runs: 'node ./{role}.mjs --fast'.",
+            context={"role": role},
+        )
+    path = Path(words[at]).expanduser().absolute()
+    if at == 0:
+        own = _read(path, role)
+        if own.command[: len(_HOST)] == _HOST:
+            raise UsageError(
+                f"{path} has only a function, which is given its episodes and no words.", code="role_not_runnable"
+            )
+        command = own.command
+    else:
+        first = PYTHON if words[0] in (PYTHON, "python3") else words[0]
+        own = _with_file(path)
+        command = (first, *words[1:at], f"{{}}/{path.name}")
+    return _of_own(package, role, dataclasses.replace(own, command=(*command, *words[at + 1 :])))
+
+
+def _with_file(path: Path) -> OwnPlayer:
+    content = path.read_bytes()
+    if len(content) > MOST_BYTES:
+        raise too_large(path)
+    files = with_imports(path, content) if path.suffix == ".py" else {path.name: content}
+    return OwnPlayer(name=path.stem, file=path.name, path=path, files=files, command=())
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _of_own(package: Package, role: Role, own: OwnPlayer, *, id: str = "") -> RoleProgram:
+    host = player_host(package)
     runnable, own = seat_files(own, _plain(host, role), host)
     return RoleProgram(role=role, id=id or own.name, runnable=runnable, own=own)
 
