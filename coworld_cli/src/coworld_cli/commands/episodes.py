@@ -271,6 +271,9 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
 
 def _roles(asked: EpisodeRoleOptions, package: Package) -> tuple[EpisodeRole, ...]:
     """The roles that are asked for, in the order in which their answers are shown."""
+    if not any((asked.report, asked.reporter, asked.diagnose, asked.grade, asked.grader)):
+        # Importing what runs them would delay every game
+        return ()
     from coworld_runner.roles.episode_roles import EpisodeRole, find_roles
 
     roles: list[EpisodeRole] = []

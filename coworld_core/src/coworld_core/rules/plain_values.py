@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,7 +19,7 @@ from .simple_models import simple_fields, simple_form
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["action_text", "adapter", "to_json", "to_plain"]
+__all__ = ["action_text", "adapter", "json_writer", "to_json", "to_plain"]
 
 
 @cache
@@ -158,6 +158,22 @@ def _kind(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-# json.dumps would make an encoder each time.
-_encode = json.JSONEncoder(separators=(",", ":"), sort_keys=True, allow_nan=False, default=_plain).encode
-_encode_plain = json.JSONEncoder(separators=(",", ":")).encode
+def json_writer(
+    *, sort_keys: bool = False, allow_nan: bool = True, default: Callable[[Any], Any] | None = None
+) -> Callable[[object], str]:
+    """Return what writes values as JSON text without spaces, as a `json.JSONEncoder` with these options would.
+
+    `JSONEncoder.encode` makes a new encoder in C for each value, which takes longer than writing a small one. A value
+    that contains itself is a RecursionError here.
+    """
+    encoder = json.JSONEncoder(separators=(",", ":"), sort_keys=sort_keys, allow_nan=allow_nan, default=default)
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    text: Any = getattr(json.encoder, "encode_basestring_ascii")  # noqa: B009
+    write = make(None, encoder.default, text, None, ":", ",", sort_keys, False, allow_nan)
+    return lambda value: "".join(write(value, 0))
+
+
+_encode = json_writer(sort_keys=True, allow_nan=False, default=_plain)
+_encode_plain = json_writer()

@@ -164,7 +164,7 @@ async def play_blocks(
         """Return the next episode: the first that is missing in the first incomplete block, possibly a replayed one."""
         nonlocal at
         at = max(at, ledger.judged + 1)
-        for block in (*sorted(spoilt), *range(at, evaluation.last_block + 1)):
+        for block in itertools.chain(sorted(spoilt), range(at, evaluation.last_block + 1)):
             for key, lineup in ledger.missing(block):
                 if key not in asked:
                     return block, key, lineup

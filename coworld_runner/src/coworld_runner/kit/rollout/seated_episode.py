@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -103,16 +103,21 @@ class SeatedEpisode:
         self._seats = [_Seat(bank) for _ in range(config.seats)]
         self._chosen: dict[int, Any] = {}
         self._turn: list[int] = []
+        self._all_there = True
+        """Whether no seat has left or been behind so far."""
         self._grace = grace
         self._patience = math.inf
 
-    def next_turn(self) -> list[int]:
+    def next_turn(self) -> Sequence[int]:
         """Go on to the next tick in which players are to be asked; returns their seats, none if there is no more.
 
         Seats that are still behind, or have left, are not asked: they miss their turn.
         """
         play, seats = self.play, self._seats
         while (turn := play.to_act) and not self.stopped:
+            if self._all_there:
+                self._turn = list(turn)
+                return turn
             ask = [slot for slot in turn if not seats[slot].gone and not seats[slot].behind]
             if len(ask) < len(turn):
                 ask += [slot for slot in turn if not seats[slot].gone and seats[slot].behind and self._caught_up(slot)]
@@ -173,6 +178,7 @@ class SeatedEpisode:
             seat.idle += 1
             if action is not None:
                 seat.behind, seat.late = -left, True
+                self._all_there = False
         else:
             if used > self._per_move:
                 seat.bank = left
@@ -225,6 +231,7 @@ class SeatedEpisode:
         any other failure the game has a moment to come to its own end. It does not begin without a player.
         """
         self._seats[failure.slot].gone = True
+        self._all_there = False
         left = failure.error_type == "player_left_early" and failure.connected and not failure.after
         if not left:
             self.failures.append(failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import anyio
@@ -20,7 +21,7 @@ class Countdown:
         self._seconds = seconds
         self._ends: float | None = None
 
-    async def run(self, show: Callable[[], None], broken_off: anyio.Event) -> None:
+    async def run(self, show: Callable[[], None], broken_off: asyncio.Event) -> None:
         """Count down, calling `show` each second; setting the event ends it early."""
         self._ends = anyio.current_time() + self._seconds
         while not broken_off.is_set() and (left := self._ends - anyio.current_time()) > 0:

@@ -141,7 +141,8 @@ class Match:
         self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
         self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
-        self._heard = anyio.Event()
+        # Cleared and waited for in each turn: anyio's would have to be a new one
+        self._heard = asyncio.Event()
         self._started = False
         self._end: str | None = None
         self._failure: RulesError | None = None
@@ -360,7 +361,7 @@ class Match:
                 named = True
                 self._viewers.show(self._frame, waiting_for=list(waiting), waited=round(now - asked, 1))
             else:
-                self._heard = anyio.Event()
+                self._heard.clear()
                 await _set_or_late(self._heard, deadline if named else min(deadline, asked + SLOW))
         if not waited:
             # Give connections a turn even when there is no need to wait.
@@ -428,7 +429,7 @@ class Match:
         return f'{{"type":"refused","tick":{self._play.tick},"reason":{compact(reason)}{told}}}'
 
 
-async def _set_or_late(event: anyio.Event, when: float) -> None:
+async def _set_or_late(event: asyncio.Event, when: float) -> None:
     """Wait for an event until a given time; the event is set at that time, too."""
     # A cancel scope for each move would take longer than most rules do.
     timer = asyncio.get_running_loop().call_later(when - time.monotonic(), event.set)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 import anyio
 
+from coworld_core.rules.plain_values import json_writer
+
 __all__ = ["MAX_NOTICES", "Outbox", "compact"]
 
 MAX_NOTICES: Final = 8
 """Maximum number of notices waiting for one connection; further ones are dropped."""
 
-compact: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""Encodes a message as JSON text; `json.dumps` would create an encoder for each."""
+compact: Final = json_writer()
+"""Encodes a message as JSON text."""
 
 
 class Outbox:
