@@ -21,7 +21,7 @@ from coworld_core.evaluation.gate_history import (
 from coworld_core.evaluation.gate_report import bots_report
 from coworld_runner import Package, resolve_package
 from coworld_runner.evaluation import EvaluationRules
-from coworld_runner.evaluation.gate import GateFolder, accept_player, begin_gate, bots_page, gate_player, watch_player
+from coworld_runner.evaluation.gate import GateFolder, accept_player, begin_gate, folder_page, gate_player, watch_player
 from coworld_runner.evaluation.gate.gate_watch import GateLook
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -88,7 +88,7 @@ async def test_life_of_a_bot(nim: Package, bots: Path) -> None:
     assert versions[0].rating is not None
     assert versions[1].rating is not None
     assert versions[0].rating < versions[1].rating
-    page = bots_page(GateFolder(bots), beside=bots.parent)
+    page = folder_page(GateFolder(bots), beside=bots.parent)
     assert "Worst games: The last version that was tried" in page
     assert "same" not in page.lower().split("worst games")[0]
 

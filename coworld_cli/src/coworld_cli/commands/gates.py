@@ -98,7 +98,7 @@ def gate(
     accept: bool,
     watch: bool,
 ) -> int:
-    """Accept a new version of a bot if it is better than the last one.
+    """Accept a new version of a bot if it is better.
 
     BOT is a file or a directory of yours. It is compared with its last accepted version and, if it is better, with the
     other bots beside it, against none of which it may do worse than that version. Everything is kept in .history beside
@@ -265,12 +265,13 @@ async def _watch(
 @overwrite_option
 @output_options
 def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> int:
-    """Show the bots of a folder: ratings over time, against whom they lose, the worst games.
+    """Show the bots of a folder: ratings, losses, worst games.
 
-    DIR is the folder in which `coworld gate` has kept its history.
+    DIR is the folder in which `coworld gate` has kept its history. You get the ratings of all accepted versions, against
+    whom the present one loses, and the last gates; --html adds the worst games, with the command that shows each.
     """
     from coworld_core.evaluation.gate_report import bots_report
-    from coworld_runner.evaluation.gate import GateFolder, bots_page
+    from coworld_runner.evaluation.gate import GateFolder, folder_page
 
     from ..files import target_file, write_whole
     from ..render.gate_text import bots_text
@@ -280,7 +281,7 @@ def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> in
     page = target_file(html, "", overwrite=overwrite) if html is not None else None
     report = bots_report(folder.history(needed=True))
     if page is not None:
-        write_whole(page, bots_page(folder, beside=page.parent).encode())
+        write_whole(page, folder_page(folder, beside=page.parent).encode())
     out.answer({"html": str(page) if page is not None else None, **report.model_dump(mode="json")})
     out.say(f"Page: {shown_path(page)}" if page is not None else bots_text(report, folder))
     return exitcodes.OK

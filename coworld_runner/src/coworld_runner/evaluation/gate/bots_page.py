@@ -22,7 +22,7 @@ from ..evaluation_page import PAGE_POLICY, axis_ticks, page_link
 from .gate_folder import GateFolder
 from .worst_games import WorstGame, worst_games
 
-__all__ = ["bots_page"]
+__all__ = ["folder_page"]
 
 _MOST_GATES = 200
 """Gates of a bot that are listed; the history has them all."""
@@ -78,7 +78,7 @@ class _Bot:
     worst: tuple[tuple[str, tuple[_Game, ...]], ...]
 
 
-def bots_page(folder: GateFolder, *, beside: str | os.PathLike[str]) -> str:
+def folder_page(folder: GateFolder, *, beside: str | os.PathLike[str]) -> str:
     """Render the bots of a folder as one HTML document, which loads nothing and runs nothing.
 
     Args:
