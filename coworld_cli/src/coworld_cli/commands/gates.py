@@ -128,20 +128,14 @@ def gate(
             count_starved=options.count_starved or settings.count_starved,
         )
         package = await find_package(named, running)
-        if accept:
-            return _accept(out, named, package, bot)
         against = opponents or settings.opponents
         if watch:
             return await _watch(named, running, package, bot, against)
-        outcome = await _gated(
-            named,
-            running,
-            package,
-            bot,
-            against,
-            margin=margin if margin is not None else settings.margin,
-            seed=seed,
-        )
+        if accept:
+            outcome = _accepted(named, package, bot)
+        else:
+            margin_given = margin if margin is not None else settings.margin
+            outcome = await _gated(named, running, package, bot, against, margin=margin_given, seed=seed)
         if game is not None:
             file = write_gate_settings(folder.directory, package, game, variant=options.variant, opponents=opponents)
             if file is not None:
@@ -200,7 +194,7 @@ async def _gated(
         return await play_gate(begun, **run)
 
 
-def _accept(out: Output, options: EvaluationOptions, package: Package, bot: str) -> int:
+def _accepted(options: EvaluationOptions, package: Package, bot: str) -> GateOutcome:
     """Accept a version without playing."""
     from coworld_runner.evaluation.gate import GateOutcome, accept_player
     from coworld_runner.evaluation.gate.gate_entry import gate_folder
@@ -208,7 +202,7 @@ def _accept(out: Output, options: EvaluationOptions, package: Package, bot: str)
     from ..run_preparation import evaluation_rules
 
     record = accept_player(package, bot, rules=evaluation_rules(options))
-    return _show(out, GateOutcome(folder=gate_folder(bot), record=record))
+    return GateOutcome(folder=gate_folder(bot), record=record)
 
 
 def _show(out: Output, outcome: GateOutcome) -> int:
@@ -267,8 +261,9 @@ async def _watch(
 def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> int:
     """Show the bots of a folder: ratings, losses, worst games.
 
-    DIR is the folder in which `coworld gate` has kept its history. You get the ratings of all accepted versions, against
-    whom the present one loses, and the last gates; --html adds the worst games, with the command that shows each.
+    DIR is the folder in which `coworld gate` has kept its history. You get the rating of each bot, against whom its
+    accepted version loses, and the last gates; --html adds ratings over time and the worst games, with the command that
+    shows each.
     """
     from coworld_core.evaluation.gate_report import bots_report
     from coworld_runner.evaluation.gate import GateFolder, folder_page
