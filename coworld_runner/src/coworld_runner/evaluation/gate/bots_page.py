@@ -99,13 +99,14 @@ def _moment(time: dt.datetime) -> str:
 
 
 def _bot(index: int, bot: BotReport, folder: GateFolder, beside: Path) -> _Bot:
-    gates = {gate.gate: gate for gate in bot.gates}
     newest = bot.gates[0] if bot.gates else None
     mood = {"accepted": "good", "rejected": "bad"}.get(newest.status, "wait") if newest is not None else "plain"
     shown: list[tuple[str, GateRecord]] = []
-    if bot.present is not None:
-        shown.append((f"The accepted version, {bot.present.player.version}", gates[bot.present.gate]))
-    if newest is not None and newest.status != "accepted":
+    present = bot.present
+    if present is not None:
+        measured = [gate for gate in bot.gates if gate.bot == present.player and gate.measurements]
+        shown += [(f"The accepted version, {present.player.version}", gate) for gate in measured[:1]]
+    if newest is not None and (present is None or newest.bot != present.player):
         shown.append((f"The last version that was tried, {newest.bot.version}", newest))
     worst = [(title, tuple(_game(game, beside) for game in worst_games(folder, gate))) for title, gate in shown]
     return _Bot(
