@@ -59,6 +59,8 @@ from coworld_runner.evaluation.evaluation_rules import EvaluationRules
 def test_two_seats_are_swapped_and_more_replaced() -> None:
     assert comparison_lineups("a", "b", 2, 7) == (("a", "b"), ("b", "a"))
     assert comparison_lineups("a", "b", 1, 7) == (("a",), ("b",))
+    assert comparison_lineups("a", "b", 2, 2, opponent="c") == (("c", "a"), ("c", "b"))
+    assert comparison_lineups("a", "b", 3, 1, opponent="c") == (("a", "c", "c"), ("b", "c", "c"))
     seats = [comparison_lineups("a", "b", 3, block) for block in (1, 2, 3, 4)]
     assert seats[1] == ((None, "a", None), (None, "b", None))
     assert [lineup.index("a") for lineup, _ in seats] == [0, 1, 2, 0]

@@ -22,7 +22,7 @@ _COMMANDS: CommandTable = {
     "Measure": {
         "check": ("checks", "Check a player before you upload it."),
         "compare": ("evaluations", "Find out whether one player is better than another."),
-        "gate": ("gates", "Accept a new version of a bot if it is better than the last one."),
+        "gate": ("gates", "Accept a new version of a bot if it is better."),
         "bots": ("gates", "Show the bots of a folder: ratings, losses, worst games."),
         "rank": ("evaluations", "Rank several players."),
         "scrimmage": ("evaluations", "Measure a player that plays itself in every seat."),

@@ -98,7 +98,7 @@ def gate(
     accept: bool,
     watch: bool,
 ) -> int:
-    """Accept a new version of a bot if it is better than the last one.
+    """Accept a new version of a bot if it is better.
 
     BOT is a file or a directory of yours. It is compared with its last accepted version and, if it is better, with the
     other bots beside it, against none of which it may do worse than that version. Everything is kept in .history beside
@@ -128,20 +128,14 @@ def gate(
             count_starved=options.count_starved or settings.count_starved,
         )
         package = await find_package(named, running)
-        if accept:
-            return _accept(out, named, package, bot)
         against = opponents or settings.opponents
         if watch:
             return await _watch(named, running, package, bot, against)
-        outcome = await _gated(
-            named,
-            running,
-            package,
-            bot,
-            against,
-            margin=margin if margin is not None else settings.margin,
-            seed=seed,
-        )
+        if accept:
+            outcome = _accepted(named, package, bot)
+        else:
+            margin_given = margin if margin is not None else settings.margin
+            outcome = await _gated(named, running, package, bot, against, margin=margin_given, seed=seed)
         if game is not None:
             file = write_gate_settings(folder.directory, package, game, variant=options.variant, opponents=opponents)
             if file is not None:
@@ -200,7 +194,7 @@ async def _gated(
         return await play_gate(begun, **run)
 
 
-def _accept(out: Output, options: EvaluationOptions, package: Package, bot: str) -> int:
+def _accepted(options: EvaluationOptions, package: Package, bot: str) -> GateOutcome:
     """Accept a version without playing."""
     from coworld_runner.evaluation.gate import GateOutcome, accept_player
     from coworld_runner.evaluation.gate.gate_entry import gate_folder
@@ -208,7 +202,7 @@ def _accept(out: Output, options: EvaluationOptions, package: Package, bot: str)
     from ..run_preparation import evaluation_rules
 
     record = accept_player(package, bot, rules=evaluation_rules(options))
-    return _show(out, GateOutcome(folder=gate_folder(bot), record=record))
+    return GateOutcome(folder=gate_folder(bot), record=record)
 
 
 def _show(out: Output, outcome: GateOutcome) -> int:
@@ -265,12 +259,14 @@ async def _watch(
 @overwrite_option
 @output_options
 def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> int:
-    """Show the bots of a folder: ratings over time, against whom they lose, the worst games.
+    """Show the bots of a folder: ratings, losses, worst games.
 
-    DIR is the folder in which `coworld gate` has kept its history.
+    DIR is the folder in which `coworld gate` has kept its history. You get the rating of each bot, against whom its
+    accepted version loses, and the last gates; --html adds ratings over time and the worst games, with the command that
+    shows each.
     """
     from coworld_core.evaluation.gate_report import bots_report
-    from coworld_runner.evaluation.gate import GateFolder, bots_page
+    from coworld_runner.evaluation.gate import GateFolder, folder_page
 
     from ..files import target_file, write_whole
     from ..render.gate_text import bots_text
@@ -280,7 +276,7 @@ def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> in
     page = target_file(html, "", overwrite=overwrite) if html is not None else None
     report = bots_report(folder.history(needed=True))
     if page is not None:
-        write_whole(page, bots_page(folder, beside=page.parent).encode())
+        write_whole(page, folder_page(folder, beside=page.parent).encode())
     out.answer({"html": str(page) if page is not None else None, **report.model_dump(mode="json")})
     out.say(f"Page: {shown_path(page)}" if page is not None else bots_text(report, folder))
     return exitcodes.OK

@@ -83,7 +83,7 @@ def _rejected(first: GateMeasurement) -> GateDecision:
         message = f"It is worse than the accepted version ({first.results}{forfeits}).{failed}"
     else:
         reason = "undecided"
-        more = f" About {plural(first.more_blocks, 'more block')} may show it." if first.more_blocks else ""
+        more = f" About {plural(first.more_blocks, 'more block')} may decide." if first.more_blocks else ""
         message = (
             f"There is not enough evidence that it is better than the accepted version, after "
             f"{plural(first.blocks, 'block')} ({first.results}).{more}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .bots_page import bots_page as bots_page
+    from .bots_page import folder_page as folder_page
     from .gate_entry import Gate as Gate
     from .gate_entry import accept_player as accept_player
     from .gate_entry import begin_gate as begin_gate
@@ -24,7 +24,7 @@ else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".bots_page": ("bots_page",),
+            ".bots_page": ("folder_page",),
             ".gate_entry": ("Gate", "accept_player", "begin_gate"),
             ".gate_folder": ("GateFolder",),
             ".gate_run": ("GateOutcome", "gate_player", "play_gate"),

@@ -22,7 +22,7 @@ from ..evaluation_page import PAGE_POLICY, axis_ticks, page_link
 from .gate_folder import GateFolder
 from .worst_games import WorstGame, worst_games
 
-__all__ = ["bots_page"]
+__all__ = ["folder_page"]
 
 _MOST_GATES = 200
 """Gates of a bot that are listed; the history has them all."""
@@ -78,7 +78,7 @@ class _Bot:
     worst: tuple[tuple[str, tuple[_Game, ...]], ...]
 
 
-def bots_page(folder: GateFolder, *, beside: str | os.PathLike[str]) -> str:
+def folder_page(folder: GateFolder, *, beside: str | os.PathLike[str]) -> str:
     """Render the bots of a folder as one HTML document, which loads nothing and runs nothing.
 
     Args:
@@ -99,13 +99,14 @@ def _moment(time: dt.datetime) -> str:
 
 
 def _bot(index: int, bot: BotReport, folder: GateFolder, beside: Path) -> _Bot:
-    gates = {gate.gate: gate for gate in bot.gates}
     newest = bot.gates[0] if bot.gates else None
     mood = {"accepted": "good", "rejected": "bad"}.get(newest.status, "wait") if newest is not None else "plain"
     shown: list[tuple[str, GateRecord]] = []
-    if bot.present is not None:
-        shown.append((f"The accepted version, {bot.present.player.version}", gates[bot.present.gate]))
-    if newest is not None and newest.status != "accepted":
+    present = bot.present
+    if present is not None:
+        measured = [gate for gate in bot.gates if gate.bot == present.player and gate.measurements]
+        shown += [(f"The accepted version, {present.player.version}", gate) for gate in measured[:1]]
+    if newest is not None and (present is None or newest.bot != present.player):
         shown.append((f"The last version that was tried, {newest.bot.version}", newest))
     worst = [(title, tuple(_game(game, beside) for game in worst_games(folder, gate))) for title, gate in shown]
     return _Bot(
