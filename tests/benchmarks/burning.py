@@ -1,7 +1,7 @@
 """Whether a player gains by taking the processors when it is losing: Paint Arena against an honest copy of itself.
 
-Both play the same; one of them keeps all processors busy with processes of its own as soon as it has fewer tiles than
-the other. The figures are the verdict, who forfeited, and what became of the blocks.
+Both play the same; one of them keeps all processors busy with processes of its own whenever it is not ahead. The
+figures are the verdict, who forfeited, and what became of the blocks.
 
     python tests/benchmarks/burning.py --blocks 10
 """
@@ -33,24 +33,33 @@ async def play(seat):
             return
 """
 BURNING = """
-import os, subprocess, sys
+import os, signal
 from paintarena.players.frontier import choose
+
+def burn():
+    if child := os.fork():
+        return child
+    # In a session of its own, it has as large a share of the processors as any other
+    os.setsid()
+    while True:
+        pass
 
 async def play(seat):
     burning = []
     async for seen in seat:
         if seen["type"] == "observation":
-            mine = seen["scores"][seen["slot"]]
-            if mine < max(seen["scores"]) and not burning:
-                command = [sys.executable, "-c", "while True: pass"]
-                burning = [subprocess.Popen(command) for _ in range(6 * os.cpu_count())]
+            ahead = seen["scores"][seen["slot"]] > max(seen["scores"][1 - seen["slot"]], 2)
+            if not ahead and not burning:
+                burning = [burn() for _ in range(12 * os.cpu_count())]
+                print("burning from tick", seen["tick"], flush=True)
             await seat.send({"move": choose(seen)})
         elif seen["type"] == "final":
             break
-    for one in burning:
-        one.kill()
-        one.wait()
+    for child in burning:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 """
+"""The same, with processes beside it, twelve for each processor."""
 
 
 async def compared(blocks: int, variant: str) -> dict[str, Any]:

@@ -49,6 +49,14 @@ def test_parallel() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_burning_the_processors_does_not_pay() -> None:
+    found = figures("burning.py", "--blocks", "1")
+    assert found["verdict"] != "better"
+    assert set(found["episodes"]["by"]) <= {"burning"}
+    assert found["forfeits"] == {"new": sum(found["episodes"]["by"].values()), "old": 0}
+
+
+@pytest.mark.timeout(300)
 def test_memory() -> None:
     found = figures("memory.py", "--mebibytes", "2")
     assert {name: peak["small_mib"] > 0 for name, peak in found["peaks"].items()} == {

@@ -17,8 +17,12 @@ from support.simulated import comparison_plan, pair_rows, ranking_plan
 
 from coworld_cli.commands.evaluations import passes
 from coworld_cli.render.evaluation_text import evaluation_result
+from coworld_cli.render.text import command_line, shown_path
 from coworld_core.episode.record import SlotRow, read_rows
 from coworld_core.evaluation import compare_rows, rank_rows
+from coworld_core.evaluation.comparison import Comparison
+from coworld_core.evaluation.designs import episode_key
+from coworld_core.evaluation.lost_blocks import FirstDifference, LineOfPlay, LossNote, LossNotes
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 
@@ -227,6 +231,32 @@ def test_files_are_compared_from_anywhere_and_known_by_what_they_hold(tmp_path: 
     assert done.status == 2
     assert done.json["error"]["code"] == "player_changed"
     assert done.json["error"]["message"].startswith("old.py has changed since the evaluation began: its digest was ")
+
+
+def test_a_comparison_ends_with_the_blocks_that_were_lost(tmp_path: Path) -> None:
+    comparison = Comparison(comparison_plan(max_blocks=1))
+    for row in pair_rows(1, -1.0):
+        comparison.add(row)
+    first, second = episode_key(1, 1, 1), episode_key(1, 1, 2)
+    difference = FirstDifference(
+        tick=4,
+        slot=0,
+        text="left\n\x1b[31mnine",
+        new=LineOfPlay(episode=first, action={"take": 1}, score=9.0),
+        old=LineOfPlay(episode=second, action="pass", score=10.0),
+    )
+    comparison.worst.notes = LossNotes(blocks=(LossNote(block=1, first_difference=difference),))
+    (tmp_path / first).mkdir()
+    (tmp_path / first / "replay").touch()
+    *_, title, heading, left, nine, new, old = (
+        line for line in click.unstyle(evaluation_result(comparison.report(), tmp_path)).splitlines() if line
+    )
+    assert (title, heading) == ("Blocks that were lost", "  Block 1, by 1: seat 0 at tick 4")
+    assert (left.strip(), nine.strip()) == ("left", "nine")
+    assert new.split("  ")[2] == "New: take 1; scored 9"
+    assert new.endswith(command_line("replay", shown_path(tmp_path / first), "--at", "4"))
+    # Of the other one there is no replay
+    assert old.endswith(command_line("evaluation", "replay", shown_path(tmp_path), second))
 
 
 def test_how_a_ranking_is_shown(tmp_path: Path) -> None:

@@ -150,10 +150,11 @@ def test_a_workspace_a_compressed_file_and_a_bundle_are_replays(
     assert coworld("bundle", out, "-o", bundle).status == 0
     # An episode's record says which game played it
     for words in ((directory, out), (directory, packed), (directory, packed.as_uri()), (directory, bundle), (out,)):
-        run = start("replay", *words, "--json")
+        run = start("replay", *words, "--json", "--at", "3")
         run.until(lambda run=run: run.stdout.endswith("}\n"), "the answer")
         answer = json.loads(run.stdout)
-        assert fetch(answer["link"]) == 200
+        link, _, place = answer["link"].partition("#")
+        assert (fetch(link), place) == (200, "tick=3")
         assert answer["backend"] == "process"
         assert re.fullmatch(r"[0-9a-f]+", answer["run_id"])
         run.send(signal.SIGINT)

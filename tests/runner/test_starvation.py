@@ -301,3 +301,22 @@ def test_multi_core_player_is_named_as_the_cause(tmp_path: Path) -> None:
     starved.note(1.2, starved.window.last(1.2), 0.1, players)
     assert starved.worst(2.0) == (pytest.approx(0.05 / 0.09), (2, 3))
     assert starved.worst(1.0) == (0.0, ())
+
+
+def test_who_burns_the_processors_is_found_late_and_does_not_count_as_starved(tmp_path: Path) -> None:
+    burning, honest = (
+        _Track(cast("Any", _Stub(f"player-{slot}", (), "", tmp_path, slot=slot)), 0.1) for slot in range(2)
+    )
+    for look in range(40):
+        since, now = 1 + look / 100, 1.01 + look / 100
+        # The honest one waits all the time, at first for processes that are not known yet
+        honest.window.take(since, now, ran=0, waited=SECOND // 100)
+        ran, waited = (SECOND // 100, 23 * SECOND // 100) if look >= 20 else (0, SECOND // 100)
+        burning.window.take(since, now, ran=ran, waited=waited, longest=SECOND // 100)
+        honest.note(now, honest.window.last(now), 0.1, (burning, honest))
+        if look == 19:
+            assert honest.worst(2.0) == (pytest.approx(1.0), ())
+        elif look > 30:
+            burning.note(now, burning.window.last(now), 0.1, (burning, honest))
+    assert honest.worst(2.0) == (pytest.approx(1.0), (0,))
+    assert burning.worst(2.0) == (0.0, ())

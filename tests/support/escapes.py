@@ -57,9 +57,8 @@ def alarmed(command: str, how: str, seed: int, blocks: int) -> bool:
 
     # Every other game says what its scores can be
     bounds = {"lowest": 0.0, "highest": 1.0} if seed % 2 else {}
-    return look(
-        hostile_run(what.start(max_blocks=blocks, **bounds), what.hostile, random.Random(seed), how=how, until=look)
-    )
+    evaluation = what.start({"max_blocks": blocks, **bounds})
+    return look(hostile_run(evaluation, what.hostile, random.Random(seed), how=how, until=look))
 
 
 def _compared(comparison: Comparison, favoured: bool) -> bool:

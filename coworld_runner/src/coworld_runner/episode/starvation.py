@@ -102,7 +102,7 @@ class TickWindow:
         self._stretches = deque[tuple[float, float, int, int]]()
         """Start, end, and nanoseconds run and waited, of each stretch."""
 
-    def take(self, since: float, now: float, *, ran: int, waited: int) -> None:
+    def take(self, since: float, now: float, *, ran: int, waited: int, longest: int | None = None) -> None:
         """Add what has happened since the last look.
 
         Args:
@@ -110,8 +110,10 @@ class TickWindow:
             now: Time of this look; later than `since`.
             ran: Nanoseconds run.
             waited: Nanoseconds waited. A wait is reported when it ends, so it may have begun before the last look.
+            longest: Nanoseconds that the thread which did most of both ran and waited; None: there is only one.
         """
-        self._stretches.append((min(since, now - (ran + waited) / 1e9), now, ran, waited))
+        longest = ran + waited if longest is None else longest
+        self._stretches.append((min(since, now - longest / 1e9), now, ran, waited))
         while self._stretches[0][1] <= now - self._tick:
             self._stretches.popleft()
 
@@ -208,7 +210,8 @@ class _Track:
         self.window = TickWindow(tick)
         self.connected = False
         self.peaks: list[tuple[float, float, tuple[int, ...]]] = []
-        """The time and share of each new maximum, and the slots of the players that took the processors."""
+        """The time and share of each new maximum, and the slots of the players that took the processors: in that tick,
+        or if it is starved, in any starved one so far, as new processes are not seen at once."""
         self.pids: tuple[int, ...] = ()
         self.seen = False
         """Whether any process of the unit has ever been visible."""
@@ -226,13 +229,14 @@ class _Track:
         if starting or now - self._listed >= _LIST_SECONDS:
             self._listed = now
             self._list()
-        ran = waited = 0
+        ran = waited = longest = 0
         for thread in self._threads.values():
             more, longer = thread.look()
             ran += more
             waited += longer
+            longest = max(longest, more + longer)
         if now > self._looked > -math.inf:
-            self.window.take(self._looked, now, ran=ran, waited=waited)
+            self.window.take(self._looked, now, ran=ran, waited=waited, longest=longest)
         self._looked = now
 
     def _list(self) -> None:
@@ -254,10 +258,22 @@ class _Track:
 
     def took(self, now: float, tick: float) -> bool:
         """Whether its threads wanted more than one processor in the tick ending now, and had a good part of one."""
+        ran, wanted = self._wanted(now)
+        return wanted > _MORE_THAN_ONE * tick and ran > _A_GOOD_PART * tick
+
+    def _wanted(self, now: float) -> tuple[float, float]:
+        """Seconds that its threads ran in the tick ending now, and seconds that they ran or were ready to run."""
         stretches = self.window.last(now)
         ran = sum((at.end - at.begin) * at.ran for at in stretches)
-        wanted = ran + sum((at.end - at.begin) * at.waited for at in stretches)
-        return wanted > _MORE_THAN_ONE * tick and ran > _A_GOOD_PART * tick
+        return ran, ran + sum((at.end - at.begin) * at.waited for at in stretches)
+
+    def _in_its_own_way(self, now: float, tick: float) -> bool:
+        """Whether its own threads wait for each other in the tick ending now, or it has some that were not known."""
+        if self._wanted(now)[1] > _MORE_THAN_ONE * tick:
+            return True
+        known = len(self._threads)
+        self._list()
+        return len(self._threads) > known
 
     def note(self, now: float, stretches: Sequence[Stretch], tick: float, players: Sequence[_Track]) -> None:
         """Record the share of the tick ending now that was spent waiting, if it is a new maximum.
@@ -271,12 +287,16 @@ class _Track:
         most = self.peaks[-1][1] if self.peaks else 0.0
         ran = sum((at.end - at.begin) * at.ran for at in stretches)
         waited = sum((at.end - at.begin) * at.waited for at in stretches)
-        if waited <= most * (tick - ran):
+        if waited <= min(most, STARVED_SHARE) * (tick - ran):
             return  # Counting overlaps once, which is more expensive, could only lower the share
         share = spare_share(tick, *together(stretches))
-        if share > most:
-            slots = (player.unit.spec.slot for player in players if player.took(now, tick))
-            self.peaks.append((now, share, tuple(slot for slot in slots if slot is not None)))
+        if (share <= most and share < STARVED_SHARE) or self._in_its_own_way(now, tick):
+            return
+        known = self.peaks[-1][2] if most >= STARVED_SHARE else ()
+        slots = {*known, *(player.unit.spec.slot for player in players if player.took(now, tick))}
+        took = tuple(sorted(slot for slot in slots if slot is not None))
+        if share > most or took != known:
+            self.peaks.append((now, max(share, most), took))
 
     def worst(self, until: float) -> tuple[float, tuple[int, ...]]:
         """Return the largest share in any tick up to that time, and who took the processors in it."""
@@ -418,12 +438,14 @@ class StarvationMeter:
         if until - self._began > 2 * self._tick and not self._first < until:
             return None  # No tick of it was observed: this process may itself have been starved
         worst = max(self._players, key=lambda player: player.worst(until)[0])
-        share, slots = worst.worst(until)
+        share, _ = worst.worst(until)
+        found = [player.worst(until) for player in self._players]
+        slots = {slot for most, slots in found if most >= STARVED_SHARE for slot in slots}
         return StarvationRecord(
             starved=share >= STARVED_SHARE,
             waited_share=round(share, 4),
             threshold=STARVED_SHARE,
-            starved_by=slots if share >= STARVED_SHARE else (),
+            starved_by=tuple(sorted(slots)),
             source="scheduler statistics of the units' threads (/proc/<pid>/task/<tid>/schedstat)",
             unit=worst.unit.name if share else None,
             tick_seconds=round(self._tick, 4),
