@@ -178,10 +178,10 @@ def join(out: Output, address: str, player: str, secret_env: tuple[str, ...], se
 @click.option("--measure/--no-measure", default=True, help="Measure the game for its card.  [default: measure]")
 @output_options
 def wrap(out: Output, source: str | None, directory: Path | None, library: str | None, measure: bool) -> int:
-    """Make a package of a game of OpenSpiel, PettingZoo or TextArena.
+    """Make a package of a game of OpenSpiel, PettingZoo, Gymnasium or TextArena.
 
     The package has rules, two players, a manifest and a card with measurements. The library must be installed where
-    coworld is. pettingzoo:./myenv.py is an environment of your own.
+    coworld is. pettingzoo:./myenv.py and gymnasium:./myenv.py:MyEnv are environments of your own.
     """
     if library is not None:
         from coworld_runner.kit.wrappers.game_catalogue import list_wrappable

@@ -442,6 +442,17 @@ def _tuple(items: list[Codec]) -> Codec:
         for item, one in zip(items, value, strict=True):
             item.flat(one, out)
 
+    space = _row(items)
+    if space is not None:
+        return Codec(
+            space=space,
+            encode=lambda value: np.asarray(
+                [item.encode(one) for item, one in zip(items, value, strict=True)], space.dtype
+            ),
+            decode=lambda element: [item.decode(one) for item, one in zip(items, element, strict=True)],
+            zero=np.asarray([item.zero for item in items], space.dtype),
+            flat=flat,
+        )
     return Codec(
         space=spaces.Tuple([item.space for item in items]),
         encode=lambda value: tuple(item.encode(one) for item, one in zip(items, value, strict=True)),
@@ -449,6 +460,19 @@ def _tuple(items: list[Codec]) -> Codec:
         zero=tuple(item.zero for item in items),
         flat=flat,
     )
+
+
+def _row(items: list[Codec]) -> Space[Any] | None:
+    """One space for a list of numbers with bounds of their own; None if the items are something else."""
+    several: list[Any] = [item.space for item in items]
+    if all(isinstance(one, spaces.Discrete) for one in several):
+        return spaces.MultiDiscrete([int(one.n) for one in several], start=[int(one.start) for one in several])
+    if len({one.dtype for one in several}) == 1 and all(
+        isinstance(one, spaces.Box) and not one.shape for one in several
+    ):
+        low, high = (np.array([getattr(one, end) for one in several]) for end in ("low", "high"))
+        return spaces.Box(low, high, dtype=several[0].dtype.type)
+    return None
 
 
 def _fixed(item: Codec, count: int) -> Codec:

@@ -12,6 +12,7 @@ from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .game_catalogue import list_wrappable as list_wrappable
+    from .gymnasium import Gymnasium as Gymnasium
     from .openspiel import OpenSpiel as OpenSpiel
     from .pettingzoo import PettingZoo as PettingZoo
     from .practice import Practised as Practised
@@ -21,6 +22,7 @@ else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            ".gymnasium": ("Gymnasium",),
             ".openspiel": ("OpenSpiel",),
             ".wrapped_package": ("wrap_game",),
             ".pettingzoo": ("PettingZoo",),

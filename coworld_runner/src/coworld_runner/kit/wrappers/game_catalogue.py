@@ -11,6 +11,7 @@ from coworld_core.hints import Hint
 from coworld_core.text.phrases import closest
 
 from .libraries import imported
+from .own_modules import is_own
 from .wrappable import Wrappable, WrappedGame, not_wrappable
 
 __all__ = ["LIBRARIES", "Library", "find_game", "list_wrappable", "named_game"]
@@ -53,9 +54,19 @@ Games with hidden information show spectators only whose turn it is, until the e
         module="pettingzoo",
         games="pettingzoo",
         sees="A seat sees an array, and its actions are numbers.",
-        reading="""An action is its number in PettingZoo, and `legal` lists those that the action mask allows. `view` of
+        reading="""An action is its number in PettingZoo, and `legal` lists those that the action mask allows; or, where
+actions are not a list, it is a list of numbers, with the bounds of the space, and there is no `legal`. `view` of
 an observation is the array that the agent sees, as lists of numbers; `game` is the environment's name there. Scores are
 sums of rewards.""",
+    ),
+    "gymnasium": Library(
+        title="Gymnasium",
+        module="gymnasium",
+        games="gymnasium",
+        sees="The only seat sees numbers, and its actions are numbers.",
+        reading="""An action is its number in Gymnasium, and `legal` lists them; or, where actions are not a list, it is
+a list of numbers, with the bounds of the space, and there is no `legal`. `view` of an observation is what the
+environment shows, as lists of numbers; `game` is the environment's name there. The score is the sum of rewards.""",
     ),
     "textarena": Library(
         title="TextArena",
@@ -68,6 +79,9 @@ games. Spectators see the messages that all seats receive.""",
     ),
 }
 """The libraries by their names in sources."""
+
+OWN: Final = frozenset({"gymnasium", "pettingzoo"})
+"""The libraries of which environments of one's own can be wrapped."""
 
 
 def list_wrappable(library: str) -> list[Wrappable]:
@@ -101,7 +115,7 @@ def named_game(source: str) -> tuple[Any, str]:
     if not game:
         raise not_wrappable(source, "no game is named", hint=everything)
     name, known = game.partition("(")[0], games.names()
-    if name not in known and not (library == "pettingzoo" and games.is_own(name)):
+    if name not in known and not (library in OWN and is_own(name)):
         near = closest(name, known)
         hint = everything
         if near:

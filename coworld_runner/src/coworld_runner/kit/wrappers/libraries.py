@@ -16,7 +16,12 @@ from coworld_core.errors import UsageError
 
 __all__ = ["DISTRIBUTIONS", "imported", "loaded_extras", "read_call", "requirement"]
 
-DISTRIBUTIONS: Final = {"pyspiel": "open_spiel", "pettingzoo": "pettingzoo", "textarena": "textarena"}
+DISTRIBUTIONS: Final = {
+    "gymnasium": "gymnasium",
+    "pettingzoo": "pettingzoo",
+    "pyspiel": "open_spiel",
+    "textarena": "textarena",
+}
 """The distribution that installs each module."""
 
 

@@ -1,27 +1,28 @@
 """Games of PettingZoo as rules: agents see arrays, actions are numbers, and the rules' own `rng` gives the seed.
 
-An environment of one's own is a game, too: `pettingzoo:./myenv.py` or, for a module, `pettingzoo:myenv`.
+An environment of one's own is a game, too: `pettingzoo:./myenv.py` or, for a module, `pettingzoo:myenv`, with what
+makes it if that has a name of its own: `pettingzoo:./myenv.py:make`.
 """
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import math
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from coworld_core.rules import RulesConfig
-from coworld_core.scopes import load_file, load_module
 
+from .env_actions import action_type, default_action, element_of, refused_space
 from .libraries import imported, loaded_extras, read_call
+from .own_modules import OwnModule, is_own
 from .trial import Trials
 from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
@@ -32,6 +33,9 @@ MOST_NUMBERS: Final = 10_000
 
 FACTORIES: Final = ("parallel_env", "env", "raw_env")
 """What the module of an environment defines, as PettingZoo's own modules do; the first of them is taken."""
+
+MARKED: Final = re.compile(r"(?:\x1b\[[0-9;]+m)+(.*?)(?:\x1b\[0m)+")
+"""What is coloured or highlighted at a terminal."""
 
 TRIED: Final = 40
 """Ticks of the audit that a game must pass."""
@@ -55,7 +59,8 @@ class AgentView(BaseModel):
 class PettingZoo(LibraryRules):
     """A game of PettingZoo. A subclass sets the game's name as the default of `Config.game`, and its number of seats.
 
-    If PettingZoo has a parallel form of the game, all seats act at once.
+    If PettingZoo has a parallel form of the game, all seats act at once. An action is a number, or a list of numbers
+    if the space of actions is no list of them.
 
     Attributes:
         environment: An environment of one's own: its module, or what makes it. None for those of PettingZoo.
@@ -72,14 +77,24 @@ class PettingZoo(LibraryRules):
     def look_up(cls, game: str) -> None:
         """Make the environment once, so that a failure is reported as `not_wrappable`, with the reason."""
         try:
-            _environment(game, cls.environment)
+            env, _ = cls.make(game)
         except ValueError as error:
-            raise not_wrappable(f"pettingzoo:{game}", str(error)) from None
+            raise not_wrappable(f"{cls.library}:{game}", str(error)) from None
+        cls.Action = action_type(env.action_space(env.possible_agents[0]))
+
+    @classmethod
+    def make(cls, game: str) -> tuple[Any, bool]:
+        """Make a new environment; also returns whether all agents act at once.
+
+        Raises:
+            ValueError: It cannot be made; the message says why.
+        """
+        return _environment(game, cls.environment)
 
     def start(self) -> None:
         """Reset the environment."""
         # Make a new one each time: not every environment clears all its state on a reset.
-        self._env, self._parallel = _environment(self.config.game, type(self).environment)
+        self._env, self._parallel = self.make(self.config.game)
         # Read the state instead of drawing: a draw would mark the game as one with chance, which it may not be.
         begun = self._env.reset(seed=self.rng.getstate()[1][1] >> 1)
         self._agents: list[str] = list(self._env.possible_agents)
@@ -95,19 +110,22 @@ class PettingZoo(LibraryRules):
         """Return the seats that have to act: all agents that are left in a parallel game."""
         return self._turn
 
-    def legal(self, seat: int) -> Sequence[int]:
-        """Return the actions that the mask allows, or all if there is no mask."""
+    def legal(self, seat: int) -> Sequence[int] | None:
+        """Return the actions that the mask allows, or all if there is no mask; None if they are lists of numbers."""
+        space = self._space(seat)
+        if type(space).__name__ != "Discrete":
+            return None
         mask = _part(self._array(seat), "action_mask")
         if mask is None:
             infos: Any = self._infos if self._parallel else self._env.infos
             mask = infos[self._agents[seat]].get("action_mask")
-        space = self._env.action_space(self._agents[seat])
         first = int(space.start)
         return [first + n for n in range(int(space.n)) if mask is None or mask[n]]
 
-    def default(self, seat: int) -> int:
-        """Return the first legal action."""
-        return self.legal(seat)[0]
+    def default(self, seat: int) -> Any:
+        """Return the first legal action, or zeros if actions are lists of numbers."""
+        legal = self.legal(seat)
+        return default_action(self._space(seat)) if legal is None else legal[0]
 
     def observe(self, seat: int) -> dict[str, Any]:
         """Return what PettingZoo shows to an agent."""
@@ -118,14 +136,15 @@ class PettingZoo(LibraryRules):
     def step(self, actions: Mapping[int, Any]) -> None:
         """Take the actions, and skip the agents that are out."""
         env = self._env
+        elements = {seat: element_of(self._space(seat), action) for seat, action in actions.items()}
         self._last = ", ".join(f"{self._agents[seat]} {action}" for seat, action in actions.items())
         if self._parallel:
-            seen, rewards, _, _, self._infos = env.step({self._agents[s]: act for s, act in actions.items()})
+            seen, rewards, _, _, self._infos = env.step({self._agents[s]: element for s, element in elements.items()})
             # An agent that is out keeps what it saw last.
             self._seen = {**self._seen, **seen}
         else:
-            (action,) = actions.values()
-            env.step(action)
+            (element,) = elements.values()
+            env.step(element)
             rewards = dict(env.rewards)
             # Keep the last observations: the environment forgets the agents skipped below.
             out = [agent for agent in env.agents if env.terminations[agent] or env.truncations[agent]]
@@ -143,10 +162,14 @@ class PettingZoo(LibraryRules):
     def draw(self) -> str:
         """Return PettingZoo's text rendering, or else the board (if it has planes), the last actions and the scores."""
         if getattr(self._env, "render_mode", None) == "ansi":
-            return str(self._env.render())
+            # Pages show text as it is: what a terminal would mark stands in brackets.
+            return MARKED.sub(r"[\1]", str(self._env.render()))
         board = _board(self._array(0))
         scores = ", ".join(f"{agent} {total:g}" for agent, total in zip(self._agents, self._totals, strict=True))
         return f"{board}Last: {self._last or 'nothing yet'}\nScores: {scores}"
+
+    def _space(self, seat: int) -> Any:
+        return self._env.action_space(self._agents[seat])
 
     def _array(self, seat: int) -> Any:
         agent = self._agents[seat]
@@ -168,6 +191,8 @@ def _plain(seen: Any) -> Any:
     """Convert arrays to lists, and flags to numbers."""
     if hasattr(seen, "keys"):
         return {name: _plain(seen[name]) for name in seen}
+    if isinstance(seen, tuple | list):
+        return [_plain(one) for one in cast("Sequence[Any]", seen)]
     if hasattr(seen, "dtype"):
         return (seen.astype("int8") if seen.dtype == bool else seen).tolist()
     return seen
@@ -199,13 +224,6 @@ def listed() -> list[Wrappable]:
         ]
 
 
-def is_own(name: str) -> bool:
-    """Whether a name, which is none of PettingZoo's, is that of a file, or of a module that can be imported."""
-    top = name.partition(".")[0]
-    here = Path(f"{top}.py").is_file() or Path(top, "__init__.py").is_file()
-    return name.endswith(".py") or (top.isidentifier() and (here or importlib.util.find_spec(top) is not None))
-
-
 def find(game: str) -> WrappedGame:
     """Return one game, given its name with arguments if there are any.
 
@@ -214,12 +232,15 @@ def find(game: str) -> WrappedGame:
     """
     name, bracket, arguments = game.partition("(")
     try:
-        own = None if name in _specs() else _loaded(name)
+        own = None if name in _specs() else OwnModule.load(name)
     except ValueError as error:
         raise not_wrappable(f"pettingzoo:{game}", str(error)) from error
-    if reason := _refused(game, own):
+    made_by = None if own is None else own.made_by
+    if reason := _refused(game, made_by):
         raise not_wrappable(f"pettingzoo:{game}", reason)
-    count = len(_environment(game, own)[0].possible_agents)
+    env, _ = _environment(game, made_by)
+    spaces = [env.action_space(agent) for agent in env.possible_agents]
+    count = len(spaces)
     found = WrappedGame(
         library="pettingzoo",
         game=game,
@@ -229,42 +250,23 @@ def find(game: str) -> WrappedGame:
         most_seats=count,
         live_scores=True,
         second="practised",
+        lists_moves=all(type(space).__name__ == "Discrete" for space in spaces),
     )
     if own is None:
         return replace(found, needs=loaded_extras("pettingzoo", _specs()[name].namespace))
-    module = Path(name).stem if name.endswith(".py") else name
-    found = replace(found, game=f"{module.rpartition('.')[2]}{bracket}{arguments}", module=module)
-    place = Path(name).resolve().parent if name.endswith(".py") else Path.cwd()
-    if Path(str(own.__file__)).resolve().is_relative_to(place):
-        return replace(found, module_directory=str(place))
-    installed = importlib.metadata.packages_distributions().get(module.partition(".")[0], ())
-    return replace(found, needs=tuple(installed))
-
-
-def _loaded(name: str) -> Any:
-    """Load the module of an environment.
-
-    Raises:
-        ValueError: It cannot be loaded; the message says why.
-    """
-    try:
-        if not name.endswith(".py"):
-            return load_module(name, directory=Path.cwd())
-        if not Path(name).is_file():
-            raise ValueError(f"there is no file {name}")
-        if not Path(name).stem.isidentifier():
-            raise ValueError(f"a module cannot be named {Path(name).stem}")
-        return load_file(Path(name))
-    except ValueError:
-        raise
-    except Exception as error:
-        # The file's own code runs here, so anything may be raised.
-        raise ValueError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    return found.of_module(own, f"{bracket}{arguments}")
 
 
 def _title(name: str) -> str:
     known = _specs().get(name)
-    plain = known.name if known else Path(name).stem if name.endswith(".py") else name.rpartition(".")[2]
+    if known:
+        return readable(known.name)
+    place = name.partition(":")[0]
+    return readable(Path(place).stem if place.endswith(".py") else place.rpartition(".")[2])
+
+
+def readable(plain: str) -> str:
+    """Return a name in code as a title."""
     return plain.replace("_", " ").capitalize()
 
 
@@ -315,6 +317,14 @@ def _environment(game: str, own: Any = None) -> tuple[Any, bool]:
     return env, isinstance(env, zoo.ParallelEnv)
 
 
+def refused_view(space: Any) -> str | None:
+    """Return why a space is too large for that of observations; None if it is not."""
+    numbers = math.prod(getattr(space, "shape", None) or ())
+    if numbers > MOST_NUMBERS:
+        return f"what a seat sees is {numbers:,} numbers (pixels, say), which is too much for a frame of text"
+    return None
+
+
 def _refused(game: str, own: Any) -> str | None:
     """Return why a game cannot be wrapped, found by making and playing it; None if it can."""
     if own is None and _specs()[game.partition("(")[0]].namespace == "atari":
@@ -323,13 +333,15 @@ def _refused(game: str, own: Any) -> str | None:
         env, _ = _environment(game, own)
     except ValueError as error:
         return str(error)
-    for agent in env.possible_agents:
-        space, seen = env.action_space(agent), env.observation_space(agent)
-        if type(space).__name__ != "Discrete":
-            return f"its actions are not a list but {space}"
-        shape = getattr(seen["observation"] if hasattr(seen, "spaces") else seen, "shape", None) or ()
-        if (numbers := math.prod(shape)) > MOST_NUMBERS:
-            return f"what a seat sees is {numbers:,} numbers (pixels, say), which is too much for a frame of text"
+    spaces = [env.action_space(agent) for agent in env.possible_agents]
+    for agent, space in zip(env.possible_agents, spaces, strict=True):
+        seen = env.observation_space(agent)
+        board = seen["observation"] if isinstance(getattr(seen, "spaces", None), dict) else seen
+        if reason := refused_space(space) or refused_view(board):
+            return reason
+    kinds = {type(space).__name__ if type(space).__name__ == "Discrete" else str(space) for space in spaces}
+    if len(kinds) > 1:
+        return f"its agents have actions of different kinds: {', '.join(sorted(kinds))}"
     # `library` makes it an adapter, which names no game yet.
     adapter = PettingZoo
     if own is not None:

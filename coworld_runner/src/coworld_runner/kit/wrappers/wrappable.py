@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import create_model
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import Rules, audit_rules
+from coworld_core.rules import Rules, action_schema, audit_rules
 
+from ...package.random_player import sample as draw
 from .libraries import imported
+from .own_modules import OwnModule
 
 __all__ = ["LibraryRules", "Wrappable", "WrappedGame", "flaw", "not_wrappable", "rules_of"]
 
@@ -49,8 +52,10 @@ class WrappedGame:
         most_seats: Most seats.
         live_scores: Whether scores are meaningful before the end.
         second: The package's player that thinks first: the name of a folder of templates.
+        lists_moves: Whether the game lists the legal actions; otherwise only their type says what they are.
         needs: Distributions that it needs besides the library.
         module: The module of an environment of one's own; empty for a game of the library.
+        maker: What makes the environment in that module; empty: what is usual.
         module_directory: Where that module is, if it is not installed.
     """
 
@@ -62,9 +67,22 @@ class WrappedGame:
     most_seats: int
     live_scores: bool
     second: str
+    lists_moves: bool = True
     needs: tuple[str, ...] = ()
     module: str = ""
+    maker: str = ""
     module_directory: str = ""
+
+    def of_module(self, own: OwnModule, call: str) -> WrappedGame:
+        """Return the same as the environment of a module, with its arguments in brackets."""
+        return replace(
+            self,
+            game=f"{own.name.rpartition('.')[2]}{call}",
+            module=own.name,
+            maker=own.maker,
+            module_directory=own.directory,
+            needs=own.needs,
+        )
 
     @property
     def short_name(self) -> str:
@@ -113,6 +131,14 @@ def rules_of(adapter: type[Rules], game: str, *, seats: int, most_seats: int | N
 
 
 def flaw(rules: type[Rules], *, ticks: int, sample: Callable[[random.Random], Any] | None = None) -> str | None:
-    """Return what is wrong with rules: the first error of an audit that plays them, or None."""
+    """Return what is wrong with rules: the first error of an audit that plays them, or None.
+
+    Args:
+        rules: The rules.
+        ticks: How many ticks to play at most.
+        sample: Draws an action where `legal` lists none; by default, any that the type of actions allows.
+    """
+    schema = action_schema(rules)
+    sample = sample or partial(draw, schema)
     found = audit_rules(rules, ticks=ticks, seconds=TRIED_SECONDS, sample=sample).errors
     return found[0].message.splitlines()[0].rstrip(".")[:200] if found else None

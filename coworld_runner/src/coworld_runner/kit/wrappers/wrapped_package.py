@@ -94,6 +94,8 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
         "live_scores = False": f"live_scores = {game.live_scores}",
     }
     players = write_files(_TEMPLATES / thinking, place, words)
+    if not game.lists_moves:
+        write_files(_TEMPLATES / "unlisted", place, words)
     rules = write_files(_TEMPLATES / "rules", place, words)
     own = _bring_environment(game, place, place / f"{module}.py", installed) if game.module else ()
     _edit(place / "Dockerfile", '"coworld-client[seat]"', f'"coworld-client[seat]" {installed}')
@@ -139,8 +141,9 @@ def _bring_environment(game: WrappedGame, place: Path, rules: Path, installed: s
         The paths of the copies, relative to the package.
     """
     _edit(rules, "\n\n\nclass ", f"\n\nimport {game.module}\n\n\nclass ")
-    _edit(rules, "    seats = ", f"    environment = {game.module}\n    seats = ")
-    _edit(rules, "the rules are PettingZoo's", f"the rules are those of `{game.module}`")
+    made_by = f"{game.module}.{game.maker}" if game.maker else game.module
+    _edit(rules, "    seats = ", f"    environment = {made_by}\n    seats = ")
+    _edit(rules, f"the rules are {LIBRARIES[game.library].title}'s", f"the rules are those of `{game.module}`")
     _edit(place / "README.md", f"as `{installed}` plays it", f"as the environment in `{game.module}` plays it")
     if not game.module_directory:
         return ()

@@ -2,6 +2,7 @@
 const MOST_KEPT = 12; // up to so many different actions, those that are not legal now stay in their places
 const MOST_BUTTONS = 9; // more actions that differ in one number alone become a field with a slider
 const MOST_SLIDES = 1000;
+const MOST_FIELDS = 64; // a longer list is entered as JSON
 const ARROWS = { up: "ArrowUp", north: "ArrowUp", down: "ArrowDown", south: "ArrowDown",
   left: "ArrowLeft", west: "ArrowLeft", right: "ArrowRight", east: "ArrowRight" };
 const SHOWN = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "Space" };
@@ -202,6 +203,12 @@ function choices(legal) {
   ];
 }
 
+// The items of a list that has a fixed length.
+function listed({ prefixItems = [], items, minItems, maxItems }) {
+  const rest = minItems === maxItems && items && minItems <= MOST_FIELDS ? minItems - prefixItems.length : 0;
+  return [...prefixItems, ...new Array(Math.max(0, rest)).fill(items)].slice(0, MOST_FIELDS + 1);
+}
+
 // The actions of a game that does not list the legal ones: all of them if they are few, else a form.
 function ofSchema(root) {
   const plain = (schema) => {
@@ -223,6 +230,10 @@ function ofSchema(root) {
     if (fields.length === 1 && fields[0].schema.enum) return choices(fields[0].schema.enum.map((value) => ({ [fields[0].name]: value })));
     const compose = (values) => Object.fromEntries(fields.map(({ name }, index) => [name, values[index]]));
     return [{ key: "form", build: buildForm, fields, compose }];
+  }
+  const items = listed(action).map((schema, index) => ({ name: `number ${index + 1}`, schema: bounds(plain(schema)) }));
+  if (items.length && items.length <= MOST_FIELDS && items.every(({ schema }) => schema.enum || ["integer", "number"].includes(schema.type))) {
+    return [{ key: "form", build: buildForm, fields: items, compose: (values) => values }];
   }
   const label = { string: "Your words", integer: "number", number: "number" }[action.type];
   const field = { name: label || "Your action, as JSON", schema: label ? bounds(action) : {}, whole: true };
