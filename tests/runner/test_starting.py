@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import sys
@@ -14,8 +15,10 @@ from coworld_core.errors import UsageError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED
 from coworld_core.rules import Rules, audit_rules, load_rules
+from coworld_runner.kit.rollout import rollout
 from coworld_runner.kit.server.manifest import brought_up_to_date, main
-from coworld_runner.kit.server.scaffolds import new_game, new_player, new_role
+from coworld_runner.kit.server.scaffolds import new_game, new_player, new_role, new_trainee
+from coworld_runner.package.resolver import Package
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,6 +98,24 @@ def test_new_player_describes_its_game(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="runs its players itself"):
         new_player(tmp_path / "hosted.py", manifest=hosted)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bot.mjs", "bot.py", "session.py"]
+
+
+def test_new_trainee_plays_before_it_has_learnt_and_trains_on_the_rules_of_its_game(tmp_path: Path) -> None:
+    game = new_game("small-game", directory=tmp_path / "game").directory
+    loaded = load_manifest(game / "coworld_manifest_template.json", template=True)
+    package = Package(
+        manifest=loaded.manifest, report=loaded.report, contexts={loaded.manifest.game.runnable.image: game}
+    )
+    made = new_trainee(tmp_path / "bots/mine", package=package)
+    assert made.paths == ("main.py", "train.py")
+    program = (made.directory / "train.py").read_text()
+    assert "GAME = HERE / '../../game/small_game.py'\nCLASS = 'SmallGame'\n" in program
+    compile(program, "train.py", "exec")
+    assert rollout(load_rules(f"{game}/small_game.py"), f"{made.directory}", seed=1).refused == (0, 0)
+    with pytest.raises(UsageError, match="already exists"):
+        new_trainee(made.directory, package=package)
+    with pytest.raises(UsageError, match="small-game has no file of rules"):
+        new_trainee(tmp_path / "other", package=dataclasses.replace(package, contexts={}))
 
 
 @pytest.mark.usefixtures("clean_imports")

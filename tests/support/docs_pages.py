@@ -19,8 +19,8 @@ A comment right above a block changes that:
 `<!-- export -->`            `export NAME=VALUE` lines, which apply to the rest of the page
 `<!-- needs: docker -->`     the block needs a Docker engine (`kubernetes`: a cluster that uses its images;
                             `postgresql`, `s3`: a server for this page, with the variables that point to it), and
-                            so the page has that mark (`support.needs`); `openspiel`, `textarena`,
-                            `mettagrid`: the library, without which the whole page is left to another run
+                            so the page has that mark (`support.needs`); one of
+                            `LIBRARIES`: that library, without which the whole page is left to another run
 `<!-- ci -->`                the lines are in `.ci/run` and are executed there, from a clean clone
 
 A page that serves an Observatory does so at the usual address; the tests replace that by a separate port for each page,
@@ -73,7 +73,15 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
 )
 COMMENT = re.compile(r"<!--\s*(?P<key>[a-z]+)(?::\s*(?P<value>.*?))?\s*-->\s*$")
-LIBRARIES = {"openspiel": "pyspiel", "textarena": "textarena", "mettagrid": "mettagrid"}
+LIBRARIES = {
+    "openspiel": "pyspiel",
+    "textarena": "textarena",
+    "mettagrid": "mettagrid",
+    "torch": "torch",
+    "sb3": "sb3_contrib",
+    "torchrl": "torchrl",
+    "ray": "ray",
+}
 """Modules of libraries that are not installed with our packages."""
 PROGRAMS = Path(sys.executable).parent
 USUAL_PORT = "8787"

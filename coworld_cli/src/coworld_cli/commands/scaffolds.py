@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import shlex
 from collections.abc import Callable, Sequence
@@ -149,25 +148,46 @@ _declare = click.option(
 @init.command("player")
 @click.argument("file", type=PathType(), metavar="FILE | DIR")
 @_for
+@click.option("--trainable", is_flag=True, help="Make DIR a player that learns, with the program that trains it.")
 @_declare
 @published_option("--example", says="there is one starter, which plays any game of the kit.")
 @output_options
-def player(out: Output, file: Path, game: str | None, declare: bool | None) -> int:
+def player(out: Output, file: Path, game: str | None, trainable: bool, declare: bool | None) -> int:
     """Start a player: FILE gets one function, which plays any game of the kit.
 
     FILE ends in .py for Python or .mjs for JavaScript; in a directory, it is bot.py. For a game with a protocol of its
     own, it has the place where you answer the game's messages.
+
+    With --trainable, the new directory DIR gets train.py, which learns a game of the kit with PyTorch, and main.py,
+    which plays with what was learnt and needs only Python. `coworld docs train` is about training.
     """
-    from coworld_runner.kit.server.scaffolds import new_player
+    from coworld_runner.kit.server.scaffolds import new_player, new_trainee
 
     def first(path: str, package: Package | None) -> list[list[str]]:
         if package is None:
             return []
         seats = package.manifest.certification.players
         others = [entry.player_id for entry in seats[: len(seats) - 1]]
-        return [["run", game or _shown(package), *(word for who in (path, *others) for word in ("--player", who))]]
+        shown = game or _shown(package)
+        played = ["run", shown, *(word for who in (path, *others) for word in ("--player", who))]
+        return [played, ["compare", f"{path}/run", f"{path}/run@step-0", "-m", shown]] if trainable else [played]
 
-    return _begin(out, new_player, _place(file, "bot.py", "players"), game, declare, first)
+    def write(path: Path, package: Package | None) -> NewFiles:
+        if not trainable:
+            return new_player(path, manifest=None if package is None else package.manifest)
+        if package is None:
+            raise click.UsageError("--trainable needs --for: the game that is to be learnt.")
+        return new_trainee(path, package=package)
+
+    if not trainable:
+        return _begin(out, write, _place(file, "bot.py", "players"), game, declare, first)
+    if file.suffix in (".py", ".mjs"):
+        raise click.UsageError(f"--trainable makes a directory, and {file} would be a file.")
+    if declare:
+        raise click.UsageError("--declare is for a file: a manifest takes a trained player when there is one.")
+    needs = "PyTorch and environments (pip install torch 'coworld-runner[env]')"
+    learn = f"Train it, which needs {needs}:  python {shown_path(file / 'train.py')}"
+    return _begin(out, write, file, game, False, first, remark=learn)
 
 
 _ROLES: dict[Role, str] = {
@@ -193,7 +213,11 @@ def _role_command(role: Role, about: str) -> None:
             return [["run", game or _shown(package)], tried]
 
         place = _place(file or Path(), f"{role}.py", "roles")
-        return _begin(out, functools.partial(new_role, role), place, game, declare, first)
+
+        def write(path: Path, package: Package | None) -> NewFiles:
+            return new_role(role, path, manifest=None if package is None else package.manifest)
+
+        return _begin(out, write, place, game, declare, first)
 
     for decorate in (output_options, _declare, _for, click.argument("file", required=False, type=PathType())):
         command = decorate(command)
@@ -227,21 +251,24 @@ def _place(path: Path, name: str, folder: str) -> Path:
 
 def _begin(
     out: Output,
-    write: Callable[..., NewFiles],
+    write: Callable[[Path, Package | None], NewFiles],
     file: Path,
     game: str | None,
     declare: bool | None,
     first: Callable[[str, Package | None], list[list[str]]],
+    *,
+    remark: str = "",
 ) -> int:
-    """Write a file, declare it, and say what to try next.
+    """Write a file or a directory, declare it, and say what to try next.
 
     Args:
         out: Where to write.
-        write: Writes it, for a manifest if there is one.
+        write: Writes it, for a package if there is one.
         file: The file.
         game: The game that it is for; None: the one of the package that it stands in.
         declare: Whether to declare it there; None: ask.
         first: The commands to try, for the file and the package.
+        remark: What to say before them of a directory, which is not declared.
     """
     from coworld_core.manifest.manifest_file import TEMPLATE_NAME
 
@@ -257,11 +284,12 @@ def _begin(
 
         named = game or (str(template.parent) if beside else None)
         package = None if named is None else await find_package(PackageOptions(manifest=named), running)
-        made = write(file, manifest=None if package is None else package.manifest)
+        made = write(file, package)
         path = str(file) if file.is_absolute() else f"./{file}"
         own = package is not None and package.directory is not None and package.directory.samefile(template.parent)
-        declared, remark = _declared(out, template, place, declare) if beside and own else (False, "")
-        tell_written(out, made, then=first(path, package), declared=declared, remark=remark)
+        asked = beside and own and place.is_file()
+        declared, told = _declared(out, template, place, declare) if asked else (False, remark)
+        tell_written(out, made, then=first(path, package), declared=declared, remark=told)
         return exitcodes.OK
 
     return run_async(out, body)

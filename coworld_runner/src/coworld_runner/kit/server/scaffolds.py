@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import os
 import re
 import sys
 from collections.abc import Container, Mapping
@@ -16,12 +17,25 @@ from coworld_core.manifest.models import GAME_HOSTED
 from coworld_core.roles.role_record import Role
 from coworld_core.rules.seat_wire import PROTOCOL
 
+from ...package.kit_programs import rules_served
+
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from coworld_core.manifest.models import Manifest
 
-__all__ = ["NewFiles", "new_game", "new_player", "new_role", "new_sample", "rules_names", "write_files"]
+    from ...package.resolver import Package
+
+__all__ = [
+    "NewFiles",
+    "new_game",
+    "new_player",
+    "new_role",
+    "new_sample",
+    "new_trainee",
+    "rules_names",
+    "write_files",
+]
 
 _TEMPLATES: Final = files("coworld_runner.kit.server") / "templates"
 _LEFT = frozenset({"coworld_manifest.json", "results", "wheels"})
@@ -125,6 +139,32 @@ def new_player(path: Path, *, manifest: Manifest | None = None) -> NewFiles:
     if manifest is not None:
         _append_comment(path, f"{_about(manifest)}\n\n{manifest.game.protocols.player.value}")
     return made
+
+
+def new_trainee(directory: Path, *, package: Package) -> NewFiles:
+    """Create the directory of a new player that learns: its file, and the program that trains it.
+
+    Args:
+        directory: The directory, which must be new or empty.
+        package: The game that it is to learn, which must be one of the kit.
+
+    Raises:
+        UsageError: The directory is not empty, or the rules of the game are not in a file of the package.
+    """
+    game = package.manifest.game
+    served = rules_served(package.manifest)
+    module, _, rules = served[1].partition(":") if served is not None else ("", "", "")
+    file = package.contexts.get(game.runnable.image, Path()) / f"{module.replace('.', '/')}.py"
+    if served is None or not file.is_file():
+        raise UsageError(
+            f"{game.name} has no file of rules, by which a player could be trained in one process.",
+            code="no_rules",
+            hint="SeatEnv plays a seat of any game for a training program: see the page about training.",
+        )
+    _require_room(directory)
+    place = os.path.relpath(file.resolve(), directory.resolve())
+    words = {'HERE.parent / "nim" / "nim.py"': f"HERE / {place!r}", 'CLASS = "Nim"': f"CLASS = {rules!r}"}
+    return write_files(_TEMPLATES / "trainable", directory, words, only=".py", without=("run", "examples", "tests"))
 
 
 def new_role(role: Role, path: Path, *, manifest: Manifest | None = None) -> NewFiles:
