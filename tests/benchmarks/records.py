@@ -6,6 +6,7 @@ python tests/benchmarks/records.py --rows 100000 --turns 1000000
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import Any
 from _measure import finish, machine, peak_mib, python, run, show
 
 from coworld_core.episode.events import RunFinished, RunStarted
-from coworld_core.episode.record import EpisodeRow, SlotRow
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, SlotRecord, SlotRow
 from coworld_core.records.run_filter import RunFilter
 from coworld_core.rules.replay import ReplayWriter
 from coworld_runner.records.local_runs import LocalRuns
@@ -38,6 +39,34 @@ def leave_runs(results: Path, rows: int) -> None:
         with (place / "episodes.jsonl").open("w") as file:
             for index in range(1, _ROWS_OF_RUN + 1):
                 file.write(row(number, index).model_dump_json() + "\n")
+
+
+def leave_episodes(results: Path, count: int) -> None:
+    """Write workspaces of single episodes."""
+    now = dt.datetime.now(dt.UTC)
+    for number in range(count):
+        place = results / f"episode-{number:06d}"
+        place.mkdir(parents=True)
+        slots = tuple(
+            SlotRecord(slot=slot, name=f"player-{slot}", image=ImageRecord(image="./bot.py", digest="f" * 64))
+            for slot in (0, 1)
+        )
+        record = EpisodeRecord(
+            run_id=f"{number:016x}",
+            coworld="game",
+            version="1",
+            backend="process",
+            variant="quick",
+            started_at=now,
+            ended_at=now,
+            seconds=1.5,
+            status="completed",
+            scores=(1.0, 0.0),
+            slots=slots,
+        )
+        start = RunStarted(what="episode", seq=1, run_id=record.run_id, coworld="game", variant="quick")
+        (place / "events.ndjson").write_text(f"{start.model_dump_json()}\n")
+        (place / "episode.json").write_text(record.model_dump_json(indent=2))
 
 
 def row(run: int, index: int) -> EpisodeRow:
@@ -96,9 +125,18 @@ def libraries() -> None:
     import pyarrow  # noqa: F401
 
 
-def index_figures(rows: int) -> dict[str, Any]:
+def index_figures(rows: int, alone: int) -> dict[str, Any]:
     """Index, refresh and ask, with an index of its own."""
-    figures: dict[str, Any] = {"rows": rows}
+    figures: dict[str, Any] = {"rows": rows, "alone": alone}
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch, "alone")
+        leave_episodes(place, alone)
+
+        def once() -> None:
+            with LocalRuns(place, index=Path(scratch, "alone.sqlite3")):
+                pass
+
+        figures["index_alone"], figures["refresh_alone"] = timed(once), timed(once)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch, "results")
         leave_runs(place, rows)
@@ -180,19 +218,22 @@ def _apart(*words: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="of episodes in the index")
+    parser.add_argument("--alone", type=int, default=20_000, help="runs of one episode, each in a folder of its own")
     parser.add_argument("--turns", type=int, default=1_000_000, help="to export")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = {
         "benchmark": "records",
         "machine": machine(),
-        "index": index_figures(options.rows),
+        "index": index_figures(options.rows, options.alone),
         "export": export_figures(options.turns),
     }
     index, export = figures["index"], figures["export"]
     asked = {
         "index from nothing": index["index"],
         "look again, nothing changed": index["refresh"],
+        f"index of {options.alone:,} runs of one episode": index["index_alone"],
+        "look again, nothing changed (those)": index["refresh_alone"],
         "import duckdb and pyarrow": index["libraries"],
         **index["queries"],
     }

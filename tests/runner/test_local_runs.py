@@ -174,6 +174,20 @@ def test_a_run_that_is_going_on_is_seen_to_end_however_it_ends(tmp_path: Path) -
         assert runs.find("many").run.status == "interrupted"
 
 
+def test_a_damage_that_only_a_search_meets_is_mended_too(tmp_path: Path) -> None:
+    leave_rows(tmp_path / "results" / "many", *(row(index) for index in range(1, 2000)))
+    index = tmp_path / "index.sqlite3"
+    with opened(tmp_path) as runs:
+        (root,) = runs.connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'seat'").fetchone()
+    with index.open("r+b") as file:
+        file.seek((root - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    with opened(tmp_path) as runs:
+        assert runs.notices == []
+        assert len(runs.episodes(RunFilter(player="ada"))) == 1999
+        assert "made anew" in runs.notices[0]
+
+
 @pytest.mark.parametrize("how", ["torn", "older", "newer", "no database"])
 def test_an_index_that_is_of_no_use_is_made_anew_and_that_is_said(tmp_path: Path, how: str) -> None:
     leave_episode(tmp_path / "results" / "one")

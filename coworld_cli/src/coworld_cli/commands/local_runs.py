@@ -16,6 +16,7 @@ from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
+    from coworld_core.records.run_entries import RunEntry
     from coworld_core.records.run_filter import RunFilter
     from coworld_runner.records.local_runs import LocalRuns
 
@@ -258,6 +259,8 @@ def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool
     A run that is going on is refused, and so is a directory with files that no run has written. Without --yes, the
     command asks, or only says what it would remove.
     """
+    from coworld_core.errors import CoworldError
+
     from ..manifest_fixes import may_ask
     from ..render.run_tables import runs_text
     from ..render.text import shown_path
@@ -268,7 +271,13 @@ def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool
         if not yes:
             out.show(runs_text(found, more=False))
             agreed = may_ask() and click.confirm("Remove these directories?", err=True)
-        removed = [local.remove(run.path) for run in found] if agreed else []
+        removed: list[RunEntry] = []
+        try:
+            removed += (local.remove(run.path) for run in found if agreed)
+        except CoworldError:
+            for run in removed:
+                out.note(f"Removed: {shown_path(run.path)}")
+            raise
         out.answer(
             {"removed": [str(run.path) for run in removed], "kept": [] if agreed else [str(one.path) for one in found]}
         )

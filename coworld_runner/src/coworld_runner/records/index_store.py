@@ -78,18 +78,16 @@ class IndexStore:
 
     def _opened(self) -> sqlite3.Connection:
         for again in (True, False):
-            connection = _connected(str(self.path))
-            self.connection = connection
+            connection = self.connection = _connected(str(self.path))
             try:
                 version = self._version()
                 if version in (0, VERSION):
-                    if not version:
-                        self._make()
+                    self._make()
                     return connection
                 why = f"is of version {version}, and this program's are of version {VERSION}"
-            except sqlite3.DatabaseError as error:
-                if not _is_damage(error) or not again:
-                    connection.close()
+            except BaseException as error:
+                connection.close()
+                if not (again and isinstance(error, sqlite3.DatabaseError) and _is_damage(error)):
                     raise
                 why = f"is damaged ({error})"
             connection.close()
@@ -116,6 +114,9 @@ class IndexStore:
         return int(self.connection.execute("PRAGMA user_version").fetchone()[0])
 
     def _make(self) -> None:
+        """Make the tables, if there are none yet."""
+        if self._version():
+            return
         with self.writing() as connection:
             # Another program may have made it meanwhile
             if not self._version():

@@ -47,7 +47,7 @@ def remember_place(place: Path) -> None:
     """
     place = place.expanduser().absolute()
     known = known_places()
-    if place in known or any(place.parent == other for other in known):
+    if "\n" in str(place) or place in known or any(place.parent == other for other in known):
         return
     with contextlib.suppress(OSError):
         path = _list()

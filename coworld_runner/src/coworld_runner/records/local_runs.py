@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .run_query import QueryResult
 
 __all__ = ["FoundRun", "LocalRuns"]
+
+_Answer = TypeVar("_Answer")
 
 _SHORTEST = 4
 """Characters of a run's id that suffice to name it."""
@@ -116,19 +118,29 @@ class LocalRuns:
                 raise
             return refresh(self._store, places, self._on_progress)
 
+    def _ask(self, question: Callable[[sqlite3.Connection], _Answer]) -> _Answer:
+        """Ask the index; if that shows that it is damaged, again once it is made anew."""
+        try:
+            return question(self.connection)
+        except sqlite3.DatabaseError as error:
+            if not self._store.reopen(error):
+                raise
+            self.refresh()
+            return question(self.connection)
+
     def runs(self, asked: RunFilter | None = None, *, limit: int | None = None) -> FoundRuns:
         """Return the runs that a search asks for, the newest first."""
-        found = find_runs(self.connection, asked or RunFilter(), below=self._below, limit=limit)
+        found = self._ask(lambda index: find_runs(index, asked or RunFilter(), below=self._below, limit=limit))
         return FoundRuns(runs=tuple(found), notices=tuple(self.notices))
 
     def episodes(self, asked: RunFilter | None = None, *, limit: int | None = None) -> FoundEpisodes:
         """Return the episodes that a search asks for, those of the newest run first."""
-        found = find_episodes(self.connection, asked or RunFilter(), below=self._below, limit=limit)
+        found = self._ask(lambda index: find_episodes(index, asked or RunFilter(), below=self._below, limit=limit))
         return FoundEpisodes(episodes=tuple(found), notices=tuple(self.notices))
 
     def episodes_of(self, run: RunEntry, *, limit: int | None = None) -> FoundEpisodes:
         """Return the episodes of a run, by number."""
-        found = find_episodes(self.connection, RunFilter(), below=[run.path], limit=limit)
+        found = self._ask(lambda index: find_episodes(index, RunFilter(), below=[run.path], limit=limit))
         return FoundEpisodes(episodes=tuple(found))
 
     def find(self, word: str | os.PathLike[str]) -> FoundRun:
@@ -146,8 +158,9 @@ class LocalRuns:
         if path.exists() or path.name == "latest" or os.sep in text:
             return self._at(path)
         rows = self.connection.execute(
-            "SELECT path FROM run WHERE (length(?) >= ? AND substr(run_id, 1, length(?)) = ?) OR path LIKE '%/' || ?",
-            (text, _SHORTEST, text, text, text.replace("%", "").replace("_", "_")),
+            "SELECT path FROM run WHERE (length(?1) >= ?2 AND substr(run_id, 1, length(?1)) = ?1) "
+            "OR substr(path, -length(?1) - 1) = '/' || ?1",
+            (text, _SHORTEST),
         ).fetchall()
         if len(rows) == 1:
             return FoundRun(run=self._entry(rows[0][0]))
@@ -195,13 +208,15 @@ class LocalRuns:
         """Ask the index, and Parquet files beside it, in SQL; see `run_query.query_runs`."""
         from .run_query import query_runs
 
-        return query_runs(self.connection, sql, parquet=[expand(os.fspath(path)) for path in parquet])
+        files = [expand(os.fspath(path)) for path in parquet]
+        return self._ask(lambda index: query_runs(index, sql, parquet=files))
 
     def export(self, directory: str | os.PathLike[str], asked: RunFilter | None = None, **how: Any) -> ExportedTables:
         """Write episodes, seats, turns and events as Parquet files; see `run_export.export_runs`."""
         from .run_export import export_runs
 
-        return export_runs(self.connection, expand(os.fspath(directory)), asked, below=self._below, **how)
+        place = expand(os.fspath(directory))
+        return self._ask(lambda index: export_runs(index, place, asked, below=self._below, **how))
 
     def _at(self, path: Path) -> FoundRun:
         """The run or the episode at a path."""

@@ -127,14 +127,20 @@ def remove_workspace(path: Path) -> None:
     with ExitStack() as stack:
         try:
             with while_opening(layout.workspace):
-                held = _locked(layout, stack)
+                held = _locked(layout, stack) if _is_regular(layout.events) else None
                 earlier = _earlier(layout, overwrite=True, resume="")
+                if held is None:
+                    held = _locked(layout, stack)
             if earlier is not None:
                 _empty(layout, earlier, held)
             with contextlib.suppress(FileNotFoundError):
                 layout.logs.rmdir()
             layout.events.unlink()
             layout.workspace.rmdir()
+        except WorkspaceError as error:
+            if error.code == "workspace_foreign":
+                error.hint = "Move what is yours elsewhere first, or remove the directory yourself."
+            raise
         except OSError as error:
             raise unwritable(layout.workspace, error) from error
     link = layout.workspace.parent / LATEST
