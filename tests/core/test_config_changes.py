@@ -106,5 +106,5 @@ def test_patterns_match_variants(document: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"matches 2 variants of tug, and one is needed: long and long-\*") as refused:
         only_variant(manifest, "l*")
     assert refused.value.code == "several_variants"
-    with pytest.raises(UsageError, match=r"no variant \"x\*\""):
+    with pytest.raises(UsageError, match=r"No variant of tug matches \"x\*\"; it has default, long and"):
         matching_variants(manifest, "x*")

@@ -110,7 +110,7 @@ async def test_a_battery_goes_through_all_variants_and_is_gone_on_with(tmp_path:
         some = dataclasses.replace(rules, variant="l?ng*", max_blocks=1)
         report = await diagnose(small.package, "first", rules=some, **{**how, "workspace": tmp_path / "some"})
         assert [one.id for one in report.variants] == ["long"]
-        with pytest.raises(UsageError, match="No variant matches 'x\\*'"):
+        with pytest.raises(UsageError, match=r'No variant of counting matches "x\*"'):
             await diagnose(small.package, "first", rules=dataclasses.replace(rules, variant="x*"), **how)
         with pytest.raises(UsageError, match="differs from this one in: strong"):
             await diagnose(small.package, "first", rules=more, **{**how, "strong": None})

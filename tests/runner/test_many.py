@@ -34,6 +34,19 @@ def rows(workspace: Path) -> dict[str, EpisodeRow]:
     return {row.key: row for row in found}
 
 
+async def test_a_batch_of_several_variants_with_a_changed_config(tmp_path: Path) -> None:
+    async with world() as small:
+        how: Any = {"backend": small.backend, "workspace": tmp_path / "run", "variant": "*"}
+        summary = await run_batch(small.package, episodes=1, config={"ticks": 1}, **how)
+        assert [row.variant for row in summary.episodes] == ["default", "long"]
+        assert all(row.ok and row.config_changes == {"ticks": 1} for row in summary.episodes)
+        assert (summary.variant, summary.config_changes) == ("default, long", {"ticks": 1})
+        assert read_record(tmp_path / "run" / "episode-0002").game_config["ticks"] == 1
+        with pytest.raises(UsageError) as refused:
+            await run_batch(small.package, episodes=1, config={"ticks": 2}, resume=True, **how)
+        assert refused.value.code == "key_of_another_plan"
+
+
 async def test_each_plan_has_its_row(tmp_path: Path) -> None:
     heard: list[BatchProgressed] = []
     asked: list[str] = []

@@ -21,7 +21,7 @@ CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 
 _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("new", "create", "scaffold", "begin"), ("init", "demo")),
-    **dict.fromkeys(("test", "check"), ("certify", "validate")),
+    "test": ("certify", "check", "validate"),
     "verify": ("certificate verify", "certify", "validate"),
     "keygen": ("certificate keygen",),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),

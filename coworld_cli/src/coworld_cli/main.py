@@ -16,8 +16,8 @@ _COMMANDS: CommandTable = {
     "Play": {
         "demo": ("scaffolds", "Play the sample world, and see its replay."),
         "run": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
-        "play": ("episodes", "Play in the browser: with people, bots or both."),
-        "replay": ("replays", "Show a replay in the browser, until Ctrl-C."),
+        "play": ("episodes", "Play in the browser or terminal: people, bots or both."),
+        "replay": ("replays", "Show a replay in the browser or terminal."),
     },
     "Measure": {
         "check": ("checks", "Check a player before you upload it."),

@@ -93,7 +93,7 @@ def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
 @in_terminal_option
 @output_options
 def play(out: Output, options: PlayOptions, open_browser: bool | None, in_terminal: bool) -> int:
-    """Play in the browser, or at the terminal: with people, bots or both.
+    """Play in the browser or terminal: people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one per seat.

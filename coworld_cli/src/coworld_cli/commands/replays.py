@@ -91,7 +91,9 @@ def replay(
     in_terminal: bool,
     speed: float,
 ) -> int:
-    """Show a replay in the browser, until Ctrl-C; or in the terminal.
+    """Show a replay in the browser or terminal.
+
+    The browser shows it until Ctrl-C.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. REPLAY is a file, a
     bundle, the directory of an episode, RUN/N for the Nth of a run of several, or a file://, http(s):// or s3://

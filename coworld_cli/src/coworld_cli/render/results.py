@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.episode.config_text import variant_text
 from coworld_core.text.phrases import plural
 
 from .text import clean, hint_line, left_behind, number, seconds, shown_path, table
@@ -196,6 +195,8 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         summary: The episodes.
         workspace: The directory that contains them.
     """
+    from coworld_core.episode.config_text import variant_text
+
     name = clean(f"{summary.coworld} {summary.version}", one_line=True)
     verdict = click.style(
         f"{summary.completed} of {plural(summary.planned, 'episode')} completed"

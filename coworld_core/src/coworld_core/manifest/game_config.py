@@ -73,6 +73,12 @@ def matching_variants(manifest: Manifest, word: str) -> list[Variant]:
         found = [variant for variant in manifest.variants if fnmatchcase(variant.id, word)]
         if found:
             return found
+        known = [variant.id for variant in manifest.variants]
+        raise UsageError(
+            f"No variant of {manifest.game.name} matches {quoted(word)}; it has {listed(known)}.",
+            code="unknown_variant",
+            context={"variant": word, "known": known},
+        )
     return [find_variant(manifest, word)]
 
 
