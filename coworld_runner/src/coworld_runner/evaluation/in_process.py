@@ -131,7 +131,7 @@ class InProcess(Backend):
         """
         while len(self.workers) < min(self.count, most):
             self._start_worker()
-        for worker in self.workers[1:]:
+        for worker in self.workers:
             await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True)
 
     def _start_worker(self) -> MatchProcess:
@@ -185,7 +185,7 @@ class InProcess(Backend):
             if number is None:
                 return f"{seat.player_name or seat.name} is a program of its own"
             asked[number] = self._programs[number]
-        worker = self._start_worker()
+        worker = self.workers[0] if self.workers else self._start_worker()
         if problem := await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True):
             return f"the rules cannot be loaded here: {problem}"
         told = await anyio.to_thread.run_sync(worker.told, asked, abandon_on_cancel=True)

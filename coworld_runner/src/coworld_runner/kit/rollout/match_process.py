@@ -49,10 +49,13 @@ class MatchProcess:
             )
         except OSError as error:
             raise EnvironmentFault(f"A worker process cannot be started: {error.strerror}.") from error
+        self._problem: str | None = None
 
     def problem(self) -> str:
         """Wait until the rules are loaded; returns why they cannot be, or an empty text."""
-        return self._received()
+        if self._problem is None:
+            self._problem = str(self._received())
+        return self._problem
 
     def told(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
         """Load players, and return what is known of them then (`PlayerHost.told`)."""
