@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from .event_loop import Running, opened_client
-from .files import platform_episode
 from .options.declarations import given
 from .options.platform import Connection
 from .render.text import clean
@@ -53,6 +52,8 @@ class HostedWork:
         Raises:
             click.UsageError: One of them is not on a platform, or an option is about programs of this machine.
         """
+        from .files import platform_episode
+
         if (option := given(_ONLY_HERE)) is not None:
             raise click.UsageError(f"{option} is about programs that run here: it does not go with --on-platform.")
         found: list[str] = []
