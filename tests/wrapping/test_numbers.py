@@ -123,6 +123,7 @@ def test_players_of_a_package_without_a_list_of_moves(here: Path, monkeypatch: p
     made = wrap_game("pettingzoo:./steering.py:Steering", directory=here / "made", measure=False)
     rules = load_rules("made:Made", directory=made.directory)
     monkeypatch.chdir(made.directory)
+    monkeypatch.syspath_prepend(made.directory)
     act = Practised(rules, moves=400, seconds=20).act
     assert rollout(rules, [act, "players/random_player.py"], seed=1).scores[0] > 3
 
