@@ -325,7 +325,7 @@ def test_checkpoint_of_a_run_is_a_player_with_its_weights(here: Path, nim: Packa
 def test_large_weights_are_handed_over_or_refused_in_words(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made(here / "run/1/main.py", ACT)
     made(here / "run/1/weights.bin", bytes((4 << 20) + 1))
-    with pytest.raises(UsageError, match="the files are larger than 4 MiB; build an image"):
+    with pytest.raises(UsageError, match="run/1 has more than 4 MiB, which is what a platform takes"):
         to_wire(read_own_player("run"))
     monkeypatch.setattr(player_directory, "MOST_BYTES", 1000)
     with pytest.raises(UsageError, match="which is too much to hand over"):

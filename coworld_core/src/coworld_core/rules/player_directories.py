@@ -176,7 +176,7 @@ class _Run:
 
     def _missing(self, problem: str, *, near: str = "") -> UsageError:
         names = sorted(self._playing, key=_order, reverse=True)
-        meant = closest(near, names) if near else None
+        meant = closest(near, [*names, LATEST]) if near and names else None
         known = f"It has {listed(names, limit=6)}." if names else "A checkpoint is a directory with a file that plays."
         return UsageError(
             f"{problem}.",

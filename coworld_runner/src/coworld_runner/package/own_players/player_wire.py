@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coworld_core.api import PlayerFiles
+from coworld_core.api import MOST_PLAYER_BYTES, PlayerFiles
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.text.size_text import shown_size
 
 from .own_player import OwnPlayer
 
@@ -36,6 +37,12 @@ def to_wire(player: OwnPlayer) -> PlayerFiles:
                 name=player.name,
                 path=str(player.path),
             ),
+        )
+    if sum(map(len, player.files.values())) > MOST_PLAYER_BYTES:
+        raise UsageError(
+            f"{player.path} has more than {shown_size(MOST_PLAYER_BYTES)}, which is what a platform takes as files.",
+            code="player_too_large",
+            hint="Leave out what it does not need to play, or build an image from it and upload that.",
         )
     return PlayerFiles.of_bytes(
         player.files,
