@@ -14,11 +14,13 @@ from typing import Any, cast
 import numpy as np
 import psutil
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from support.games import Gather, dies, fails, last_or_stay
 from support.served_game import Sticks
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.rules import Rules, RulesError, play_again, read_replay
+from coworld_core.rules import ActionRefused, Play, Rules, RulesError, play_again, read_replay
 from coworld_runner.kit.rollout import PolicyError, Rollout, rollout, rollouts
 from coworld_runner.package.random_player import choose, sample
 
@@ -59,6 +61,34 @@ def test_policies_receive_their_own_copies() -> None:
         return legal[0]
 
     assert rollout(Sticks, vandal).refused == (3, 3), "an action that was changed is another one"
+
+
+SCALARS = st.none() | st.booleans() | st.integers(0, 4) | st.floats() | st.sampled_from(["left", "stay", "1"])
+ACTIONS = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2)) | st.dictionaries(
+    st.sampled_from(["take", "also"]), SCALARS, max_size=2
+)
+
+
+@given(action=ACTIONS, changes=st.booleans())
+@example(action=True, changes=True)
+def test_a_rollout_refuses_what_a_served_game_refuses(action: Any, changes: bool) -> None:
+    def once(observation: Any, legal: Any, rng: random.Random) -> Any:
+        told.append(action)
+        if len(told) > 1:
+            return None
+        if changes and legal:
+            told[0] = legal[0]
+            told[0]["take"] = action
+        return told[0]
+
+    for rules in (Sticks, Gather):
+        told: list[Any] = []
+        done = rollout(rules, [once, lambda *_: None])
+        try:
+            refused = Play(rules).read(0, told[0]) is None
+        except ActionRefused:
+            refused = True
+        assert done.refused == (told[0] is not None and refused, 0)
 
 
 def test_a_refused_action_misses_its_time() -> None:

@@ -7,6 +7,7 @@ and arrays of NumPy or a library like it. No such library is imported, and pydan
 from __future__ import annotations
 
 import json
+import marshal
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from .simple_models import simple_fields, simple_form
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-__all__ = ["action_text", "adapter", "json_writer", "to_json", "to_plain"]
+__all__ = ["action_text", "adapter", "is_same_json", "json_writer", "to_json", "to_plain"]
 
 
 @cache
@@ -156,6 +157,17 @@ def _without_form(value: object) -> TypeError:
 
 def _kind(value: object) -> str:
     return f"a value of type {type(value).__name__}"
+
+
+def is_same_json(first: Any, second: Any) -> bool:
+    """Whether two values that consist of what JSON has are the same, with keys in the same order.
+
+    Values that are equal and yet not the same JSON, such as 1 and True, are not. Of other values it may say so, too.
+    """
+    try:
+        return marshal.dumps(first, 2) == marshal.dumps(second, 2)
+    except ValueError:
+        return False
 
 
 def json_writer(

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from coworld_core.player_seeds import PLAYER_SEED_ENV
 from coworld_core.rules import ActionRefused, load_player
-from coworld_core.rules.plain_values import action_text
+from coworld_core.rules.plain_values import action_text, is_same_json
 from coworld_core.rules.player_loader import is_session, player_in, seated
 from coworld_core.rules.seat_wire import MAX_REFUSED
 
@@ -175,20 +175,12 @@ def _index(answer: Any, legal: list[Any], given: bytes | None) -> int | None:
             if kind in _UNCHANGED:
                 return index
             # The player may have changed it
-            return index if _same(answer, marshal.loads(given or b"")[index]) else None  # noqa: S302
+            return index if is_same_json(answer, marshal.loads(given or b"")[index]) else None  # noqa: S302
     if kind is dict:
         for index, one in enumerate(legal):
-            if type(one) is dict and one.keys() == answer.keys() and _same(answer, one):
+            if type(one) is dict and one.keys() == answer.keys() and is_same_json(answer, one):
                 return index
     return None
-
-
-def _same(first: Any, second: Any) -> bool:
-    # Values that are equal and yet not the same JSON, such as 1 and True, have other bytes
-    try:
-        return marshal.dumps(first, 2) == marshal.dumps(second, 2)
-    except ValueError:
-        return False
 
 
 def _seeds(source: bytes) -> bool:

@@ -27,6 +27,7 @@ from coworld_core.rules import (
     rules_config,
 )
 from coworld_core.rules.game import draws_seats
+from coworld_core.rules.plain_values import is_same_json
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
 from coworld_core.scopes import arguments_of, bare_names
@@ -334,7 +335,7 @@ class PolicyTable:
             if legal is not None and options is not None:
                 for index, one in enumerate(legal):
                     # One of the handed-out options, unless it was changed meanwhile.
-                    if one is answer and (type(one) in _UNCHANGED or play.named(seat, options[index]) == one):
+                    if one is answer and (type(one) in _UNCHANGED or _unchanged(play, seat, options[index], one)):
                         return options[index]
             try:
                 return play.read(seat, answer)
@@ -389,6 +390,10 @@ def _within(place: str | None, function: Any) -> Any:
             return function(*given)
 
     return called
+
+
+def _unchanged(play: Play, seat: int, option: Any, handed_out: Any) -> bool:
+    return is_same_json(play.named(seat, option), handed_out)
 
 
 _UNCHANGED: Final = frozenset({str, int, float, bool})
