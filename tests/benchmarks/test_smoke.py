@@ -57,6 +57,12 @@ def test_burning_the_processors_does_not_pay() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_vector_environments() -> None:
+    found = figures("vector.py", "--rounds", "1", "--games", "4", "--steps", "10")
+    assert all(speed > 0 for speed in found["steps_per_processor_second"].values())
+
+
+@pytest.mark.timeout(300)
 def test_memory() -> None:
     found = figures("memory.py", "--mebibytes", "2")
     assert {name: peak["small_mib"] > 0 for name, peak in found["peaks"].items()} == {

@@ -245,6 +245,19 @@ def test_fields_of_an_action_are_entered_one_by_one(pages: Pages, tmp_path: Path
         assert game.replay().ticks[1].actions == {0: {"bid": 1234, "loud": True}, 1: {"bid": 0, "loud": False}}
 
 
+def test_a_list_of_numbers_has_a_field_for_each(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Levers", sticks=1) as game:
+        base = f"http://127.0.0.1:{game.port}/client/player"
+        first, second = (pages(f"{base}?slot={slot}&token={TOKENS[slot]}", size=NARROW) for slot in range(2))
+        has_turn(first)
+        first.get_by_label("number 1", exact=True).fill("1")
+        first.get_by_label("number 2", exact=True).fill("0.25")
+        first.get_by_role("button", name="1, 0.25").click()
+        second.get_by_role("button", name="-1, 0").click()
+        assert game.process.wait(20) == 0
+        assert game.replay().ticks[1].actions == {0: [1, 0.25], 1: [-1, 0]}
+
+
 @pytest.mark.parametrize("pace", [{"kind": "ticks", "hz": 4}, None])
 def test_a_replay_runs_at_the_pace_of_its_game(pages: Pages, tmp_path: Path, pace: dict[str, Any] | None) -> None:
     play = Play(Race, seed=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,9 @@ def test_grader_and_diagnoser_name_what_was_given_away(tmp_path: Path) -> None:
     page = load("summarizer").report([played])
     assert page["summary.md"].count("gave the game away") == len(wrong)
     assert len(json.dumps(page["moves.json"])) > 100
+    table = load("parquet_moves").report([played])["moves.parquet"]
+    rows: list[dict[str, Any]] = import_module("pyarrow.parquet").read_table(io.BytesIO(table)).to_pylist()
+    assert [row["ts"] for row in rows if (row["key"], row["value"]) == ("gave_away", "true")] == sorted(named)
 
 
 def test_players_without_a_mistake_have_the_best_grade(tmp_path: Path) -> None:

@@ -105,6 +105,31 @@ def test_all_at_once_with_rewards_as_they_come() -> None:
     assert str(first.reset()) == str(second.reset()), "episodes after a seed follow from it"
 
 
+def test_a_seat_that_is_out_leaves_if_its_score_is_known() -> None:
+    def to_act(self: Any) -> list[int]:
+        return [] if len(self.berries) > 8 else [0, 2] if len(self.berries) > 3 else [0, 1, 2]
+
+    known, unknown = (
+        changed(Gather, live_scores=live, seats=3, to_act=to_act, eliminated=lambda self: [1] * (len(self.berries) > 3))
+        for live in (True, False)
+    )
+    api_test(as_aec_env(known), num_cycles=60)
+    parallel_api_test(as_parallel_env(known), num_cycles=30)
+    env = as_parallel_env(known, mask="info")
+    _, infos = env.reset(seed=1)
+    assert infos["seat_1"]["action_mask"].tolist() == [1, 1, 1]
+    left = [(list(env.agents), env.step({})[2]) for _ in range(4)]
+    assert left[2][1] == {"seat_0": False, "seat_1": True, "seat_2": False}
+    assert left[3][0] == ["seat_0", "seat_2"]
+    one = as_aec_env(known)
+    one.reset(seed=1)
+    agents = [agent for agent in one.agent_iter() if not one.step(None)]
+    assert agents[9:12] == ["seat_1", "seat_0", "seat_2"], "it says so before anybody acts"
+    env = as_parallel_env(unknown)
+    env.reset(seed=1)
+    assert all(len(env.step({})[1]) == 3 for _ in range(8))
+
+
 def test_an_authors_own_spaces() -> None:
     env = as_aec_env(
         Sticks, observe=lambda seen: np.array([seen["left"]], np.float32), space=spaces.Box(0, 6, (1,), np.float32)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from coworld_core.rules import Hidden, Rules, RulesConfig, Ticks
 
-__all__ = ["Auction", "Fields", "Race"]
+__all__ = ["Auction", "Fields", "Levers", "Race"]
 
 
 class Race(Rules):
@@ -109,3 +109,15 @@ class Fields(Auction):
 
     def legal(self, seat: int) -> None:
         return None
+
+
+class Levers(Auction):
+    """The same with two numbers in a list, as environments of other libraries have them."""
+
+    Action = tuple[Annotated[int, Field(ge=-1, lt=2)], Annotated[float, Field(ge=0, le=0.5)]]  # type: ignore[assignment]
+
+    def legal(self, seat: int) -> None:
+        return None
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.round += 1

@@ -129,7 +129,7 @@ def test_players_of_a_package_without_a_list_of_moves(here: Path, monkeypatch: p
 
 
 def test_an_environment_with_one_seat(here: Path) -> None:
-    for source in ("carts.py", "./carts.py:Cart", "carts:Cart(far=2)"):
+    for source in ("./carts.py", "carts:Cart(far=2)"):
         directory = here / f"made{len(source)}"
         made = wrap_game(f"gymnasium:{source}", directory=directory, measure=False)
         rules = load_rules(directory.name, directory=made.directory)

@@ -126,6 +126,7 @@ function showSeats(names, { to_act = [], scores, eliminated = [] }, me = null) {
 // An action in words: `take 2`, `move e4, promote queen`, or a text as it is.
 function words(action) {
   if (action === null || typeof action !== "object") return String(action);
+  if (Array.isArray(action)) return action.map(words).join(", ");
   return Object.entries(action).map(([name, value]) => `${name} ${words(value)}`).join(", ");
 }
 
