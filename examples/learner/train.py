@@ -87,11 +87,6 @@ def watch(rules, games: int = 200) -> dict[str, float]:
     return {name: scales[name] or 1.0 for name, _ in times.most_common(MOST_INPUTS)}
 
 
-def see(observation, inputs):
-    """What the network is given, as an array."""
-    return np.array(player.encode(observation, inputs), np.float32)
-
-
 class Table:
     """Rows of games, as many for each seat, against opponents that are dealt out over them.
 
@@ -105,7 +100,7 @@ class Table:
     def __init__(self, rules, rows: int, inputs: dict[str, float], processes: int) -> None:
         self.each = max(rows // rules.seats, 1)
         box = spaces.Box(-np.inf, np.inf, (len(inputs),), np.float32)
-        how = {"observe": partial(see, inputs=inputs), "space": box, "processes": processes}
+        how = {"observe": partial(player.encode, inputs=inputs), "space": box, "processes": processes}
         self.seats = [
             as_vector_env(rules, self.each, seat=seat, autoreset_mode="SameStep", **how) for seat in range(rules.seats)
         ]
