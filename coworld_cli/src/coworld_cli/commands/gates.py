@@ -168,7 +168,7 @@ async def _gated(
     from ..run_preparation import evaluation_rules, opened_backend, player_secrets, tell_players
 
     out = running.out
-    rules = evaluation_rules(options, await player_secrets(options, out))
+    rules = evaluation_rules(options, package, await player_secrets(options, out))
     begin = partial(begin_gate, package, bot, opponents=opponents, rules=rules, margin=margin, seed=seed)
     begun = await anyio.to_thread.run_sync(begin)
     if begun.unchanged:
@@ -201,7 +201,7 @@ def _accepted(options: EvaluationOptions, package: Package, bot: str) -> GateOut
 
     from ..run_preparation import evaluation_rules
 
-    record = accept_player(package, bot, rules=evaluation_rules(options))
+    record = accept_player(package, bot, rules=evaluation_rules(options, package))
     return GateOutcome(folder=gate_folder(bot), record=record)
 
 
@@ -229,7 +229,7 @@ async def _watch(
     from ..run_preparation import evaluation_rules, player_secrets
 
     out = running.out
-    rules = evaluation_rules(options, await player_secrets(options, out))
+    rules = evaluation_rules(options, package, await player_secrets(options, out))
 
     def say(look: GateLook) -> None:
         if out.json:

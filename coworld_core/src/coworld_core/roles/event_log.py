@@ -11,7 +11,7 @@ from ..lazy import load_library
 from .report import EVENT_LOG_COLUMNS
 
 if TYPE_CHECKING:
-    from ..documents.json_text import JsonValue
+    from pydantic import JsonValue
 
 __all__ = ["ALL_SLOTS", "event_log"]
 

@@ -246,6 +246,10 @@ class Play:
         except (ValueError, TypeError, RecursionError) as error:
             raise self._wrong("legal", f"not a JSON value: {error}", seat) from error
 
+    def named_options(self, seat: int) -> Sequence[Any] | None:
+        """The legal actions as players know them, in the order of `options`; callers must not change them."""
+        return self.choices(seat) if self._names else self.options(seat)
+
     def named(self, seat: int, action: Any) -> Any:
         """An action of `options`, of `read` or of the rules' `default` as a new value in its JSON form."""
         return to_plain(self._ask("name_action", seat, action) if self._names else action)

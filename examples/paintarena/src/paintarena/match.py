@@ -1,5 +1,6 @@
 """One running game: seats, spectators, and a clock that no client can delay."""
 
+import asyncio
 import json
 import math
 from dataclasses import dataclass
@@ -186,7 +187,7 @@ class Match:
         absent = [slot for slot, seat in enumerate(self._seats) if not seat.seen]
         if absent:
             self._log.line(f"starting without slot {', '.join(map(str, absent))}: never connected")
-        await self._countdown.run(lambda: self._tell_everybody(self._snapshot()), anyio.Event())
+        await self._countdown.run(lambda: self._tell_everybody(self._snapshot()), asyncio.Event())
         self._started = True
         self._log.line(
             f"game starts: {self._config.width}x{self._config.height}, "

@@ -87,7 +87,7 @@ class _Arena:
         return {"observation": seen, "action_mask": self.mask(agent)} if self.encoding.mask_observed else seen
 
     def mask(self, agent: str) -> Any:
-        return self.encoding.mask(self.play.options(self.seat[agent]))
+        return self.encoding.mask(self.play.named_options(self.seat[agent]))
 
     def info(self, agent: str) -> dict[str, Any]:
         """What an agent's info has besides refusals."""
@@ -106,7 +106,7 @@ class _Arena:
             return None, {"refused": refused.message}
 
     def _legal(self, seat: int) -> list[Any]:
-        return to_plain(list(self.play.options(seat) or ()))
+        return to_plain(list(self.play.named_options(seat) or ()))
 
     def leaves(self, agent: str) -> bool:
         """Whether an agent is out for good, and its reward is known."""

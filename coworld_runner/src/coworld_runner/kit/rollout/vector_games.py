@@ -318,9 +318,8 @@ class VectorGames:
                     raise misfit(error, value, tick=play.tick, seat=seat) from error
                 to_act.append(seat in asked)
                 if actions.masks:
-                    options = play.options(seat)
-                    legal, mask = actions.offered(options)
-                    game.offered[seat] = legal, options
+                    legal, mask = actions.offered(play.named_options(seat))
+                    game.offered[seat] = legal, play.options(seat)
                     masks.append(mask)
         if elements:
             concatenate(encoding.observations.space, elements, rows.seen)
@@ -388,13 +387,14 @@ class _Game:
         """
         play, own = self.play, self._own
         if own is None:
-            play.step({seat: self._action(seat, elements[row + seat], row + seat, refused) for seat in play.to_act})
+            mine = {seat: self._action(seat, elements[row + seat], row + seat, refused) for seat in play.to_act}
+            play.step(mine, named=False)
         else:
             actions: dict[int, Any] = {}
             for seat in play.to_act:
                 mine = seat == own
                 actions[seat] = self._action(seat, elements[row], row, refused) if mine else self._other(seat)
-            play.step(actions)
+            play.step(actions, named=False)
             self._until_asked()
         if not play.to_act:
             self.over = self.ended = True
@@ -419,7 +419,7 @@ class _Game:
     def _until_asked(self) -> None:
         play, own, most = self.play, self._own, self._most
         while (turn := play.to_act) and own not in turn and play.tick < most:
-            play.step({seat: self._other(seat) for seat in turn})
+            play.step({seat: self._other(seat) for seat in turn}, named=False)
 
     def _other(self, seat: int) -> Any:
         assert self.table is not None
@@ -432,7 +432,7 @@ class _Game:
             return options[numbers.index(element)]
         if self._actions.masks and element == MISSED:
             return None
-        value = self._actions.decode(element, lambda: to_plain(list(options or ())))
+        value = self._actions.decode(element, lambda: to_plain(list(play.named_options(seat) or ())))
         try:
             return play.read(seat, value)
         except ActionRefused as error:
