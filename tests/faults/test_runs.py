@@ -302,7 +302,12 @@ MOMENTS: list[tuple[str, dict[str, str]]] = [
     ("phase_started", {"phase": "finish"}),
     ("phase_started", {"phase": "collect"}),
 ]
-GAME_IS_OVER = (("unit_exited", {"unit": "game"}), ("phase_started", {"phase": "finish"}))
+GAME_IS_OVER = (
+    ("unit_exited", {"unit": "game"}),
+    ("phase_started", {"phase": "finish"}),
+    # Usually all that is left to do then is clearing up
+    ("phase_started", {"phase": "collect"}),
+)
 CUTS = [
     pytest.param(name, kind, fields, id="-".join([name, kind, *fields.values()]), marks=marks)
     for name, marks in (("process", []), ("docker", [pytest.mark.docker]))

@@ -152,7 +152,9 @@ class ComparisonReport(ShownReport):
         description="How both did against their opponent; empty if they met each other.",
     )
     lost_blocks: tuple[LostBlock, ...] = Field(
-        default=(), description="The worst of the blocks that the new player lost, the worst first."
+        default=(),
+        exclude_if=lambda value: not value,
+        description="The worst of the blocks that the new player lost, the worst first.",
     )
 
     def estimates(self) -> list[Estimate]:
