@@ -18,11 +18,9 @@ from typing import cast
 from pydantic import Field
 
 from ..documents.records import Record
+from .seat_event_kinds import ACTED, IDLE, REFUSED
 
-__all__ = ["ACTED", "IDLE", "REFUSED", "SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour"]
-
-ACTED, IDLE, REFUSED = "acted", "idle", "refused"
-"""Kinds of events that describe what a seat did."""
+__all__ = ["SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour"]
 
 _LONGEST = 1_000_000
 """Maximum bytes per line: events are short."""

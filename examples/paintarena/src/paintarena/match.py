@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import anyio
 
-from coworld_core.episode.seat_behaviour import ACTED, IDLE, REFUSED
+from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED
 from coworld_core.rules import RulesError
 from coworld_runner.kit.server.countdown import Countdown
 from coworld_runner.kit.server.outbox import Outbox

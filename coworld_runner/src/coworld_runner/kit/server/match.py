@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from coworld_core.documents.json_text import has_too_many_values
-from coworld_core.episode.seat_behaviour import ACTED, IDLE, REFUSED
+from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
