@@ -274,8 +274,8 @@ def test_a_player_whose_connection_may_have_been_too_short_to_be_seen_is_not_mis
 
         def connect(say: bytes, *, own: bool = False) -> None:
             with socket.create_connection(("127.0.0.1", port)) as asking:
-                if own:
-                    note_own(asking.getsockname()[1])
+                # One of our own from that port to another game says nothing about this one
+                note_own(asking.getsockname()[1], port if own else port + 1)
                 asking.sendall(say)
                 with server.accept()[0] as asked:
                     assert not say or asked.recv(100)

@@ -113,7 +113,7 @@ class Connections:
                 one.remote_port == self._port
                 and one.has_sent
                 and one.local_port not in self._known
-                and not is_own(one.local_port)
+                and not is_own(one.local_port, one.remote_port)
                 for one in found
             )
 

@@ -197,8 +197,9 @@ class Watch:
 
     def _stayed_away(self, seat: UnitState, over: float) -> bool:
         """Whether a player that was not seen to connect cannot have connected for a time too short to be seen."""
+        # The kernel tells of closed connections, and takes a moment for it
         if seat.ended is not None and seat.ended < over:
-            return over - seat.ended > _LEFT_EARLY
+            return over - seat.ended > _BLAME_WINDOW
         # A game that has waited for it as long as it may has begun without it
         begun = max((other.started or 0.0 for other in self._ledger.seats.values()), default=0.0)
         allowed = self._setup.plan.game_config.get(CONNECT_TIMEOUT)

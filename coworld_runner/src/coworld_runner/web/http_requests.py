@@ -185,7 +185,7 @@ async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
 
 async def _connected(host: str, port: int) -> ByteStream:
     stream = await anyio.connect_tcp(host, port)
-    note_own(stream.extra(SocketAttribute.local_port))  # noqa: S610 - no query
+    note_own(stream.extra(SocketAttribute.local_port), port)  # noqa: S610 - no query
     return stream
 
 

@@ -73,7 +73,9 @@ class PacedClient(_Paced, ClientConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        note_own(transport.get_extra_info("sockname")[1])
+        # There is none if the other side has closed it already
+        if (peer := transport.get_extra_info("peername")) is not None:
+            note_own(transport.get_extra_info("sockname")[1], peer[1])
         super().connection_made(transport)
 
     async def __aexit__(
