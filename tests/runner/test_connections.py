@@ -91,6 +91,21 @@ def test_connections_of_others_hide_nothing(opened: Callable[[Any], Any]) -> Non
         assert connections.may_have_been_one(network)
 
 
+@pytest.mark.parametrize("refused", ["_take_only", "bind"])
+def test_where_the_kernel_does_not_tell_there_may_have_been_one(
+    refused: str, monkeypatch: pytest.MonkeyPatch, opened: Callable[[Any], Any]
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise PermissionError("a sandbox")
+
+    if refused == "bind":
+        sandboxed = type("Sandboxed", (socket.socket,), {"bind": refuse})
+        monkeypatch.setattr(_kernel_connections.socket, "socket", sandboxed)
+    else:
+        monkeypatch.setattr(_kernel_connections, refused, refuse)
+    assert opened(Connections(1)).may_have_been_one(str(Path("/proc/self/ns/net").readlink()))
+
+
 @pytest.mark.usefixtures("told")
 def test_listeners_on_loopback_are_found() -> None:
     with ExitStack() as stack:

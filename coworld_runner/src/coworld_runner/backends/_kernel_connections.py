@@ -45,7 +45,7 @@ class Connections:
         """How often each socket, by inode, was seen."""
         self._due = 0.0
         self._own = _network("self")
-        self._closed: socket.socket | None = None
+        self._closed = _closings(port)
         """Reports connections of our own network that are closed; None if the kernel does not."""
         self._counters: dict[str, TextIO] = {}
         """Counters of other networks, which are kept open because they can then be read when all processes are gone."""
@@ -53,10 +53,6 @@ class Connections:
         """Local ports of the connections found in our own network."""
         self._unknown = False
         """Whether there was one that was closed before it was found."""
-        with contextlib.suppress(OSError):
-            self._closed = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _SOCK_DIAG)
-            _take_only(self._closed, port)
-            self._closed.bind((0, _CLOSINGS))
 
     def of(self, pids: Iterable[int]) -> set[int]:
         """Return the processes that have such a connection.
@@ -267,6 +263,22 @@ def listening_sockets(port: int) -> set[int]:
         if inodes:
             return inodes
     return set()
+
+
+def _closings(port: int) -> socket.socket | None:
+    """Return what tells of closed connections to a port of this network; None where nothing does, in a sandbox say."""
+    try:
+        closed = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _SOCK_DIAG)
+    except OSError:
+        return None
+    try:
+        _take_only(closed, port)
+        closed.bind((0, _CLOSINGS))
+    except OSError:
+        # One that is not bound would tell of none, as if there were none
+        closed.close()
+        return None
+    return closed
 
 
 def _take_only(closed: socket.socket, port: int) -> None:
