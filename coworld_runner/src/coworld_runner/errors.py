@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from coworld_core.errors import CoworldError, leaves, unwrapped
+from coworld_core.errors import CoworldError, UsageError, leaves, unwrapped
 
-__all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "TalkError", "leaves", "unwrapped"]
+__all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "TalkError", "extra_missing", "leaves", "unwrapped"]
 
 OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
 """Codes of a `StartError` that the unit to start caused itself."""
@@ -27,3 +27,19 @@ class TalkError(CoworldError):
 
     kind = "answer"
     default_code = "program_error"
+
+
+def extra_missing(needs: str, library: str, *, extra: str, code: str) -> UsageError:
+    """Return the error for a library of an extra that is not installed.
+
+    Args:
+        needs: What needs it: `Metrics need`.
+        library: Its name.
+        extra: The extra of this package that brings it.
+        code: The error's code.
+    """
+    return UsageError(
+        f"{needs} {library}, which is not installed.",
+        code=code,
+        hint=f'Install it: pip install "coworld-runner[{extra}]".',
+    )

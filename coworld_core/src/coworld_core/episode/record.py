@@ -490,7 +490,7 @@ class EpisodeRow(Record, Tabular):
     seed: int | None = Field(default=None, description="Its seed, if the config has an integer one.")
     episode_tags: dict[str, str] = Field(
         default_factory=dict,
-        exclude_if=lambda tags: not tags,
+        exclude_if=is_empty,
         description="Its labels when it began; left out if there are none.",
     )
     status: EpisodeStatus = Field(description="How it ended.")

@@ -20,7 +20,7 @@ from pydantic import Field
 from ..documents.records import Record
 from .seat_event_kinds import ACTED, IDLE, REFUSED
 
-__all__ = ["SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour"]
+__all__ = ["SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour", "read_inaction"]
 
 _LONGEST = 1_000_000
 """Maximum bytes per line: events are short."""
@@ -69,6 +69,25 @@ def read_behaviour(path: Path, seats: int) -> tuple[SeatBehaviour, ...]:
         )
         for seat in range(seats)
     )
+
+
+def read_inaction(path: Path, seats: int) -> dict[int, SeatBehaviour]:
+    """Read which seats never acted, though they had turns, and what they did instead; usually the first turns tell.
+
+    Args:
+        path: The game's events; the content is untrusted.
+        seats: Number of seats.
+    """
+    left = set(range(seats))
+    try:
+        for event in game_events(path):
+            if event.get("kind") == ACTED and isinstance(seat := event.get("agent"), int):
+                left.discard(seat)
+                if not left:
+                    return {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {slot: seen for slot, seen in enumerate(read_behaviour(path, seats)) if seen.idle and not seen.acted}
 
 
 def quantile_seconds(seconds: Iterable[tuple[float, int]], share: float) -> float | None:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ..documents.records import OpenEnum, Record
+from ..documents.records import OpenEnum, Record, is_empty
 from ..episode.events import EvaluationProgressed
 from ..episode.record import EpisodeRow, SlotRow
 from ..text.phrases import plural
@@ -148,12 +148,12 @@ class ComparisonReport(ShownReport):
     )
     meetings: tuple[OpponentMeeting, ...] = Field(
         default=(),
-        exclude_if=lambda value: not value,
+        exclude_if=is_empty,
         description="How both did against their opponent; empty if they met each other.",
     )
     lost_blocks: tuple[LostBlock, ...] = Field(
         default=(),
-        exclude_if=lambda value: not value,
+        exclude_if=is_empty,
         description="The worst of the blocks that the new player lost, the worst first.",
     )
 

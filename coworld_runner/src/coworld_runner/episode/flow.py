@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.seat_behaviour import read_behaviour
+from coworld_core.episode.seat_behaviour import read_inaction
 from coworld_core.errors import CoworldError, NotReadyError, StartError
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import plural
@@ -177,9 +177,7 @@ class Flow:
     async def _note_inaction(self) -> None:
         """Say who never acted, if the game tells: it has played, and nobody else would notice."""
         path, seats = self._setup.layout.game_events, len(self._setup.plan.seats)
-        for slot, seen in enumerate(await anyio.to_thread.run_sync(read_behaviour, path, seats)):
-            if seen.acted or not seen.idle:
-                continue
+        for slot, seen in (await anyio.to_thread.run_sync(read_inaction, path, seats)).items():
             refused = f", and {plural(seen.refused, 'message')} of its were refused" if seen.refused else ""
             self._ledger.warn(
                 f"{self._ledger.who('player', slot)} never acted in {plural(seen.idle, 'turn')}{refused}."

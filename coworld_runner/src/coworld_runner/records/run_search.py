@@ -91,20 +91,14 @@ def find_episodes(
         key: Only those with this key.
         numbers: Only those with these numbers in the index.
     """
-    where, values = _of_run(asked, below)
-    inner, more = _of_episode(asked)
-    if key is not None:
-        inner, more = f"{inner} AND episode.key = ?", [*more, key]
-    if numbers:
-        inner, more = f"{inner} AND episode.id IN ({', '.join('?' * len(numbers))})", [*more, *numbers]
+    chosen, values = _chosen_episodes(asked, below, key=key, numbers=numbers)
     query = (
         "SELECT episode.id, run.id, run.path, episode.key, episode.directory, episode.run_id, run.coworld, "
         "run.version, episode.variant, episode.seed, episode.status, episode.ok, run.started_at, episode.seconds, "
         "episode.error_type, episode.party, episode.fault_slot, episode.message, episode.number, run.kind, run.backend "
-        f"FROM run JOIN episode ON episode.run = run.id{_where([*where, inner])} "
-        "ORDER BY run.started_at IS NULL, run.started_at DESC, run.path, episode.number LIMIT ?"
+        f"{chosen} LIMIT ?"
     )
-    rows = connection.execute(query, [*values, *more, -1 if limit is None else limit]).fetchall()
+    rows = connection.execute(query, [*values, -1 if limit is None else limit]).fetchall()
     seats: dict[int, list[SeatEntry]] = defaultdict(list)
     for episode, *rest in _chunked(
         connection,
@@ -152,13 +146,25 @@ def find_episodes(
 
 def episode_numbers(connection: sqlite3.Connection, asked: RunFilter, *, below: Sequence[Path] = ()) -> list[int]:
     """Return the numbers in the index of the episodes that a search asks for, in its order."""
+    chosen, values = _chosen_episodes(asked, below)
+    return [row[0] for row in connection.execute(f"SELECT episode.id {chosen}", values)]
+
+
+def _chosen_episodes(
+    asked: RunFilter, below: Sequence[Path], *, key: str | None = None, numbers: Sequence[int] = ()
+) -> tuple[str, list[Any]]:
+    """The end of a query for episodes, from `FROM` to their order, and its values."""
     where, values = _of_run(asked, below)
     inner, more = _of_episode(asked)
+    if key is not None:
+        inner, more = f"{inner} AND episode.key = ?", [*more, key]
+    if numbers:
+        inner, more = f"{inner} AND episode.id IN ({', '.join('?' * len(numbers))})", [*more, *numbers]
     query = (
-        f"SELECT episode.id FROM run JOIN episode ON episode.run = run.id{_where([*where, inner])} "
+        f"FROM run JOIN episode ON episode.run = run.id{_where([*where, inner])} "
         "ORDER BY run.started_at IS NULL, run.started_at DESC, run.path, episode.number"
     )
-    return [row[0] for row in connection.execute(query, [*values, *more])]
+    return query, [*values, *more]
 
 
 def _directory(run: str, key: str, directory: str | None) -> Path | None:

@@ -14,25 +14,17 @@ from coworld_core.episode.events import (
     RunStarted,
     UnitExited,
 )
-from coworld_core.errors import UsageError
+
+from ..errors import extra_missing
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["RunMetrics", "metrics_missing"]
+__all__ = ["RunMetrics"]
 
 _EPISODE_SECONDS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 _PHASE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _EPISODE = "episode"
-
-
-def metrics_missing() -> UsageError:
-    """Return the error for a missing `prometheus-client`."""
-    return UsageError(
-        "Metrics need prometheus-client, which is not installed.",
-        code="metrics_missing",
-        hint='Install it: pip install "coworld-runner[metrics]".',
-    )
 
 
 class RunMetrics:
@@ -58,7 +50,7 @@ class RunMetrics:
         try:
             import prometheus_client as prometheus
         except ModuleNotFoundError:
-            raise metrics_missing() from None
+            raise extra_missing("Metrics need", "prometheus-client", extra="metrics", code="metrics_missing") from None
         self.registry = registry if registry is not None else prometheus.CollectorRegistry()
         into = self.registry
         self._running = prometheus.Gauge(

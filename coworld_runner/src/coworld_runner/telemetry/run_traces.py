@@ -16,7 +16,8 @@ from coworld_core.episode.events import (
     StepFinished,
     StepStarted,
 )
-from coworld_core.errors import UsageError
+
+from ..errors import extra_missing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
@@ -51,11 +52,7 @@ class RunTraces:
         try:
             from opentelemetry import trace
         except ModuleNotFoundError:
-            raise UsageError(
-                "Traces need opentelemetry-api, which is not installed.",
-                code="traces_missing",
-                hint='Install it: pip install "coworld-runner[tracing]".',
-            ) from None
+            raise extra_missing("Traces need", "opentelemetry-api", extra="tracing", code="traces_missing") from None
         self._tracer = trace.get_tracer("coworld_runner", tracer_provider=provider)
         self._traces: dict[str, _Trace] = {}
 

@@ -165,8 +165,7 @@ def serve_command(
     )
     server.require_safe_address(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)
-    shown = server.bind(*metrics, option="--metrics") if metrics is not None else None
-    run(_serve, settings, out, server.bind(host, port), url, shown)
+    run(_serve, settings, out, server.bind(host, port), url, _metrics_listener(metrics))
 
 
 @cli.command("demo")
@@ -188,8 +187,7 @@ def demo_command(settings: Settings, out: Out, port: int, metrics: tuple[str, in
 
     settings = replace(settings, backend="process", packages=(prepare_world(settings.data),), trust_uploads=True)
     _log_to_stderr(verbose)
-    shown = server.bind(*metrics, option="--metrics") if metrics is not None else None
-    run(_demo, settings, out, server.bind("127.0.0.1", port), shown)
+    run(_demo, settings, out, server.bind("127.0.0.1", port), _metrics_listener(metrics))
 
 
 async def _demo(settings: Settings, out: Out, listener: Any, metrics: Any) -> None:
@@ -255,13 +253,11 @@ def worker_command(
     """
     from dataclasses import replace
 
-    from . import server
-
     settings = replace(settings, artifacts=artifacts, **work)
     if url is not None:
         settings = replace(settings, url=url.rstrip("/"))
     _log_to_stderr(verbose=False)
-    run(_work, settings, out, server.bind(*metrics, option="--metrics") if metrics is not None else None)
+    run(_work, settings, out, _metrics_listener(metrics))
 
 
 async def _work(settings: Settings, out: Out, metrics: Any) -> None:
@@ -293,6 +289,13 @@ async def _work(settings: Settings, out: Out, metrics: Any) -> None:
             _tell_metrics(out, at)
             _tell_notice(out, executor)
             await stopped()
+
+
+def _metrics_listener(metrics: tuple[str, int] | None) -> Any:
+    """The socket that shows metrics; None if nobody asked for them."""
+    from . import server
+
+    return server.bind(*metrics, option="--metrics") if metrics is not None else None
 
 
 def _metrics_at(listener: Any) -> dict[str, str]:

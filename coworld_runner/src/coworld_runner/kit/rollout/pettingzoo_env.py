@@ -13,7 +13,7 @@ from coworld_core.rules.plain_values import to_plain
 from coworld_core.rules.rules_schemas import observation_schema
 
 from ._env_extra import env_missing
-from .seat_spaces import MaskPlace, Observe, SeatEncoding, misfit
+from .seat_spaces import MaskPlace, Observe, SeatEncoding
 
 try:
     from gymnasium import Space
@@ -79,11 +79,7 @@ class _Arena:
 
     def observe(self, agent: str) -> Any:
         seat = self.seat[agent]
-        value = self.play.observation(seat)
-        try:
-            seen = self.encoding.observation(value)
-        except (LookupError, TypeError, ValueError) as error:
-            raise misfit(error, value, tick=self.play.tick, seat=seat) from error
+        seen = self.encoding.seen(self.play, seat)
         return {"observation": seen, "action_mask": self.mask(agent)} if self.encoding.mask_observed else seen
 
     def mask(self, agent: str) -> Any:

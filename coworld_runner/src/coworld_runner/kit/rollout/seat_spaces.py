@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import RulesError
+from coworld_core.rules import Play, RulesError
 from coworld_core.rules.plain_values import to_json
 
 from ._env_extra import env_missing
@@ -344,6 +344,18 @@ class SeatEncoding:
     def observation(self, observation: Any) -> Any:
         """Return what a policy sees of an observation (as JSON), without the mask."""
         return self.observations.encode(observation)
+
+    def seen(self, play: Play, seat: int) -> Any:
+        """Return what a policy sees of a game that is played here, without the mask.
+
+        Raises:
+            RulesError: It is not of the declared type.
+        """
+        value = play.observation(seat)
+        try:
+            return self.observations.encode(value)
+        except (LookupError, TypeError, ValueError) as error:
+            raise misfit(error, value, tick=play.tick, seat=seat) from error
 
     def mask(self, legal: Sequence[Any] | None) -> Any:
         """Return 1 for each legal action, 0 for the others, as an array of int8; None means that all are legal."""

@@ -410,11 +410,7 @@ class _Game:
 
     def element(self, seat: int) -> Any:
         """What a seat sees, as an element of the space."""
-        value = self.play.observation(seat)
-        try:
-            return self._spec.encoding.observation(value)
-        except (LookupError, TypeError, ValueError) as error:
-            raise misfit(error, value, tick=self.play.tick, seat=seat) from error
+        return self._spec.encoding.seen(self.play, seat)
 
     def _until_asked(self) -> None:
         play, own, most = self.play, self._own, self._most
