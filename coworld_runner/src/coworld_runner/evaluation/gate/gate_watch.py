@@ -78,8 +78,7 @@ async def watch_player(
     with unwrapped():
         async with anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
-            tasks.start_soon(watch.look, scope)
-            async for _ in changes(gate_folder(bot).directory, lambda: ()):
+            async for _ in changes(gate_folder(bot).directory, lambda: (), at_once=True):
                 scope.cancel()
                 scope = anyio.CancelScope()
                 tasks.start_soon(watch.look, scope)

@@ -31,14 +31,19 @@ class _FileState(NamedTuple):
     size: int
 
 
-async def changes(directory: Path, more: Callable[[], Iterable[Path]]) -> AsyncGenerator[frozenset[Path]]:
+async def changes(
+    directory: Path, more: Callable[[], Iterable[Path]], *, at_once: bool = False
+) -> AsyncGenerator[frozenset[Path]]:
     """Yield the files that were saved, created or removed, each time that there are any.
 
     Args:
         directory: The directory to watch, at any depth; results, hidden and compiled files are ignored.
         more: Returns further files to watch; called at each look.
+        at_once: Whether to yield nothing first, as soon as no save is missed any more: what is read then is up to date.
     """
     before = await anyio.to_thread.run_sync(_look, directory, tuple(more()))
+    if at_once:
+        yield frozenset()
     changed: frozenset[Path] = frozenset()
     while True:
         await anyio.sleep(_LOOK_SECONDS)
