@@ -59,6 +59,7 @@ from coworld_core.api import (
     Secret,
     Submission,
     SubmissionCreated,
+    Tagged,
     Whoami,
     Wire,
 )
@@ -98,6 +99,7 @@ class _Coworlds:
         self,
         *,
         name: str | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -123,6 +125,7 @@ class _Coworlds:
         *,
         certification: Certified | Uncertified,
         visibility: str | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -135,6 +138,7 @@ class _Coworlds:
         version: str | None = None,
         patch: Mapping[str, Any] | None = None,
         images: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -205,6 +209,7 @@ class _Episodes:
         mine: bool = False,
         with_replay: bool = False,
         status: str | Collection[str] | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -293,6 +298,7 @@ class _Experience:
         self,
         body: ExperienceBody | Mapping[str, Any],
         *,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> ExperienceDetail: ...
@@ -300,6 +306,7 @@ class _Experience:
         self,
         *,
         mine: bool = False,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -324,6 +331,7 @@ class _Hosted:
         *,
         variant: str | None = None,
         spectators: bool = True,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PlaySession: ...
@@ -334,6 +342,11 @@ class _Hosted:
     def replay_session(
         self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
     ) -> HostedReplaySession: ...
+
+class _Labels:
+    def change(
+        self, thing: str | PolicyRef, changes: Mapping[str, str | None], *, timeout: float | None = None
+    ) -> Tagged: ...
 
 class _Images:
     def list(
@@ -442,6 +455,7 @@ class _Policies:
         *,
         name: str | None = None,
         version: int | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         timeout: float | None = None,
@@ -454,7 +468,7 @@ class _Policies:
         name: str,
         run: Sequence[str] = (),
         secret_env: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -465,7 +479,7 @@ class _Policies:
         *,
         name: str,
         secret_env: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PolicyVersionCreated: ...
@@ -618,6 +632,8 @@ class SyncClient:
     def games(self) -> _Games: ...
     @property
     def hosted(self) -> _Hosted: ...
+    @property
+    def labels(self) -> _Labels: ...
     @property
     def images(self) -> _Images: ...
     @property
