@@ -11,6 +11,12 @@ from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._version import __version__ as __version__
+    from .controller import EpisodeChange as EpisodeChange
+    from .controller import EpisodeController as EpisodeController
+    from .controller import EpisodeEvent as EpisodeEvent
+    from .controller import EpisodeHandle as EpisodeHandle
+    from .controller import EpisodeInfo as EpisodeInfo
+    from .controller import EpisodeSpec as EpisodeSpec
     from .episode.events import Event as Event
     from .episode.events import UnknownEvent as UnknownEvent
     from .episode.events import parse_event as parse_event
@@ -61,6 +67,14 @@ else:
         __name__,
         {
             "._version": ("__version__",),
+            ".controller": (
+                "EpisodeChange",
+                "EpisodeController",
+                "EpisodeEvent",
+                "EpisodeHandle",
+                "EpisodeInfo",
+                "EpisodeSpec",
+            ),
             ".episode.layout": ("EpisodeLayout",),
             ".episode.events": (
                 "Event",
