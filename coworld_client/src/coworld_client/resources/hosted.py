@@ -14,6 +14,7 @@ from coworld_core.api import (
 from ..transport._connection import path
 from ..transport._replies import read
 from ._base import Resource
+from ._variants import variant_of
 
 __all__ = ["Hosted"]
 
@@ -34,11 +35,15 @@ class Hosted(Resource):
 
         Args:
             coworld_id: `cow_…`.
-            variant: The variant to play.
+            variant: The variant to play, or a pattern (`small-*`) that matches only one.
             spectators: Whether anyone with the link may watch.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same game instead of another one.
+
+        Raises:
+            UsageError: No variant matches the pattern, or several do.
         """
+        variant = await variant_of(self._client, coworld_id, variant) if variant is not None else None
         body = PlaySessionBody.of(
             coworld_id=check_id(coworld_id, "coworld"), variant_id=variant, allow_spectators=spectators
         )
