@@ -302,6 +302,9 @@ class _Experience:
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> ExperienceDetail: ...
+    def create_each(
+        self, body: ExperienceBody | Mapping[str, Any], *, timeout: float | None = None
+    ) -> tuple[ExperienceDetail, ...]: ...
     def list(
         self,
         *,

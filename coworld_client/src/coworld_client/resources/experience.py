@@ -19,6 +19,7 @@ from ..pages import AsyncPager
 from ..transport._connection import path
 from ..watch import Change, wait_within
 from ._base import Resource, has_labels, label_query
+from ._variants import bodies_by_variant
 
 __all__ = ["Experience"]
 
@@ -59,6 +60,25 @@ class Experience(Resource):
             timeout=timeout or 120,
             idempotency_key=idempotency_key,
         )
+
+    async def create_each(
+        self, body: ExperienceBody | Mapping[str, Any], *, timeout: float | None = None
+    ) -> tuple[ExperienceDetail, ...]:
+        """Request episodes of each variant that the request's `variant_id` matches, in the order of the manifest.
+
+        Args:
+            body: The request, as for `create`; its `variant_id` may be a pattern (`small-*`).
+            timeout: Seconds for each attempt.
+
+        Returns:
+            One request for each variant.
+
+        Raises:
+            UsageError: No variant matches, or the request does not say whose variants are meant.
+            ApiStatusError: As `create`. Requests that were made before it go on; `list` shows them.
+        """
+        bodies = await bodies_by_variant(self._client, body)
+        return tuple([await self.create(one, timeout=timeout) for one in bodies])
 
     def list(
         self,

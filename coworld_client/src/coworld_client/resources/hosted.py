@@ -17,6 +17,7 @@ from coworld_core.records.labels import check_labels
 from ..transport._connection import path
 from ..transport._replies import read
 from ._base import Resource
+from ._variants import variant_of
 
 __all__ = ["Hosted"]
 
@@ -38,12 +39,16 @@ class Hosted(Resource):
 
         Args:
             coworld_id: `cow_…`.
-            variant: The variant to play.
+            variant: The variant to play, or a pattern (`small-*`) that matches only one.
             spectators: Whether anyone with the link may watch.
             labels: Labels of the episode that it becomes; the answer's `tags` is None on platforms that keep none.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same game instead of another one.
+
+        Raises:
+            UsageError: No variant matches the pattern, or several do.
         """
+        variant = await variant_of(self._client, coworld_id, variant) if variant is not None else None
         body = PlaySessionBody.of(
             coworld_id=check_id(coworld_id, "coworld"),
             variant_id=variant,
