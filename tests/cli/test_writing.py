@@ -34,6 +34,18 @@ def test_rules_are_served_and_players_sit_down(start: Start, tmp_path: Path) -> 
     assert (done.status, done.stdout.splitlines()[-2:]) == (0, ["Seat 0: 1", "Seat 1: 0"])
 
 
+def test_a_game_is_not_served_to_others_without_tls_or_an_address(tmp_path: Path) -> None:
+    new_game("small-game", directory=tmp_path / "game")
+    for options, code, words in (
+        (("--host", "0.0.0.0"), "announce_missing", "--announce"),
+        (("--host", "10.0.0.1"), "tls_required", "--tls-cert"),
+        (("--tls-key", "key.pem"), "certificate_missing", "--tls-cert"),
+    ):
+        done = coworld("game", "serve", "game", *options, "--json", cwd=tmp_path)
+        assert (done.status, done.json["error"]["code"]) == (2, code)
+        assert words in done.json["error"]["hint"]
+
+
 def test_address_that_is_not_a_seat_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     done = coworld("game", "join", "http://h:1/client/global", "./bot.py", "--json", cwd=tmp_path)

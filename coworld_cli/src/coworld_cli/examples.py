@@ -103,6 +103,7 @@ coworld dev count-up
 coworld dev --player human --player ./bot.py
 coworld game serve nim.py --config '{"sticks": 9}'
 coworld game serve count-up --port 8080
+coworld game serve count-up --host 0.0.0.0 --port 8443 --announce games.example --tls-cert cert.pem --tls-key key.pem
 coworld game join 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
 coworld game join 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
 coworld game wrap openspiel:hanabi -o hanabi

@@ -73,6 +73,11 @@ WORDS: Mapping[str, str] = {
     "run_fewer": "Run fewer episodes at a time (--parallel), or ask for less.",
     "spec_address": "Put it where the cluster can fetch it, and give that address with --spec-url.",
     "sweep_cluster": "`coworld clean --backend kubernetes --yes` removes them; newer clusters do so by themselves.",
+    # Games for other machines
+    "announce_address": "Name it with --announce, or listen on that one only, with --host.",
+    "give_certificate": "Give the certificate, too, with --tls-cert.",
+    "serve_with_tls": "Give a certificate with --tls-cert and --tls-key, or --announce the wss:// address of a proxy "
+    "that has one. In a network that you trust, --no-tls lets them.",
     # Episodes
     "allow_longer": "Read the logs for what it waited for, or allow more with --timeout-seconds.",
     "allow_program_longer": "Read its log for what it waited for.",

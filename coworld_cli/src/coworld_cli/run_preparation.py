@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
     from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.evaluation.entrants import Entrants
+    from coworld_runner.web.public_address import PublicAddress
 
     from .render.progress import Progress
 
@@ -53,6 +54,7 @@ __all__ = [
     "read_secrets",
     "tell_network",
     "tell_players",
+    "tell_unencrypted",
     "unit_status",
 ]
 
@@ -313,6 +315,12 @@ def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> Se
             "shell history show it. Use --secret-env NAME, or --secret-env-file."
         )
     return secrets
+
+
+def tell_unencrypted(public: PublicAddress | None, out: Output) -> None:
+    """Warn of links whose tokens travel for all to read, which was asked for."""
+    if public is not None and public.plain:
+        out.note("The tokens in the links travel unencrypted: whoever is in between can read them, and take a seat.")
 
 
 async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str = "") -> int:

@@ -11,8 +11,9 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
 from ..options.common import browser_option
-from ..options.declarations import declared_by
+from ..options.declarations import declared_by, takes
 from ..options.play_options import PlayOptions
+from ..options.serving_options import ServingOptions
 from ..options.values import DIRECTORY
 from ..output import Output, output_options
 from ..render.text import clean
@@ -108,14 +109,24 @@ def game() -> None:
     help="Changes to the game config, as JSON or as a JSON, TOML or YAML file; its tokens become those of the seats.",
 )
 @_seed
-@_port
+@takes("where", ServingOptions)
 @browser_option
 @output_options
-def serve(out: Output, source: str, config: str | None, seed: int | None, port: int, open_browser: bool | None) -> int:
-    """Serve one game on this machine, for people and players.
+def serve(
+    out: Output,
+    source: str,
+    config: str | None,
+    seed: int | None,
+    where: ServingOptions,
+    open_browser: bool | None,
+) -> int:
+    """Serve one game from this machine, for people and players.
 
     The game is a rules class of the kit, a file that contains one, or a directory with a manifest, whose first variant
     is served. `coworld game join` puts a player into a seat.
+
+    With --host, players on other machines can take part. The links contain the seats' tokens: anyone who has one can
+    play, so other machines are let in with TLS only.
     """
 
     async def work(running: Running) -> int:
@@ -125,13 +136,20 @@ def serve(out: Output, source: str, config: str | None, seed: int | None, port: 
         from ..browser import open_page, wants_browser
         from ..files import read_object
         from ..render.results import play_links
-        from ..run_preparation import unit_status
+        from ..run_preparation import tell_unencrypted, unit_status
 
+        public = where.public
         async with open_served(
-            source, config=read_object(config, what="--config") if config else None, seed=seed, port=port
+            source,
+            config=read_object(config, what="--config") if config else None,
+            seed=seed,
+            port=where.port if public is None else 0,
+            public=public,
         ) as served:
-            out.answer({"links": {**served.links.players, "global": served.links.viewer}, "names": served.names})
-            out.say(play_links(served.links, served.names))
+            links = served.shared_links
+            out.answer({"links": {**links.players, "global": links.viewer}, "names": served.names})
+            out.say(play_links(links, served.names))
+            tell_unencrypted(public, out)
             out.note("Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, served.links.players[0], out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ from ..options.common import browser_option, in_terminal_option
 from ..options.declarations import SectionCommand, takes
 from ..options.play_options import PlayOptions
 from ..options.role_options import EpisodeRoleOptions
+from ..options.serving_options import ServingOptions
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -89,17 +91,19 @@ def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
         "fixture."
     },
 )
+@takes("where", ServingOptions)
 @browser_option
 @in_terminal_option
 @output_options
-def play(out: Output, options: PlayOptions, open_browser: bool | None, in_terminal: bool) -> int:
+def play(out: Output, options: PlayOptions, where: ServingOptions, open_browser: bool | None, in_terminal: bool) -> int:
     """Play in the browser or terminal: people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
     or a directory of yours, the id of a bundled player, an image, random or human: one for all seats, or one per seat.
 
     Without --human, bots take all seats and you watch. With people, the game counts down once everyone is there, if it
-    can. The links contain the seats' tokens: anyone who has one can play.
+    can. The links contain the seats' tokens: anyone who has one can play. With --host, people and bots on other
+    machines can, with TLS.
 
     With --in-terminal, the board and the scores are shown here, for games that tell them in text. The first --human
     seat is yours: type an action, its number, or field=value.
@@ -109,7 +113,7 @@ def play(out: Output, options: PlayOptions, open_browser: bool | None, in_termin
     if in_terminal and open_browser:
         raise click.UsageError("--in-terminal and --open-browser exclude each other.", click.get_current_context())
     wanted = False if in_terminal else open_browser
-    return run_async(out, lambda running: _play(options, running, open_browser=wanted, in_terminal=in_terminal))
+    return run_async(out, lambda running: _play(options, where, running, open_browser=wanted, in_terminal=in_terminal))
 
 
 # --- from options to a plan ---------------------------------------------------------------------------------------
@@ -309,19 +313,22 @@ async def _after(
     )
 
 
-async def _play(options: PlayOptions, running: Running, *, open_browser: bool | None, in_terminal: bool) -> int:
+async def _play(
+    options: PlayOptions, where: ServingOptions, running: Running, *, open_browser: bool | None, in_terminal: bool
+) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.single import run_episode
     from coworld_runner.package.plan import plan_for_people
+    from coworld_runner.web.gateway import open_gateway
 
     from ..browser import open_page, wants_browser
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
-    from ..run_preparation import episode_arguments, evidence_directory, opened_backend
+    from ..run_preparation import episode_arguments, evidence_directory, opened_backend, tell_unencrypted
     from ..terminal_view import TerminalGame
 
-    out = running.out
+    out, public = running.out, where.public
     package, (plan,) = await _prepared(options, running, watched=True)
     people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
     plan = plan_for_people(plan) if people else plan
@@ -334,15 +341,23 @@ async def _play(options: PlayOptions, running: Running, *, open_browser: bool | 
         view = TerminalGame(out, plan.manifest.game.name, names, seat=people[0] if people else None)
 
     def ready(links: PlayLinks) -> None:
-        if view is None or len(people) > 1:
-            out.show(play_links(links, seat_words(plan)))
+        shared = links
+        if gateway is not None:
+            gateway.lead(links.address)
+            shared = links.at(gateway.base)
+        if view is None or len(people) > 1 or gateway is not None:
+            out.show(play_links(shared, seat_words(plan)))
+            tell_unencrypted(public, out)
         if view is not None:
             running.tasks.start_soon(view.show, links)
         elif wants_browser(open_browser):
             mine = next((links.players[slot] for slot in people), links.viewer)
             running.tasks.start_soon(open_page, mine, out)
 
-    async with opened_backend(options, package, running) as backend:
+    async with (
+        open_gateway(public) if public is not None else nullcontext() as gateway,
+        opened_backend(options, package, running) as backend,
+    ):
         _tell_players(options, plan, package, backend, out)
         if view is not None:
             # Progress would be drawn over the board

@@ -35,6 +35,7 @@ _SECTIONS = (
     "Evidence",
     "After the episode",
     "Where it runs",
+    "Players on other machines",
     "Options",
 )
 """Headings of a help, in order; an option without one comes under the last."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from coworld_core.ports import ExtraPort
 
@@ -26,6 +27,24 @@ class PlayLinks:
     """The admin page, if it was requested."""
     local_ports: Mapping[int, str] = field(default_factory=dict[int, str])
     """`host:port` of each extra port, by its number in the game."""
+
+    @property
+    def address(self) -> str:
+        """The game's `host:port`."""
+        return urlsplit(self.viewer).netloc
+
+    def at(self, base: str) -> PlayLinks:
+        """Return the links by which others reach the game through a gateway.
+
+        Args:
+            base: What they begin with (`Gateway.base`). The admin page and extra ports are for this machine only.
+        """
+
+        def moved(link: str) -> str:
+            return base + link.removeprefix(f"http://{self.address}")
+
+        players = {slot: moved(link) for slot, link in self.players.items()}
+        return replace(self, players=players, viewer=moved(self.viewer))
 
 
 def extra_unit_ports(extra: Sequence[ExtraPort]) -> tuple[Port, ...]:

@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from .own_connections import note_own
 
 if TYPE_CHECKING:
     import h11
 
-__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "PageAnswer", "exchange", "get_page", "get_status"]
+__all__ = ["BROKEN", "HttpAnswer", "NotHttpError", "PageAnswer", "connect_to", "exchange", "get_page", "get_status"]
 
 _ASKING = frozenset({"GET", "HEAD"})
 _READ_BYTES = 256 * 1024
@@ -168,10 +168,9 @@ async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
         OSError: The connection failed.
         NotHttpError: The server does not speak HTTP, or closed the connection without a response.
     """
-    host, _, port = address.rpartition(":")
     try:
         async with exchange(
-            lambda: _connected(host.strip("[]"), int(port)),
+            lambda: connect_to(address),
             "GET",
             path,
             host=address,
@@ -183,8 +182,15 @@ async def asking(address: str, path: str) -> AsyncGenerator[HttpAnswer]:
         raise NotHttpError("a closed connection") from error
 
 
-async def _connected(host: str, port: int) -> ByteStream:
-    stream = await anyio.connect_tcp(host, port)
+async def connect_to(address: str) -> SocketStream:
+    """Connect to the game at `host:port`; the connection is not taken for a player's.
+
+    Raises:
+        OSError: The connection failed.
+    """
+    host, _, number = address.rpartition(":")
+    port = int(number)
+    stream = await anyio.connect_tcp(host.strip("[]"), port)
     note_own(stream.extra(SocketAttribute.local_port), port)  # noqa: S610 - no query
     return stream
 

@@ -1,7 +1,8 @@
-"""Serves rules, or the game of a package, on this machine for anyone who has the links."""
+"""Serves rules, or the game of a package, from this machine for anyone who has the links."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,8 +18,11 @@ from coworld_core.rules import load_rules, read_config
 
 from ...backend import Backend
 from ...backends.process.process_backend import ProcessBackend
+from ...episode.play_links import PlayLinks
 from ...package.plan import plan_episode, plan_for_people
 from ...package.resolver import resolve_package
+from ...web.gateway import open_gateway
+from ...web.public_address import PublicAddress
 from .local_programs import OpenGame, local_backend, open_game, ready_game
 
 __all__ = ["Served", "open_served"]
@@ -31,6 +35,8 @@ _PATIENCE: Final = 1800
 class Served(OpenGame):
     """A game that is served, with the names of its seats."""
 
+    shared_links: PlayLinks
+    """The links to hand out: those for other machines, if there are any, else `links`."""
     name: str
     names: tuple[str, ...]
     """Names of the seats."""
@@ -43,26 +49,30 @@ async def open_served(
     config: Mapping[str, Any] | None = None,
     seed: int | None = None,
     port: int = 0,
+    public: PublicAddress | None = None,
     timeout: float = 60.0,
 ) -> AsyncGenerator[Served]:
-    """Serve one game on the loopback interface until the block ends.
+    """Serve one game on the loopback interface until the block ends, and for other machines if that is asked for.
 
     Args:
         game: `module:Class`, a file with rules, or a directory with a manifest.
         config: The game's config, merged over that of the package's first variant. New `tokens` are generated unless
             it holds some.
         seed: The game's seed.
-        port: The port; 0: any free one.
+        port: The port on the loopback interface; 0: any free one.
+        public: Where other machines reach the game; None: nowhere.
         timeout: Seconds for the game to become ready.
 
     Raises:
-        UsageError: There is no such game, or it does not accept this config.
+        UsageError: There is no such game, it does not accept this config, or the public address cannot be listened on.
         ManifestError: The manifest has errors, or the config does not satisfy it.
         EpisodeError: The game did not become ready; the end of its log is in `context['log_tail']`.
     """
     is_package = await anyio.Path(game).is_dir()
     found = await _of_package(game, config or {}, seed) if is_package else _of_rules(game, config or {}, seed)
     async with (
+        # Before the game is started, which would be for nothing if its address is taken
+        open_gateway(public) if public is not None else contextlib.nullcontext() as gateway,
         found.backend as backend,
         open_game(found.runnable, config=found.config, backend=backend, port=port) as unit,
     ):
@@ -71,7 +81,11 @@ async def open_served(
             ready = await ready_game(unit, tokens, timeout=timeout)
         except NotReadyError as error:
             raise EpisodeError(error.message, code="not_served", context={"log_tail": await unit.log_tail()}) from error
-        yield Served(**vars(ready), name=found.name, names=found.names)
+        shared = ready.links
+        if gateway is not None:
+            gateway.lead(ready.address)
+            shared = ready.links.at(gateway.base)
+        yield Served(**vars(ready), shared_links=shared, name=found.name, names=found.names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import anyio
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import HTTPConnection
 
 from coworld_core.rules.seat_wire import MAX_MESSAGE
+from coworld_runner.web.game_paths import is_operator_path, plain_path, quoted_path
 
 from ..api.routing import read_body
 from ..errors import Refusal
@@ -38,9 +39,6 @@ __all__ = ["lifespan", "router"]
 _ASK = ("accept", "accept-encoding", "accept-language", "content-type", "if-none-match", "range", "user-agent")
 _ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type", "etag", "last-modified")
 _SANDBOX = "sandbox allow-scripts allow-forms allow-pointer-lock; frame-ancestors 'self'"
-_CLOSED = ("admin", "client/admin", "clients/admin")
-"""Paths that are closed to all."""
-_BELOW_CLOSED = tuple(f"{path}/" for path in _CLOSED)
 _SEATS = ("player", "client/player", "clients/player")
 """Paths of players, closed where visitors may only watch."""
 _VIEWERS = ("global", "client/global", "clients/global")
@@ -227,8 +225,8 @@ async def _to_game(socket: WebSocket, game: ClientConnection, scope: anyio.Cance
 
 async def _target(services: Services, request: HTTPConnection) -> _Target | None:
     """Find the game of a path."""
-    path = _plain(str(request.path_params["path"]))
-    if path is None or path.casefold() in _CLOSED or path.casefold().startswith(_BELOW_CLOSED):
+    path = plain_path(str(request.path_params["path"]))
+    if path is None or is_operator_path(path):
         return None
     asked = _asked(request, path)
     key = str(request.path_params["session"])
@@ -259,22 +257,9 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
     return _Target(session.kind, session.address, asked, f"/sessions/{key}", lambda: sessions.used(session), came)
 
 
-def _plain(path: str) -> str | None:
-    """Normalise a path, so that a game cannot read it differently; None if that is impossible.
-
-    Games may drop empty segments and `.`, treat a backslash as a slash, cut off text after a semicolon, and decode
-    again. The normalised path is both checked against the closed paths and sent to the game.
-    """
-    if any(character in path for character in "\\;%") or not path.isprintable():
-        return None
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    return None if ".." in parts else "/".join(parts)
-
-
 def _asked(request: HTTPConnection, path: str) -> str:
-    """The path and query to send to the game; a trailing slash, for a directory, is kept."""
-    end = "/" if path and str(request.path_params["path"]).endswith("/") else ""
-    path = "/" + quote(path, safe="/:@!$&'()*+,=~-._") + end
+    """The path and query to send to the game."""
+    path = quoted_path(path, asked=str(request.path_params["path"]))
     return f"{path}?{request.url.query}" if request.url.query else path
 
 

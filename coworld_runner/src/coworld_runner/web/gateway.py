@@ -1,0 +1,339 @@
+"""The way to a game for other machines: its own port there, with TLS, in front of the game's port on loopback.
+
+Games know neither certificates nor the networks of the machine that they run on, so this serves any of them. It passes
+on one request for each connection, and whatever follows it if it opens a websocket. The operator's pages are closed,
+because they ask for no token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import http
+import math
+import re
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, cast
+from urllib.parse import unquote
+
+import anyio
+from anyio.abc import AnyByteStream, ByteSendStream, SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteStream
+from anyio.streams.tls import TLSStream
+
+from coworld_core.errors import UsageError, unwrapped
+from coworld_core.hints import Hint
+
+from .game_paths import is_operator_path, plain_path, quoted_path
+from .http_requests import connect_to
+from .public_address import PublicAddress
+
+__all__ = ["Gateway", "open_gateway"]
+
+HEAD_SECONDS: Final = 10.0
+"""Time that a client has to say what it wants, TLS included."""
+IDLE_SECONDS: Final = 120.0
+"""Longest silence within a request or its answer; websockets have none."""
+LOST_SECONDS: Final = 30
+"""A client that acknowledges nothing for this long has lost its network."""
+CLOSING_SECONDS: Final = 2.0
+"""Time in which clients may take the game's last messages when it has ended."""
+MAX_CONNECTIONS: Final = 400
+"""Connections at a time; each needs two of the process's open files."""
+MAX_EACH: Final = 100
+"""Connections of one address at a time."""
+
+_MAX_HEAD: Final = 64 * 1024
+_CHUNK: Final = 64 * 1024
+_HANDSHAKE: Final = b"\x16"
+"""The first byte of TLS."""
+_END: Final = b"\r\n\r\n"
+_REFUSED: Final = {
+    400: "This is no request.\n",
+    403: "This page is the operator's, and closed here.\n",
+    411: "Say how long the body is.\n",
+    426: "This port speaks TLS: ask with https:// or wss://.\n",
+    502: "The game does not answer.\n",
+    503: "Too many connections.\n",
+}
+
+
+class _Refusal(Exception):
+    def __init__(self, status: int) -> None:
+        self.status = status
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a client has asked for, as the game is asked."""
+
+    head: bytes
+    upgrades: bool
+    body: int
+    """Number of bytes that follow."""
+
+
+class Gateway:
+    """An open way to a game.
+
+    Args:
+        address: Where it is.
+        port: The port that is listened on.
+
+    Attributes:
+        base: What links of the game's pages begin with.
+        open: Connections that are open.
+    """
+
+    def __init__(self, address: PublicAddress, port: int) -> None:
+        self.base = address.base(port)
+        self._context = address.context()
+        self._target = ""
+        self._led = anyio.Event()
+        self._from: Counter[str] = Counter()
+
+    @property
+    def open(self) -> int:
+        """Number of connections that are open."""
+        return self._from.total()
+
+    def lead(self, address: str) -> None:
+        """Pass connections on to the game that listens at `host:port`; those that came before have waited for it."""
+        self._target = address
+        self._led.set()
+
+    async def serve(self, stream: SocketStream) -> None:
+        """Serve one connection."""
+        # Connections from the same place: the interface's scope, and the port, may differ
+        sender = str(stream.extra(SocketAttribute.remote_address)[0])  # noqa: S610 - of a stream
+        _notice_loss(stream.extra(SocketAttribute.raw_socket))  # noqa: S610
+        if self.open >= MAX_CONNECTIONS:
+            # Saying so would keep it open
+            await anyio.aclose_forcefully(stream)
+            return
+        full = self._from[sender] >= MAX_EACH
+        self._from[sender] += 1
+        try:
+            async with _closed(stream):
+                await self._serve(stream, full=full)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError, TimeoutError):
+            # The client is gone, has said nothing in time, or does not trust our certificate
+            pass
+        finally:
+            self._from[sender] -= 1
+            if not self._from[sender]:
+                del self._from[sender]
+
+    async def _serve(self, stream: SocketStream, *, full: bool) -> None:
+        client: AnyByteStream = stream
+        game: SocketStream | None = None
+        try:
+            try:
+                with anyio.fail_after(HEAD_SECONDS):
+                    if self._context is not None:
+                        client = await _secured(stream, self._context)
+                    if full:
+                        raise _Refusal(503)
+                    asking = BufferedByteStream(client)
+                    request = await _asked(asking)
+                    await self._led.wait()
+                    game = await self._reach()
+                await _pass_on(asking, game, request)
+            except _Refusal as refusal:
+                with anyio.move_on_after(CLOSING_SECONDS):
+                    await client.send(_answer(refusal.status))
+        finally:
+            with anyio.move_on_after(CLOSING_SECONDS, shield=True):
+                if game is not None:
+                    await game.aclose()
+                # Ends TLS properly, so that nobody can have cut the answer off unseen
+                await client.aclose()
+
+    async def _reach(self) -> SocketStream:
+        try:
+            return await connect_to(self._target)
+        except OSError:
+            raise _Refusal(502) from None
+
+
+@asynccontextmanager
+async def open_gateway(address: PublicAddress) -> AsyncGenerator[Gateway]:
+    """Listen for other machines while the block is open; `Gateway.lead` says which game they get.
+
+    At the end, clients have a moment to take the game's last messages.
+
+    Args:
+        address: Where others reach the game.
+
+    Raises:
+        UsageError: The certificate cannot be used, or the address cannot be listened on (`port_taken`, `bad_host`).
+    """
+    try:
+        listener = await anyio.create_tcp_listener(local_host=address.host, local_port=address.port)
+    except OSError as error:
+        cause = _cause(error)
+        if isinstance(cause, socket.gaierror) or cause.errno == errno.EADDRNOTAVAIL:
+            raise UsageError(
+                f"There is no address {address.host!r} on this machine.",
+                code="bad_host",
+                hint="Listen on one of its own addresses, or on 0.0.0.0 for all.",
+            ) from None
+        raise UsageError(
+            f"Cannot listen on {address.host}, port {address.port}: {cause.strerror or cause}.",
+            code="port_taken",
+            hint=Hint("other_port", "Pass another port, or 0 for any."),
+        ) from error
+    gateway = Gateway(address, listener.extra(SocketAttribute.local_port))  # noqa: S610
+    with unwrapped():
+        async with listener, anyio.create_task_group() as accepting, anyio.create_task_group() as serving:
+            accepting.start_soon(listener.serve, gateway.serve, serving)
+            try:
+                yield gateway
+            finally:
+                accepting.cancel_scope.cancel()
+                serving.cancel_scope.deadline = anyio.current_time() + CLOSING_SECONDS
+
+
+def _cause(error: OSError) -> OSError:
+    """The failure of the one address of a host, or of the first of its addresses."""
+    inner = error.__cause__
+    if isinstance(inner, BaseExceptionGroup):
+        several = cast("tuple[BaseException, ...]", inner.exceptions)
+        inner = next((one for one in several if isinstance(one, OSError)), None)
+    return inner if isinstance(inner, OSError) else error
+
+
+def _notice_loss(connection: socket.socket) -> None:
+    """Have the system end a connection whose other end is out of reach; nobody would notice otherwise."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", LOST_SECONDS),
+        ("TCP_KEEPINTVL", 5),
+        ("TCP_USER_TIMEOUT", LOST_SECONDS * 1000),
+    ):
+        # Not every system has them
+        if (number := getattr(socket, name, None)) is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+@asynccontextmanager
+async def _closed(stream: SocketStream) -> AsyncGenerator[None]:
+    """Close a connection without waiting for anybody."""
+    try:
+        yield
+    finally:
+        await anyio.aclose_forcefully(stream)
+
+
+async def _secured(stream: SocketStream, context: ssl.SSLContext) -> TLSStream:
+    """Begin TLS.
+
+    Raises:
+        _Refusal: The client does not.
+    """
+    plain = BufferedByteStream(stream)
+    first = await plain.receive(_CHUNK)
+    if not first.startswith(_HANDSHAKE):
+        raise _Refusal(426)
+    plain.feed_data(first)
+    return await TLSStream.wrap(plain, server_side=True, ssl_context=context)
+
+
+async def _asked(client: BufferedByteStream) -> _Request:
+    """Read what a client asks for.
+
+    Raises:
+        _Refusal: It is refused.
+    """
+    try:
+        head = await client.receive_until(_END, _MAX_HEAD)
+    except (anyio.DelimiterNotFound, anyio.IncompleteRead):
+        raise _Refusal(400) from None
+    first, *lines = head.split(b"\r\n")
+    match = re.fullmatch(rb"([A-Z]+) (/[!-~]*) HTTP/1\.1", first)
+    if match is None or any(not re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:", line) for line in lines):
+        raise _Refusal(400)
+    fields = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
+    upgrades = any(name == b"upgrade" and value.lower() == b"websocket" for name, value in fields)
+    lengths = {value for name, value in fields if name == b"content-length"}
+    if any(name == b"transfer-encoding" for name, _ in fields):
+        raise _Refusal(411)
+    if len(lengths) > 1 or not all(re.fullmatch(rb"[0-9]{1,15}", length) for length in lengths):
+        raise _Refusal(400)
+    # Not split as a URL: //name would be a host
+    where, question, query = match[2].decode().partition("?")
+    asked = unquote(where)
+    path = plain_path(asked)
+    if path is None:
+        raise _Refusal(400)
+    if is_operator_path(path):
+        raise _Refusal(403)
+    target = quoted_path(path, asked=asked) + question + query
+    # One request for each connection, so that none passes by unread
+    kept = [line for line, (name, _) in zip(lines, fields, strict=True) if upgrades or name != b"connection"]
+    kept += [] if upgrades else [b"Connection: close"]
+    start = b"%s %s HTTP/1.1" % (match[1], target.encode())
+    whole = b"\r\n".join([start, *kept]) + _END
+    return _Request(whole, upgrades, 0 if upgrades else int(next(iter(lengths), b"0")))
+
+
+async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Request) -> None:
+    """Pass a request on and its answer back, and both directions of a websocket until one of them ends.
+
+    Raises:
+        _Refusal: The game gives no answer.
+    """
+    await game.send(request.head)
+    await _copy(client, game, limit=request.body, patience=IDLE_SECONDS)
+    answer = BufferedByteStream(game)
+    patience = math.inf if request.upgrades else IDLE_SECONDS
+    try:
+        with anyio.fail_after(patience):
+            status = await answer.receive_until(b"\r\n", _MAX_HEAD) + b"\r\n"
+    except (anyio.DelimiterNotFound, anyio.IncompleteRead, anyio.BrokenResourceError):
+        raise _Refusal(502) from None
+    await client.send(status)
+    # Where no websocket is opened, what follows would be another request
+    if not (request.upgrades and b" 101 " in status):
+        await _copy(answer, client, patience=IDLE_SECONDS)
+        return
+
+    async def up() -> None:
+        await _copy(client, game)
+        # The game may still have something to say
+        with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await game.send_eof()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(up)
+        await _copy(answer, client)
+        tasks.cancel_scope.cancel()
+
+
+async def _copy(
+    source: BufferedByteStream, sink: ByteSendStream, *, limit: int | None = None, patience: float = math.inf
+) -> None:
+    """Copy bytes until the source has ended, the sink is gone, `limit` is reached, or nothing comes for too long."""
+    left = limit
+    with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
+        while left is None or left > 0:
+            with anyio.fail_after(patience):
+                data = await source.receive(_CHUNK if left is None else min(_CHUNK, left))
+            left = None if left is None else left - len(data)
+            await sink.send(data)
+
+
+def _answer(status: int) -> bytes:
+    body = _REFUSED[status].encode()
+    head = (
+        f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Connection: close",
+    )
+    return "\r\n".join(head).encode() + _END + body
