@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from .manifest.manifest_file import load_manifest as load_manifest
     from .manifest.models import Manifest as Manifest
     from .records.run_filter import RunFilter as RunFilter
+    from .records.samples import iter_frames as iter_frames
+    from .records.samples import iter_samples as iter_samples
     from .rules.audit import audit_rules as audit_rules
     from .rules.game import Rules as Rules
     from .rules.game import RulesConfig as RulesConfig
@@ -127,6 +129,10 @@ else:
                 "read_results",
             ),
             ".records.run_filter": ("RunFilter",),
+            ".records.samples": (
+                "iter_frames",
+                "iter_samples",
+            ),
             ".rules.audit": ("audit_rules",),
             ".rules.game": (
                 "Rules",

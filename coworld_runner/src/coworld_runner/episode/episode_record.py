@@ -54,6 +54,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         phases=ledger.phases.timings(),
         artifacts=artifacts,
         starvation=ledger.starvation,
+        recording=ledger.recording,
         over_seconds=ledger.over_at,
         **_said(setup),
         versions=versions(setup.backend),

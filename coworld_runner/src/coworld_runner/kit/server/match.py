@@ -30,6 +30,7 @@ from coworld_core.rules.replay import replay_header
 from .countdown import Countdown
 from .greeting import about_game, hello_message, seat_schemas
 from .outbox import Outbox, compact
+from .sample_stream import SampleStream
 from .seat_events import SeatEvents
 from .spectators import Spectators
 
@@ -73,6 +74,8 @@ class _Seat:
     acted: bool = False
     told: int = -1
     """The tick of the newest observation in its outbox; -1 once that has been delivered."""
+    shown: int = -1
+    """The newest tick whose observation was handed to the network."""
     asked: float = math.inf
     """When the seat's clock for this tick started, by `time.monotonic`."""
     said: int = 0
@@ -112,6 +115,7 @@ class Match:
         seed: The seed of all random numbers.
         log: Receives log lines for people; they never contain a token.
         countdown: Seconds to count down once all players are connected, so that people do not miss the start.
+        samples: Receives what each seat sees and does; None: nobody asks for that.
 
     Attributes:
         events: What each seat did.
@@ -128,6 +132,7 @@ class Match:
         seed: int,
         log: Callable[[str], None],
         countdown: float = 0.0,
+        samples: SampleStream | None = None,
     ) -> None:
         self._rules = rules
         self._countdown = Countdown(countdown)
@@ -150,6 +155,7 @@ class Match:
         self._writer = ReplayWriter(replay_header(rules, config, seed))
         self._led: _Led | None = _Led()
         self.events = SeatEvents(config.seats)
+        self._samples = samples
 
     @property
     def tick(self) -> int:
@@ -207,6 +213,7 @@ class Match:
     def delivered(self, slot: int) -> None:
         """Record that a seat's pending messages were sent: its clock does not run while we are busy."""
         seat, now = self._seats[slot], time.monotonic()
+        seat.shown = self._play.tick
         if seat.told == self._play.tick and now - seat.asked < OWN_QUEUE and not seat.acted:
             seat.told, seat.asked = -1, now
 
@@ -281,7 +288,10 @@ class Match:
                 if not self._seats[slot].acted:
                     self.events.add(self._play.tick, IDLE, slot)
             self._record()
+            views = self._samples.views(self._play) if self._samples is not None else {}
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
+            if self._samples is not None:
+                self._sample(self._samples, views, done)
             self._frame = self._play.frame()
             self._led = _Led(done, {slot: self._seats[slot].by for slot in done})
         if self._failure is not None:
@@ -290,6 +300,13 @@ class Match:
             if seat.pictures:
                 self._play.drawing(slot)
         self._log(f"game over after {self._play.tick} ticks")
+
+    def _sample(self, samples: SampleStream, views: Mapping[int, str], done: Mapping[int, Any]) -> None:
+        tick, acted = self._play.tick - 1, {slot: seat.by for slot, seat in enumerate(self._seats) if seat.acted}
+        for slot in done:
+            if slot not in acted and self._seats[slot].shown != tick:
+                samples.miss(slot)
+        samples.add(tick, views, done, acted)
 
     def results(self) -> dict[str, Any]:
         """The results of a game that is over.
@@ -320,6 +337,8 @@ class Match:
                     self._show_end(slot, seat.outbox)
                 seat.outbox.finish(self._end, reason=OVER)
         self._viewers.finish(self._frame, self._end)
+        if self._samples is not None:
+            self._samples.finish(self._play, reason=reason, scores=scores)
 
     def _show_end(self, slot: int, outbox: Outbox) -> None:
         """Send a seat the outcome of its last action, if the rules report one."""
