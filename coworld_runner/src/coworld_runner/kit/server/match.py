@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from coworld_core.documents.json_text import has_too_many_values
-from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED
+from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED, REWARD
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -32,6 +32,7 @@ from .greeting import about_game, hello_message, seat_schemas
 from .outbox import Outbox, compact
 from .sample_stream import SampleStream
 from .seat_events import SeatEvents
+from .seat_news import SeatNews
 from .spectators import Spectators
 
 __all__ = ["OVER", "REPLACED", "Match"]
@@ -80,6 +81,8 @@ class _Seat:
     """When the seat's clock for this tick started, by `time.monotonic`."""
     said: int = 0
     """Number of log lines about it."""
+    news: SeatNews | None = None
+    """What else it is told; None if the game tells nothing else."""
 
     @property
     def deadline(self) -> float:
@@ -143,7 +146,8 @@ class Match:
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
         per_move, bank = (self._clock.per_move, self._clock.bank) if self._clock else (math.inf, 0.0)
-        self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
+        news = SeatNews if rules.tell_rewards else lambda: None
+        self._seats = [_Seat(per_move, bank, log, news=news()) for _ in config.tokens]
         self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
@@ -181,7 +185,7 @@ class Match:
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
-            outbox.put(self._observe(slot))
+            self._put(seat, self._observe(slot))
         if all(other.seen for other in self._seats):
             self._all_seen.set()
         return outbox
@@ -294,6 +298,7 @@ class Match:
                 self._sample(self._samples, views, done)
             self._frame = self._play.frame()
             self._led = _Led(done, {slot: self._seats[slot].by for slot in done})
+            self._tell_news()
         if self._failure is not None:
             raise self._failure
         for slot, seat in enumerate(self._seats):
@@ -360,8 +365,26 @@ class Match:
         # The seats whose turn it is come first, because the game waits for them.
         for slot, seat in sorted(enumerate(self._seats), key=lambda one: one[0] not in self._play.to_act):
             if seat.outbox is not None:
-                seat.outbox.put(self._observe(slot))
+                self._put(seat, self._observe(slot))
         self._viewers.show(self._frame, **self._countdown.told())
+
+    def _put(self, seat: _Seat, observation: str) -> None:
+        assert seat.outbox is not None
+        if seat.news is None:
+            seat.outbox.put(observation)
+        else:
+            seat.outbox.put(observation, seat.news.sent)
+
+    def _tell_news(self) -> None:
+        """Note what the last tick has brought to seats, beside what they see."""
+        rewards = self._frame.rewards
+        if rewards is not None:
+            for slot, reward in enumerate(rewards):
+                if reward is not None:
+                    self.events.add(self._play.tick - 1, REWARD, slot, value=reward)
+        for slot, seat in enumerate(self._seats):
+            if seat.news is not None:
+                seat.news.next_tick(None if rewards is None else rewards[slot])
 
     async def _wait_for_moves(self) -> None:
         """Wait until every seat that is to act has acted or is out of time."""
@@ -417,6 +440,8 @@ class Match:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{compact(text)}')
+        if seat.news is not None:
+            parts.append(compact(seat.news.told())[1:-1])
         if seat.pictures:
             parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]
