@@ -49,9 +49,9 @@ class Experience(Resource):
             Unprocessable: Fields of the request are wrong; `detail` says which.
             TooManyRequests: A budget is used up.
         """
-        whole = body.to_wire() if isinstance(body, ExperienceBody) else body
+        whole: dict[str, Any] = body.to_wire() if isinstance(body, ExperienceBody) else dict(body)
         if labels:
-            whole = {**whole, "tags": {**(whole.get("tags") or {}), **check_labels(labels)}}
+            whole["tags"] = {**(whole.get("tags") or {}), **check_labels(labels)}
         return await self._post(
             ExperienceDetail,
             "/v2/experience-requests",
