@@ -149,7 +149,7 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
         (f"submit bot -l {LEAGUE} --auto-champion sometimes", "'sometimes' is not one of"),
         ("upload-policy image", "Missing option '--name' / '-n'."),
         ("upload-policy image -n bot --bedrock-model m", "--bedrock-model needs --use-bedrock."),
-        ("upload-policy image -n bot --tag broken", "--tag 'broken' is not KEY=VALUE."),
+        ("upload-policy image -n bot --tag broken", "'broken' is no label: there is no `=`."),
         ("upload-coworld", "Missing argument 'MANIFEST'."),
         ("upload-coworld m.json --version 2", "--version needs --from-coworld."),
         ("upload-coworld m.json --image game=x", "--image needs --from-coworld."),

@@ -194,6 +194,8 @@ coworld results LEAGUE
 coworld results DIV_ID --include-recent-rounds 5
 coworld rounds --division DIV_ID
 coworld rounds ROUND_ID
+coworld policies
+coworld policies --label net=big
 coworld memberships --mine
 coworld memberships --league LEAGUE --champions-only
 coworld submissions --mine
@@ -216,6 +218,7 @@ coworld league list
 coworld league list --json
 coworld episodes --mine --with-replay
 coworld episodes EREQ_ID
+coworld episodes --label 'exp=a*'
 coworld episode-stats EREQ_ID
 coworld episode-stats EREQ_ID --json
 coworld episode-results EREQ_ID
@@ -231,10 +234,14 @@ coworld replay-open EREQ_ID
 coworld replay-open EREQ_ID --hosted
 coworld episode-bundle EREQ_ID
 coworld episode-bundle EREQ_ID --include results --include replay -o evidence.zip
+coworld label XREQ_ID exp=b
+coworld label my-player:v3 net=big draft=
 coworld xp-request create request.json
 coworld xp-request create request.json --wait
+coworld xp-request create request.json --label exp=a
 coworld xp-request list
 coworld xp-request list --json
+coworld xp-request list --label exp=a
 coworld xp-request get XREQ_ID
 coworld xp-request get XREQ_ID --json
 coworld xp-request episodes XREQ_ID

@@ -80,6 +80,7 @@ _COMMANDS: CommandTable = {
         "lobby": ("lobbies", "Play a league's game, with people and policies."),
         "divisions": ("leagues", "List divisions, or show one."),
         "rounds": ("leagues", "List rounds, or show one."),
+        "policies": ("policies", "List the versions of your policies, the newest first."),
         "memberships": ("policies", "List the policies that are in leagues."),
         "submissions": ("policies", "List submissions of policies to leagues."),
         "events": ("leagues", "List what happened in competitions."),
@@ -98,6 +99,7 @@ _COMMANDS: CommandTable = {
         "episode-results": ("episode_requests", "Print the results of an episode."),
         "episode-stats": ("episode_requests", "Show the statistics of an episode."),
         "episode-bundle": ("episode_requests", "Download everything about an episode as one file."),
+        "label": ("labels", "Label what is yours on a platform."),
     },
 }
 """Within a section, the names that the short help shows first come first."""

@@ -303,7 +303,11 @@ class _Experience:
         idempotency_key: str | None = None,
     ) -> ExperienceDetail: ...
     def create_each(
-        self, body: ExperienceBody | Mapping[str, Any], *, timeout: float | None = None
+        self,
+        body: ExperienceBody | Mapping[str, Any],
+        *,
+        labels: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> tuple[ExperienceDetail, ...]: ...
     def list(
         self,

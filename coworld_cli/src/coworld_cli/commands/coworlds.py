@@ -15,13 +15,14 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
 from ..options.common import seconds_option
-from ..options.platform import Connection, Listing, listing_options, platform_options
+from ..options.platform import Connection, Listing, label_filter, label_option, listing_options, platform_options
 from ..options.values import DIRECTORY, GIVEN_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, show_list, show_one, show_rows
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
+from .labels import warn_unlabelled
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -36,13 +37,14 @@ _BEGINS_WITHIN = 30.0
 
 
 @commands.command("list")
+@label_filter
 @listing_options(200, offset=True, noun="Coworlds")
 @platform_options
-def list_(out: Output, connection: Connection, listing: Listing) -> int:
+def list_(out: Output, connection: Connection, listing: Listing, labels: dict[str, str]) -> int:
     """List Coworlds."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.coworlds.list(limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
+        pager = api.coworlds.list(labels=labels, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.COWORLDS, listing, noun="Coworld")
 
     return run_api(out, connection, body)
@@ -302,16 +304,27 @@ def hosted_game() -> None:
     "--variant", metavar="ID", help="Variant to play, or a pattern that matches only one. Default: the Coworld's own."
 )
 @click.option("--spectators/--no-spectators", default=True, show_default=True, help="Whether others may watch.")
+@label_option("Label the episode that the game becomes")
 @platform_options
-def create(out: Output, connection: Connection, coworld: str, variant: str | None, spectators: bool) -> int:
+def create(
+    out: Output,
+    connection: Connection,
+    coworld: str,
+    variant: str | None,
+    spectators: bool,
+    labels: dict[str, str],
+) -> int:
     """Start a game that people join.
 
     The links contain the game's tokens: anyone who has one can use it.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        made = api.hosted.create(coworld, variant=variant, spectators=spectators)
-        return await show_one(out, made, tables.play_session_details)
+        made = await api.hosted.create(coworld, variant=variant, spectators=spectators, labels=labels)
+        warn_unlabelled(api, out, labels, made.tags)
+        out.answer(dump(made))
+        out.say(tables.play_session_details(made))
+        return exitcodes.OK
 
     return run_api(out, connection, body, changes=True)
 

@@ -21,6 +21,7 @@ from ..options.platform import (
     Listing,
     division_filter,
     include_option,
+    label_filter,
     league_filter,
     listing_options,
     mine_filter,
@@ -57,6 +58,7 @@ _EREQ = IdType("episode request")
 @policy_filter
 @mine_filter
 @click.option("--with-replay", is_flag=True, help="Only those with a replay.")
+@label_filter
 @listing_options(200, offset=True, noun="episodes")
 @platform_options
 def episodes(out: Output, connection: Connection, listing: Listing, episode: str | None, **filters: Any) -> int:

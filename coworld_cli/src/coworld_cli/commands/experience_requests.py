@@ -13,12 +13,22 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api
 from ..options.common import concurrency_option, seconds_option
-from ..options.platform import Connection, Listing, include_option, listing_options, mine_filter, platform_options
+from ..options.platform import (
+    Connection,
+    Listing,
+    include_option,
+    label_filter,
+    label_option,
+    listing_options,
+    mine_filter,
+    platform_options,
+)
 from ..options.values import DIRECTORY, FILE, GIVEN_FILE, IdType
 from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
 from ..render.text import clean, command_line, shown_path
+from .labels import warn_unlabelled
 
 if TYPE_CHECKING:
     from coworld_client import Change, CoworldClient
@@ -50,6 +60,7 @@ def xp_request() -> None:
 )
 @click.option("--title", metavar="TEXT", help="Title of the request, on platforms that have them.")
 @click.option("--description", metavar="TEXT", help="Description of the request, likewise.")
+@label_option("Label the episodes, besides the `tags` of BODY")
 @click.option("--wait/--no-wait", default=False, help="Wait until all episodes have ended.")
 @platform_options
 def create(
@@ -59,6 +70,7 @@ def create(
     variant: str | None,
     title: str | None,
     description: str | None,
+    labels: dict[str, str],
     wait: bool,
 ) -> int:
     """Request episodes. BODY is a JSON file, or - for standard input.
@@ -80,7 +92,8 @@ def create(
     given = {**json_object(read_bytes(body), what="The body"), **named}
 
     async def work(api: CoworldClient, running: Running) -> int:
-        requests = await api.experience.create_each(given)
+        requests = await api.experience.create_each(given, labels=labels)
+        warn_unlabelled(api, out, labels, requests[0].tags)
         ids = tuple(made.id for made in requests)
         if wait:
             for made in requests:
@@ -98,16 +111,19 @@ def create(
 
 @xp_request.command("list")
 @mine_filter
+@label_filter
 @listing_options(50, offset=True, cursor=True, noun="requests")
 @platform_options
-def list_(out: Output, connection: Connection, listing: Listing, mine: bool) -> int:
+def list_(out: Output, connection: Connection, listing: Listing, mine: bool, labels: dict[str, str]) -> int:
     """List experience requests.
 
     Under --json it is an object with `entries`, `total_count`, `limit`, `offset` and `next_cursor`.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.experience.list(mine=mine, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
+        pager = api.experience.list(
+            mine=mine, labels=labels, limit=listing.limit, offset=listing.offset, cursor=listing.cursor
+        )
         return await show_list(out, pager, tables.EXPERIENCE, listing, noun="experience request", envelope=True)
 
     return run_api(out, connection, body)

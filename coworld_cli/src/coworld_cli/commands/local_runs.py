@@ -83,16 +83,16 @@ class SearchOptions(PlaceOptions):
 
     def asked(self) -> RunFilter:
         """What is asked for."""
+        from coworld_core.records.labels import label_patterns
         from coworld_core.records.run_filter import RunFilter, read_moment
 
-        labels = {name: value if equals else "*" for name, equals, value in (one.partition("=") for one in self.label)}
         return RunFilter(
             game=self.game,
             variant=self.variant,
             kind=self.kind,
             player=self.player,
             digest=self.digest,
-            labels=labels,
+            labels=label_patterns(self.label),
             status=self.status,
             fault=self.fault,
             min_score=self.min_score,

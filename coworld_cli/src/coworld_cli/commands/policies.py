@@ -14,6 +14,7 @@ from ..options.platform import (
     Connection,
     Listing,
     division_filter,
+    label_filter,
     league_filter,
     listing_options,
     mine_filter,
@@ -36,6 +37,25 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 commands = NounGroup()
+
+
+@commands.command("policies")
+@click.option("--name", "-n", metavar="NAME", help="Only versions of the policy with this name.")
+@label_filter
+@listing_options(None, cursor=False, noun="versions")
+@platform_options
+def policies(out: Output, connection: Connection, listing: Listing, name: str | None, labels: dict[str, str]) -> int:
+    """List the versions of your policies, the newest first.
+
+    `coworld memberships --mine` lists those that are in leagues. A player on this machine is a file, an id of the
+    package, or an image.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        pager = api.policies.list(name=name, labels=labels, limit=listing.limit)
+        return await show_list(out, pager, tables.POLICIES, listing, noun="version")
+
+    return run_api(out, connection, body)
 
 
 @commands.command("memberships")

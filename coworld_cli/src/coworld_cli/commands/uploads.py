@@ -15,7 +15,7 @@ from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
 from ..options.common import seconds_option
 from ..options.declarations import takes
-from ..options.platform import Connection, platform_options
+from ..options.platform import Connection, label_option, platform_options
 from ..options.play_options import PackageOptions, WhereOptions
 from ..options.values import IdType, PathType, check_run, key_values
 from ..output import Output, published_option
@@ -23,6 +23,7 @@ from ..render import tables
 from ..render.rows import dump
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_images
+from .labels import warn_unlabelled
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -68,6 +69,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 )
 @seconds_option("--hosted-smoke-timeout-seconds", time_limits.HOSTED_SMOKE, "Maximum time to wait.")
 @click.option("--visibility", type=click.Choice(["public", "private"]), help="Who sees it.  [default: the platform's]")
+@label_option("Label this version")
 @published_option("--wait-certification", says="the platform's first episodes are its certification.", is_flag=True)
 @published_option("--no-wait-certification", says="--no-wait-hosted-smoke waits for nothing.", is_flag=True)
 @published_option("--certification-timeout-seconds", says="--hosted-smoke-timeout-seconds is the limit.", type=float)
@@ -87,6 +89,7 @@ def upload_coworld(
     wait_hosted_smoke: bool,
     hosted_smoke_timeout_seconds: float,
     visibility: str | None,
+    labels: dict[str, str],
 ) -> int:
     """Certify and upload a Coworld, or a change to one.
 
@@ -119,16 +122,23 @@ def upload_coworld(
         from .coworlds import wait_smoke
 
         if from_coworld is not None:
-            changes = {"version": version, "patch": merge, "images": edits or None}
+            changes = {"version": version, "patch": merge, "images": edits or None, "labels": labels}
             done = await _update(api, from_coworld, changes, out, reason=skip_certification)
         else:
             options = PackageOptions.at(where, manifest=manifest or "", server=connection.server)
             done = await _upload(
-                api, options, timeout_seconds, running, reason=skip_certification, visibility=visibility
+                api,
+                options,
+                timeout_seconds,
+                running,
+                reason=skip_certification,
+                visibility=visibility,
+                labels=labels,
             )
             if done is None:
                 return exitcodes.ANSWER_IS_NO
         coworld = done.coworld
+        warn_unlabelled(api, out, labels, coworld.tags)
         out.say(tables.coworld_details(coworld))
         out.say("The platform already had this version." if done.already else "Uploaded.")
         answer = {**dump(coworld), "already": done.already, "images": [dump(image.image) for image in done.images]}
@@ -152,6 +162,7 @@ async def _upload(
     *,
     reason: str | None,
     visibility: str | None,
+    labels: Mapping[str, str],
 ) -> UploadedCoworld | None:
     """Certify and upload a local manifest, or skip certification for a reason; None if certification fails."""
     from coworld_client.uploads import Certified, Uncertified
@@ -176,7 +187,7 @@ async def _upload(
         certification = Certified.from_record(record)
     with shown_images(out) as told:
         return await api.coworlds.upload(
-            package.path, certification=certification, visibility=visibility, on_progress=told
+            package.path, certification=certification, visibility=visibility, labels=labels, on_progress=told
         )
 
 
@@ -251,7 +262,7 @@ def _published_policy_options(function: _F) -> _F:
         (("--startup-port", "--startup-path", "--startup-timeout"), alone),
         (("--https-host",), reach),
         (("--llm-endpoint", "--llm-api-key-env"), model),
-        (("--title", "--description"), "it is not kept; --tag KEY=VALUE is."),
+        (("--title", "--description"), "it is not kept; --label NAME=VALUE is."),
     ):
         for name in names:
             function = published_option(name, says=says, multiple=True)(function)
@@ -288,7 +299,7 @@ def _published_policy_options(function: _F) -> _F:
     metavar="FILE",
     help="Pass it the variables of a file (- for standard input) with one NAME=VALUE per line; repeatable.",
 )
-@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A tag of this version; repeatable.")
+@label_option("Label this version", also=("--tag",))
 @click.option("--use-bedrock", is_flag=True, help="Let the policy use Bedrock on the platform.")
 @click.option("--bedrock-model", metavar="MODEL", help="Which model; needs --use-bedrock.")
 @click.option("--use-llm", is_flag=True, help="Let the policy use the platform's language model.")
@@ -308,7 +319,7 @@ def upload_policy(
     run: tuple[str, ...],
     secret_env: tuple[str, ...],
     secret_env_file: tuple[Path, ...],
-    tags: tuple[str, ...],
+    labels: dict[str, str],
     use_bedrock: bool,
     bedrock_model: str | None,
     use_llm: bool,
@@ -334,7 +345,6 @@ def upload_policy(
     # A bare word names an image, unless it is said to be a file
     target = player if player is not None else str(Path(given_file or "").absolute())
     check_run(run)
-    labels = key_values("--tag", tags)
 
     from coworld_runner.package.own_players.named_player import read_own_player
     from coworld_runner.package.own_players.player_wire import to_wire
@@ -393,7 +403,7 @@ def _dry_run(
     name: str,
     run: tuple[str, ...],
     environment: Mapping[str, str],
-    tags: Mapping[str, str],
+    labels: Mapping[str, str],
     game: str | None,
 ) -> int:
     """Check what an upload would send, and return the exit status."""
@@ -404,7 +414,7 @@ def _dry_run(
     from ..options.play_options import EvaluationOptions
     from .checks import checked_player, show_checks
 
-    check_policy(name, run, environment, tags)
+    check_policy(name, run, environment, labels)
     told = [f"policy {name}", *(f"with the secret {variable}" for variable in sorted(environment))]
 
     async def body(running: Running) -> int:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ..output import output_options
 from .declarations import Options, declared_by, option, takes
-from .values import IdType, PolicyType
+from .values import IdType, PolicyType, labels_given
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -19,6 +19,8 @@ __all__ = [
     "Listing",
     "division_filter",
     "include_option",
+    "label_filter",
+    "label_option",
     "league_filter",
     "listing_options",
     "mine_filter",
@@ -215,6 +217,39 @@ policy_filter = click.option(
 )
 player_filter = click.option("--player", type=IdType("player"), metavar="PLY", help="Only those of this player.")
 mine_filter = click.option("--mine", is_flag=True, help="Only yours.")
+
+
+def _patterns(_ctx: click.Context, _param: click.Parameter, items: tuple[str, ...]) -> dict[str, str]:
+    from coworld_core.records.labels import label_patterns
+
+    return label_patterns(items)
+
+
+def _labels(_ctx: click.Context, _param: click.Parameter, items: tuple[str, ...]) -> dict[str, str]:
+    return labels_given(items)
+
+
+label_filter = click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    callback=_patterns,
+    metavar="NAME[=VALUE]",
+    help="Only those with this label; repeatable. VALUE may have wildcards.",
+)
+
+
+def label_option(help: str, *, also: tuple[str, ...] = ()) -> Callable[[_F], _F]:
+    """Add `--label`, which is given labels, and pass them as `labels`.
+
+    Args:
+        help: What is labelled.
+        also: Other names of the option.
+    """
+    return click.option(
+        "--label", *also, "labels", multiple=True, callback=_labels, metavar="NAME=VALUE", help=f"{help}; repeatable."
+    )
+
 
 _PARTS = ("results", "replay", "error_info", "game_logs", "player_logs", "player_artifact", "metadata")
 

@@ -452,12 +452,9 @@ class PlayOptions(PackageOptions):
     @property
     def labels(self) -> dict[str, str]:
         """The labels of the run."""
-        from coworld_core.records.labels import label_changes
+        from .values import labels_given
 
-        from .values import key_values
-
-        label_changes(self.label)
-        return key_values("--label", self.label)
+        return labels_given(self.label)
 
     @property
     def network(self) -> Literal["game-only", "open"] | None:

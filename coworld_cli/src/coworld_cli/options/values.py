@@ -211,6 +211,21 @@ def key_values(option: str, items: tuple[str, ...], *, form: str = "KEY=VALUE") 
     return pairs
 
 
+def labels_given(items: tuple[str, ...]) -> dict[str, str]:
+    """Labels as a mapping.
+
+    Raises:
+        UsageError: One of them is no label (`bad_label`).
+        click.UsageError: An item has no name or no `=`.
+    """
+    if not items:
+        return {}
+    from coworld_core.records.labels import check_labels, label_changes
+
+    label_changes(items)
+    return check_labels(key_values("--label", items))
+
+
 def check_run(run: tuple[str, ...]) -> None:
     """Check the tokens of `--run`.
 

@@ -11,7 +11,7 @@ from coworld_core.text.phrases import plural
 
 from .results import labelled
 from .rows import Column, rows_table, status_word, when
-from .text import clean, number, seconds, shown_path, table
+from .text import clean, labels_line, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.records.run_entries import EpisodeEntry, RunEntry
@@ -32,7 +32,7 @@ _RUNS: tuple[Column[RunEntry], ...] = (
     Column("Game", lambda run: run.coworld, free=True),
     Column("Status", lambda run: status_word(run.status)),
     Column("Result", lambda run: _result(run), free=True),
-    Column("Labels", lambda run: _labels(run.labels), free=True),
+    Column("Labels", lambda run: labels_line(run.labels), free=True),
 )
 
 _EPISODES: tuple[Column[EpisodeEntry], ...] = (
@@ -93,7 +93,7 @@ def episode_text(episode: EpisodeEntry) -> str:
         ("Status", episode.status),
         ("Seed", str(episode.seed) if episode.seed is not None else "-"),
         ("Fault", episode.message or "-"),
-        ("Labels", _labels(episode.labels) or "-"),
+        ("Labels", labels_line(episode.labels) or "-"),
         ("Evidence", shown_path(episode.path) if episode.path is not None else "none: only the row is kept"),
     ]
     shown = [(label, clean(text, one_line=True)) for label, text in rows if text != "-"]
@@ -136,7 +136,7 @@ def _head(run: RunEntry) -> str:
         ("Status", run.status),
         ("Took", seconds(run.seconds) if run.seconds is not None else ""),
         ("Episodes", f"{run.episodes:,}" + (f", {run.faulted:,} with faults" if run.faulted else "")),
-        ("Labels", _labels(run.labels)),
+        ("Labels", labels_line(run.labels)),
         ("Note", run.problem),
     ]
     return labelled([(label, clean(text, one_line=True)) for label, text in rows if text and text != "-"], indent="")
@@ -165,10 +165,6 @@ def _result(run: RunEntry) -> str:
 def _scores(scores: Sequence[float | None]) -> str:
     shown = ", ".join(_cell(score) for score in scores[:_MOST_SCORES])
     return f"{shown}, …" if len(scores) > _MOST_SCORES else shown
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _cell(value: object) -> str:

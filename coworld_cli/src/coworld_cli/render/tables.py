@@ -11,7 +11,7 @@ from coworld_core.text.size_text import shown_size
 
 from .results import labelled
 from .rows import Column, Styled, cell, dump, rows_table, status_word, when
-from .text import clean, command_line, number
+from .text import clean, command_line, labels_line, number
 
 if TYPE_CHECKING:
     from coworld_client.uploads.smoke import CoworldStatus
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PlayerEvidence,
         PlaySession,
         PolicyStats,
+        PolicyVersionRow,
         Round,
         RoundDetail,
         RoundResult,
@@ -56,6 +57,7 @@ __all__ = [
     "LEADERBOARD",
     "LEAGUES",
     "MEMBERSHIPS",
+    "POLICIES",
     "REPLAYS",
     "ROUNDS",
     "ROUND_RESULTS",
@@ -160,6 +162,13 @@ ROUND_RESULTS: tuple[Column[RoundResult], ...] = (
     Column("Player", lambda row: _who(row.player)),
     Column("Policy", lambda row: row.policy_version.label),
     Column("Score", lambda row: row.score, right=True),
+)
+
+POLICIES: tuple[Column[PolicyVersionRow], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Policy", lambda row: row.label),
+    Column("Labels", lambda row: labels_line(row.tags), free=True),
+    Column("Disabled", lambda row: row.disabled_reason or (when(row.disabled_at) if row.disabled_at else None)),
 )
 
 MEMBERSHIPS: tuple[Column[Membership], ...] = (
@@ -435,6 +444,7 @@ def episode_details(row: EpisodeRequest) -> str:
         ("Round", row.round_id),
         ("Experience request", row.experience_request_id),
         ("Seed", row.seed),
+        ("Labels", labels_line(row.tags)),
         ("Job", row.job_id),
         ("Replay", "yes" if row.replay_url else "no"),
         ("Live", row.live_url if not row.status.is_terminal else None),
@@ -484,6 +494,7 @@ def experience_details(row: ExperienceRequest) -> str:
         ("Error", row.error),
         ("Coworld", f"{row.coworld_name or '-'} {row.coworld_version or ''} ({row.coworld_id or '-'})"),
         ("Variant", row.variant_id),
+        ("Labels", labels_line(row.tags)),
         ("Requested by", _named(row.requester if isinstance(row.requester, str) else None, row.requester_user_id)),
         ("Episodes", f"{row.episode_count}: {counts_of(row)}"),
         ("Created", when(row.created_at)),
@@ -531,6 +542,7 @@ def play_session_details(session: PlaySession) -> str:
         ("Join", session.join_url),
         ("Lobby", session.lobby_url),
         ("Watch", session.global_url),
+        ("Labels", labels_line(session.tags)),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +21,7 @@ __all__ = [
     "clean",
     "command_line",
     "hint_line",
+    "labels_line",
     "left_behind",
     "number",
     "seconds",
@@ -144,3 +145,8 @@ def again(command: str, server: str) -> str:
         with contextlib.suppress(CoworldError):
             known = resolved(None) == DEFAULT_SERVER
     return command_line(*command.split(), *([] if known else ["--server", server]))
+
+
+def labels_line(labels: Mapping[str, str] | None) -> str | None:
+    """Labels in one line; None if there are none, or none are known."""
+    return ", ".join(f"{name}={value}" for name, value in (labels or {}).items()) or None

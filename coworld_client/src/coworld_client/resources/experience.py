@@ -50,9 +50,9 @@ class Experience(Resource):
             Unprocessable: Fields of the request are wrong; `detail` says which.
             TooManyRequests: A budget is used up.
         """
-        whole = body.to_wire() if isinstance(body, ExperienceBody) else body
+        whole: dict[str, Any] = body.to_wire() if isinstance(body, ExperienceBody) else dict(body)
         if labels:
-            whole = {**whole, "tags": {**(whole.get("tags") or {}), **check_labels(labels)}}
+            whole["tags"] = {**(whole.get("tags") or {}), **check_labels(labels)}
         return await self._post(
             ExperienceDetail,
             "/v2/experience-requests",
@@ -62,12 +62,17 @@ class Experience(Resource):
         )
 
     async def create_each(
-        self, body: ExperienceBody | Mapping[str, Any], *, timeout: float | None = None
+        self,
+        body: ExperienceBody | Mapping[str, Any],
+        *,
+        labels: Mapping[str, str] | None = None,
+        timeout: float | None = None,
     ) -> tuple[ExperienceDetail, ...]:
         """Request episodes of each variant that the request's `variant_id` matches, in the order of the manifest.
 
         Args:
             body: The request, as for `create`; its `variant_id` may be a pattern (`small-*`).
+            labels: Labels of the episodes, as for `create`.
             timeout: Seconds for each attempt.
 
         Returns:
@@ -78,7 +83,7 @@ class Experience(Resource):
             ApiStatusError: As `create`. Requests that were made before it go on; `list` shows them.
         """
         bodies = await bodies_by_variant(self._client, body)
-        return tuple([await self.create(one, timeout=timeout) for one in bodies])
+        return tuple([await self.create(one, labels=labels, timeout=timeout) for one in bodies])
 
     def list(
         self,

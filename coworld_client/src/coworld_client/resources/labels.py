@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from coworld_core.api import PolicyRef, TagChangesBody, Tagged, check_id, id_kind
 from coworld_core.errors import UsageError
-from coworld_core.hints import Hint
 from coworld_core.records.labels import check_changes
 
 from ..errors import ApiStatusError
@@ -21,6 +20,9 @@ _PLACES = {
     "experience request": "/v2/experience-requests/{}/tags",
     "coworld": "/v2/coworlds/{}/tags",
 }
+
+_NO_ROUTE = ("Not Found", "There is no such path.")
+"""What a server says of a path that it does not have, and not of a thing."""
 
 
 class Labels(Resource):
@@ -71,7 +73,7 @@ class Labels(Resource):
                 raise UsageError(
                     f"{thing} is the id of a {kind}, which has no labels.",
                     code="not_labelled",
-                    hint=Hint("label_what", "Label an episode, an experience request, a policy or a Coworld."),
+                    hint="Label an episode, an experience request, a policy or a Coworld.",
                 )
             return path(_PLACES[kind], check_id(thing, kind))
         ref = PolicyRef.parse(thing) if isinstance(thing, str) else thing

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ._open_enums import ImageStatus
 from ._wire_models import Body, Text, Time, Wire, newer, required
-from .tags import Tags
+from .tags import LabelTags
 
 __all__ = [
     "CertificationFailure",
@@ -80,7 +80,7 @@ class CoworldUploadBody(Body):
     certification: dict[str, Any] | None = Field(
         default=None, description="What the uploader says about its certification; stored and shown."
     )
-    tags: Tags | None = Field(default=None, description="Labels.")
+    tags: LabelTags | None = Field(default=None, description="Labels.")
 
 
 class PatchCommissionerBody(Body):

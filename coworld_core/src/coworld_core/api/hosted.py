@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import AliasChoices, Field
 
 from ._wire_models import Body, LongText, Text, Time, Wire, newer, required
-from .tags import Tags
+from .tags import LabelTags
 
 __all__ = [
     "HostedReplaySession",
@@ -26,7 +26,7 @@ class PlaySessionBody(Body):
     coworld_id: Text = Field(description="`cow_<uuid>`.")
     variant_id: Text | None = Field(default=None, description="The variant to play; the first one by default.")
     allow_spectators: bool = Field(default=True, description="Whether anyone with the link may watch.")
-    tags: Tags | None = Field(default=None, description="Labels of the episode that it becomes.")
+    tags: LabelTags | None = Field(default=None, description="Labels of the episode that it becomes.")
 
 
 class PlayConfigBody(Body):

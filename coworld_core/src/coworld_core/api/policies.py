@@ -22,7 +22,7 @@ from pydantic import (
 from ..errors import UsageError
 from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .platform_ids import is_uuid
-from .tags import Tags
+from .tags import LabelTags
 
 __all__ = [
     "MOST_PLAYER_BYTES",
@@ -132,7 +132,7 @@ class PolicyVersionBody(Body):
         default=None, max_length=100, description="Command to run instead of the image's own."
     )
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
-    tags: Tags | None = Field(default=None, description="Labels.")
+    tags: LabelTags | None = Field(default=None, description="Labels.")
 
 
 MOST_PLAYER_BYTES = 4 << 20
@@ -196,7 +196,7 @@ class PolicyFilesBody(Body):
     name: PolicyName = Field(description="Name of the policy; an existing one gets its next version.")
     player: PlayerFiles = Field(description="The player's files.")
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
-    tags: Tags | None = Field(default=None, description="Labels.")
+    tags: LabelTags | None = Field(default=None, description="Labels.")
 
 
 class SelectionAccessBody(Body):

@@ -10,7 +10,7 @@ from ..errors import UsageError
 from ..records.labels import MAX_LABELS, check_changes, check_labels
 from ._wire_models import Body, Wire, required
 
-__all__ = ["TagChangesBody", "Tagged", "Tags"]
+__all__ = ["LabelTags", "TagChangesBody", "Tagged"]
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:
@@ -31,7 +31,7 @@ def _wrong(error: UsageError) -> ValueError:
     return ValueError(f"{error.message} {error.hint}".rstrip("."))
 
 
-Tags = Annotated[dict[str, str], Field(max_length=MAX_LABELS), AfterValidator(_tags)]
+LabelTags = Annotated[dict[str, str], Field(max_length=MAX_LABELS), AfterValidator(_tags)]
 """Labels in a body, by name."""
 
 
