@@ -111,6 +111,9 @@ class EpisodeRequest(Wire):
     scores: tuple[EpisodeScore, ...] = Field(default=(), description="Scores, once it is over.")
     created_at: Time | None = required("When it was requested.", None)
     experience_request_id: str | None = newer("The experience request it belongs to.")
+    variant_id: str | None = newer("The variant that is played.")
+    started_at: Time | None = newer("When it began.")
+    completed_at: Time | None = newer("When it ended.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
 
