@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coworld_core.records.run_filter import RunFilter
     from coworld_runner.records.local_runs import LocalRuns
 
-__all__ = ["commands"]
+__all__ = ["PlaceOptions", "commands", "label_patterns"]
 
 commands = NounGroup()
 
@@ -85,14 +85,13 @@ class SearchOptions(PlaceOptions):
         """What is asked for."""
         from coworld_core.records.run_filter import RunFilter, read_moment
 
-        labels = {name: value if equals else "*" for name, equals, value in (one.partition("=") for one in self.label)}
         return RunFilter(
             game=self.game,
             variant=self.variant,
             kind=self.kind,
             player=self.player,
             digest=self.digest,
-            labels=labels,
+            labels=label_patterns(self.label),
             status=self.status,
             fault=self.fault,
             min_score=self.min_score,
@@ -100,6 +99,11 @@ class SearchOptions(PlaceOptions):
             since=read_moment(self.since) if self.since else None,
             until=read_moment(self.until) if self.until else None,
         )
+
+
+def label_patterns(words: Sequence[str]) -> dict[str, str]:
+    """What `--label` asks for: a pattern for the value of each label; `*` for a name alone."""
+    return {name: value if equals else "*" for name, equals, value in (word.partition("=") for word in words)}
 
 
 def _counted(out: Output, what: str) -> Callable[..., None]:
