@@ -16,6 +16,7 @@ from coworld_core.controller import (
     has_ended,
 )
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.records.run_entries import SeatEntry
 
 from ..errors import ApiError, Conflict
@@ -159,7 +160,7 @@ class HostedEpisode:
             raise UsageError(
                 f"{self._id} is one of {request.episode_count} episodes of {request.id}, which are cancelled together.",
                 code="part_of_a_request",
-                hint=f"Cancel that request: api.experience.cancel({request.id!r}).",
+                hint=Hint("cancel_request", "Cancel that request with api.experience.cancel.", id=request.id),
                 context={"id": self._id, "request": request.id},
             )
         try:
