@@ -5,16 +5,18 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import pytest
 from support.cli_kit import Started
-from support.observatory_kit import QUICK
+from support.observatory_kit import QUICK, open_platform, roster, seed
 from support.waiting import until
 
+from coworld_client import CoworldClient, HostedController
+from coworld_core.api import ExperienceBody
 from coworld_core.controller import EpisodeChange, EpisodeController, EpisodeEvent, EpisodeHandle, EpisodeSpec
 from coworld_core.errors import CoworldError
 from coworld_runner.control.local_controller import LocalController
@@ -36,9 +38,7 @@ class End:
     """Another controller of the same place, which has started nothing."""
     coworld: str
     players: tuple[str, ...]
-    kills: bool
-    """Whether it can stop an episode that is going on."""
-    watched: dict[str, Any] = field(default_factory=dict[str, Any])
+    api: CoworldClient | None = None
 
     def spec(self, **how: Any) -> EpisodeSpec:
         return EpisodeSpec(coworld=self.coworld, players=self.players, **how)
@@ -50,10 +50,21 @@ async def local_end(tmp_path: Path) -> AsyncGenerator[End]:
     results.mkdir()
     how: dict[str, Any] = {"backend": "process", "results": results, "index": tmp_path / "index.sqlite3"}
     async with LocalController(results, **how) as mine, LocalController(results, **how) as theirs:
-        yield End(mine, theirs, str(QUICK.directory), ("guest", "guest"), kills=True)
+        yield End(mine, theirs, str(QUICK.directory), ("guest", "guest"))
 
 
-@pytest.fixture(params=[local_end])
+@asynccontextmanager
+async def hosted_end(tmp_path: Path) -> AsyncGenerator[End]:
+    async with open_platform(tmp_path, parallel=1) as platform:
+        ann = await platform.account("ann")
+        await seed(platform.services, ann.id)
+        for name in ("guest", "visitor"):
+            await platform.policy(ann, name)
+        async with CoworldClient(platform.url, token=ann.token) as api:
+            yield End(HostedController(api), HostedController(api), "quick", ("guest", "visitor"), api)
+
+
+@pytest.fixture(params=[local_end, hosted_end], ids=["local", "hosted"])
 def end(request: pytest.FixtureRequest, tmp_path: Path) -> AbstractAsyncContextManager[End]:
     opened: Callable[[Path], AbstractAsyncContextManager[End]] = request.param
     return opened(tmp_path)
@@ -266,3 +277,62 @@ async def test_a_run_whose_process_was_killed_is_seen_to_be_lost(tmp_path: Path)
         assert [event.state async for event in episode.events()][-1] == "running"
         assert (await episode.result()).ended_at is None
         assert (await leftovers(backends=["process"], run_id=episode.id, apply=True)).ok
+
+
+# --- platforms alone ------------------------------------------------------------------------------------------------
+
+
+async def test_a_platform_cancels_what_waits_and_says_what_it_cannot_do(tmp_path: Path) -> None:
+    async with hosted_end(tmp_path) as one:
+        begun = await one.mine.start(one.spec(config=LONG))
+        await first(begun.events(), lambda event: event.state == "running")
+        waits = await one.mine.start(one.spec(seed=1))
+        assert (await waits.info()).state == "pending"
+        for episode, hard in ((begun, False), (begun, True), (waits, True)):
+            with pytest.raises(CoworldError) as caught:
+                await episode.terminate(hard=hard)
+            assert caught.value.code == "not_offered"
+        await waits.terminate()
+        info = await waits.result()
+        assert (info.state, info.started_at, info.scores) == ("interrupted", None, ())
+        assert [event.state async for event in waits.events()] == ["interrupted"]
+        with pytest.raises(CoworldError) as caught:
+            await waits.terminate()
+        assert caught.value.code == "already_ended"
+        with pytest.raises(CoworldError) as caught:
+            await one.mine.start(one.spec().model_copy(update={"players": ("guest",) * 3}))
+        assert caught.value.code == "wrong_player_count"
+
+
+async def test_episodes_of_a_request_for_several_are_not_cancelled_one_by_one(tmp_path: Path) -> None:
+    async with hosted_end(tmp_path) as one:
+        assert one.api is not None
+        busy = await one.mine.start(one.spec(config=LONG))
+        await first(busy.events(), lambda event: event.state == "running")
+        world = await one.api.coworlds.find("quick")
+        body = {"coworld_id": world.id, "roster": roster("guest", "visitor"), "num_episodes": 2}
+        request = await one.api.experience.create(body)
+        with pytest.raises(CoworldError) as caught:
+            await one.mine.episode(request.id)
+        assert caught.value.code == "several_episodes"
+        with pytest.raises(CoworldError) as caught:
+            await (await one.mine.episode(request.episodes[0].id)).terminate()
+        assert caught.value.code == "part_of_a_request"
+
+
+async def test_labels_are_kept_by_a_platform_or_refused(tmp_path: Path) -> None:
+    async with hosted_end(tmp_path) as one:
+        labelled = one.spec(labels={"exp": "a"})
+        if "tags" not in ExperienceBody.model_fields:
+            with pytest.raises(CoworldError):
+                await one.mine.start(labelled)
+            await one.mine.start(one.spec())
+            with pytest.raises(CoworldError) as caught:
+                await first(one.theirs.watch(labels={"exp": "*"}))
+            assert caught.value.code == "no_labels"
+            return
+        await one.mine.start(one.spec())
+        episode = await one.mine.start(labelled)
+        change = await first(one.theirs.watch(labels={"exp": "a*"}, full=True))
+        assert change.info is not None
+        assert (change.id, change.info.labels) == (episode.id, {"exp": "a"})

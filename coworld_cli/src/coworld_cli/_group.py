@@ -44,7 +44,9 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("publish", "push", "deploy", "upload"), ("upload-coworld", "upload-policy")),
     **dict.fromkeys(("signin", "sign-in", "auth"), ("login",)),
     **dict.fromkeys(("compile", "make", "package"), ("build",)),
-    **dict.fromkeys(("ps", "prune", "kill", "stop"), ("clean",)),
+    **dict.fromkeys(("kill", "cancel", "terminate"), ("stop",)),
+    "ps": ("episodes",),
+    "prune": ("clean",),
     **dict.fromkeys(("history", "ls", "log", "query", "export"), ("runs",)),
     **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }

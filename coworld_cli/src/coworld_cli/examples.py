@@ -33,6 +33,9 @@ coworld runs rm latest
 coworld runs rm results/20261126-101500-a1b2c3 --yes
 coworld runs export exported
 coworld runs export exported --label exp=a --table turns --overwrite
+coworld stop latest
+coworld stop results/20261126-101500-a1b2c3 --hard
+coworld stop ereq_00000000-0000-4000-8000-000000000001
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay
 coworld bundle results/latest/3 --slot 0
@@ -219,6 +222,8 @@ coworld league list --json
 coworld episodes --mine --with-replay
 coworld episodes EREQ_ID
 coworld episodes --label 'exp=a*'
+coworld episodes --local --state running
+coworld episodes --local --watch --label exp=a
 coworld episode-stats EREQ_ID
 coworld episode-stats EREQ_ID --json
 coworld episode-results EREQ_ID

@@ -162,6 +162,8 @@ WORDS: Mapping[str, str] = {
     "sign_in_to": "Run `coworld login --server {server}`, or set COWORLD_TOKEN.",
     "upload_image": "Build an image of it, for linux/amd64, and upload that: coworld upload-policy IMAGE --name NAME.",
     "use_player": "Sign in as yourself, then `coworld player use`; or set COWORLD_TOKEN to act with it directly.",
+    "cancel_request": "Cancel that request: `coworld stop {id}`.",
+    "sweep_again": "`coworld clean --yes` tries again.",
     "wait_again": "It continues; wait again, or follow it with `coworld xp-request watch {id}`.",
 }
 """The words by code; `{name}` stands for a value, and `{name!q}` for one that a shell reads.

@@ -92,6 +92,7 @@ _COMMANDS: CommandTable = {
         "runs": ("local_runs", "List, search, label, remove and export what was played here."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),
         "episodes": ("episode_requests", "List episodes, or show one."),
+        "stop": ("episode_control", "Stop a run here, or cancel one on a platform."),
         "replays": ("replays", "List replays, or download them."),
         "replay-open": ("replays", "Show an episode's replay in the browser."),
         "xp-request": ("experience_requests", "Request episodes, watch and download them."),

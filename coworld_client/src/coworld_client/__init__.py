@@ -20,6 +20,7 @@ from coworld_core.lazy import lazy_names
 if TYPE_CHECKING:
     from ._version import __version__ as __version__
     from .client import CoworldClient as CoworldClient
+    from .control.hosted_controller import HostedController as HostedController
     from .errors import ApiConnectionError as ApiConnectionError
     from .errors import ApiError as ApiError
     from .errors import ApiShapeError as ApiShapeError
@@ -51,6 +52,7 @@ else:
         {
             "._version": ("__version__",),
             ".client": ("CoworldClient",),
+            ".control.hosted_controller": ("HostedController",),
             ".errors": (
                 "ApiConnectionError",
                 "ApiError",

@@ -33,7 +33,7 @@ from .transport._retry import worth_retrying
 if TYPE_CHECKING:
     from .client import CoworldClient
 
-__all__ = ["Change", "Changes", "until_ended", "wait_within", "watch"]
+__all__ = ["Change", "Changes", "Outage", "next_pause", "until_ended", "wait_within", "watch"]
 
 _T = TypeVar("_T")
 
@@ -142,7 +142,7 @@ async def watch(
     """Follow episodes; see `CoworldClient.watch`."""
     unique = many_ids(ids)
     asked = cursor is not None and cursor.startswith(_OWN_CURSOR)
-    outage = _Outage(retry_timeout)
+    outage = Outage(retry_timeout)
     asking = _Asking(client, unique, _seen(cursor) if asked else {}, outage, until_done=until_done)
     wait = min(max(wait_seconds, 0.0), _LONGEST_WAIT)
     feed = None if asked else _Feed(client, unique, view, cursor, outage, wait, until_done=until_done)
@@ -167,7 +167,7 @@ async def until_ended(
     Returns:
         The last state.
     """
-    outage = _Outage(retry_timeout)
+    outage = Outage(retry_timeout)
     before: _T | None = None
     pause = 0.0
     while True:
@@ -178,7 +178,7 @@ async def until_ended(
         if ended(now):
             return now
         before = now
-        pause = _next_pause(pause, changed=changed)
+        pause = next_pause(pause, changed=changed)
         await anyio.sleep(pause)
 
 
@@ -198,12 +198,12 @@ async def wait_within(
     )
 
 
-def _next_pause(pause: float, *, changed: bool) -> float:
+def next_pause(pause: float, *, changed: bool) -> float:
     """Seconds until the next look, after a pause and what the look after it has shown."""
     return _FIRST_PAUSE if changed else min(max(pause, _FIRST_PAUSE) * 1.5, _LONGEST_PAUSE)
 
 
-class _Outage:
+class Outage:
     """Retries while a server is unavailable, for a limited time."""
 
     def __init__(self, retry_timeout: float) -> None:
@@ -232,7 +232,7 @@ class _Feed:
         ids: Sequence[str],
         view: EpisodeView,
         cursor: str | None,
-        outage: _Outage,
+        outage: Outage,
         wait_seconds: float,
         *,
         until_done: bool,
@@ -297,7 +297,7 @@ class _Asking:
     """Polls all episodes and compares their states."""
 
     def __init__(
-        self, client: CoworldClient, ids: Sequence[str], seen: Mapping[str, str], outage: _Outage, *, until_done: bool
+        self, client: CoworldClient, ids: Sequence[str], seen: Mapping[str, str], outage: Outage, *, until_done: bool
     ) -> None:
         self.done = False
         self._client = client
@@ -330,7 +330,7 @@ class _Asking:
         entries += [ChangeEntry(id=name, revision=0, removed=True) for name in self._seen if name not in now]
         self._seen = marks
         self.done = self._until_done and terminal
-        self._pause = _next_pause(self._pause, changed=bool(entries))
+        self._pause = next_pause(self._pause, changed=bool(entries))
         return _Batch(entries=entries, cursor=_cursor(marks))
 
 

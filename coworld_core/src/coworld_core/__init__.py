@@ -11,11 +11,7 @@ from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._version import __version__ as __version__
-    from .controller import EpisodeChange as EpisodeChange
     from .controller import EpisodeController as EpisodeController
-    from .controller import EpisodeEvent as EpisodeEvent
-    from .controller import EpisodeHandle as EpisodeHandle
-    from .controller import EpisodeInfo as EpisodeInfo
     from .controller import EpisodeSpec as EpisodeSpec
     from .episode.events import Event as Event
     from .episode.events import UnknownEvent as UnknownEvent
@@ -70,11 +66,7 @@ else:
         {
             "._version": ("__version__",),
             ".controller": (
-                "EpisodeChange",
                 "EpisodeController",
-                "EpisodeEvent",
-                "EpisodeHandle",
-                "EpisodeInfo",
                 "EpisodeSpec",
             ),
             ".episode.layout": ("EpisodeLayout",),

@@ -29,6 +29,7 @@ __all__ = [
     "EpisodeSpec",
     "EpisodeState",
     "already_ended",
+    "bad_cursor",
     "has_ended",
     "read_states",
 ]
@@ -227,6 +228,15 @@ class EpisodeController(Protocol):
     async def versions(self) -> dict[str, str]:
         """The versions of what plays episodes, by name."""
         ...
+
+
+def bad_cursor(cursor: str) -> UsageError:
+    """Return the error for a text that is no cursor of an episode's events (code `bad_cursor`)."""
+    return UsageError(
+        f"{cursor[:80]!r} is not a cursor of these events.",
+        code="bad_cursor",
+        hint="Begin without one: all events are told again.",
+    )
 
 
 def already_ended(info: EpisodeInfo) -> UsageError:

@@ -16,6 +16,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api
 from ..options.common import overwrite_option
+from ..options.declarations import SectionCommand, takes
 from ..options.platform import (
     Connection,
     Listing,
@@ -37,6 +38,7 @@ from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
 from ..terminal import echo
 from .leagues import of_division
+from .local_runs import PlaceOptions
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -50,7 +52,7 @@ commands = NounGroup()
 _EREQ = IdType("episode request")
 
 
-@commands.command("episodes")
+@commands.command("episodes", cls=SectionCommand)
 @click.argument("episode", required=False, type=_EREQ, metavar="[EREQ_ID]")
 @league_filter
 @division_filter
@@ -59,13 +61,52 @@ _EREQ = IdType("episode request")
 @mine_filter
 @click.option("--with-replay", is_flag=True, help="Only those with a replay.")
 @label_filter
+@click.option(
+    "--local", is_flag=True, help="List the runs on this machine instead: those that are going on, and recent ones."
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="With --local or --watch: pending, running, completed, failed, interrupted or lost (killed); repeatable.",
+)
+@click.option(
+    "--watch", is_flag=True, help="Show changes as they happen, until Ctrl-C: --local, or of what you requested."
+)
 @listing_options(200, offset=True, noun="episodes")
+@takes("places", PlaceOptions)
 @platform_options
-def episodes(out: Output, connection: Connection, listing: Listing, episode: str | None, **filters: Any) -> int:
+def episodes(
+    out: Output,
+    connection: Connection,
+    listing: Listing,
+    places: PlaceOptions,
+    episode: str | None,
+    local: bool,
+    states: tuple[str, ...],
+    labels: dict[str, str],
+    watch: bool,
+    **filters: Any,
+) -> int:
     """List episodes, or show one.
+
+    They are those of a platform or, with --local, of this machine: runs of any process, that are going on or have
+    ended. `coworld stop` stops one.
 
     Filters apply before --limit, so a list is short only if there are no more.
     """
+    if (local or watch) and (episode or any(filters.values()) or listing.offset or listing.cursor):
+        raise click.UsageError("--local and --watch take --state and --label, and no other filters.")
+    if local or watch:
+        from .episode_control import list_local, watch_hosted
+
+        if local:
+            return list_local(out, places, listing, states=states, labels=labels, watch=watch)
+        return watch_hosted(out, connection, listing, states=states, labels=labels)
+    if states or places.root or places.index:
+        raise click.UsageError("--state needs --local or --watch; --root and --index need --local.")
+    filters["labels"] = labels
     if episode and any(filters.values()):
         raise click.UsageError("Filters are for lists; they do not go with the id of an episode.")
 

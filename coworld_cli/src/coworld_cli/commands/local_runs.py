@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coworld_core.records.run_filter import RunFilter
     from coworld_runner.records.local_runs import LocalRuns
 
-__all__ = ["commands"]
+__all__ = ["PlaceOptions", "commands"]
 
 commands = NounGroup()
 

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from coworld_runner.records.run_export import ExportedTables
     from coworld_runner.records.run_query import QueryResult
 
-__all__ = ["episode_text", "episodes_text", "export_text", "labels_text", "query_text", "run_text", "runs_text"]
+__all__ = [
+    "episode_text",
+    "episodes_text",
+    "export_text",
+    "labels_text",
+    "query_text",
+    "run_text",
+    "runs_text",
+    "scores_text",
+]
 
 _ID = 8
 """Characters of a run's id in a list; they name it."""
@@ -40,7 +49,7 @@ _EPISODES: tuple[Column[EpisodeEntry], ...] = (
     Column("Episode", lambda one: one.key, free=True),
     Column("Game", lambda one: one.coworld, free=True),
     Column("Status", lambda one: status_word(one.status)),
-    Column("Scores", lambda one: _scores(one.scores)),
+    Column("Scores", lambda one: scores_text(one.scores)),
     Column("Fault", lambda one: one.error_type, free=True),
 )
 
@@ -48,7 +57,7 @@ _OF_RUN: tuple[Column[EpisodeEntry], ...] = (
     Column("No.", lambda one: one.number, right=True),
     Column("Episode", lambda one: one.key, free=True),
     Column("Status", lambda one: status_word(one.status)),
-    Column("Scores", lambda one: _scores(one.scores)),
+    Column("Scores", lambda one: scores_text(one.scores)),
     Column("Seats", lambda one: ", ".join(seat.name for seat in one.seats), free=True),
     Column("Fault", lambda one: one.error_type, free=True),
 )
@@ -157,12 +166,13 @@ def _seats(episode: EpisodeEntry) -> str:
 
 def _result(run: RunEntry) -> str:
     if run.kind == "episode":
-        return _scores(run.scores)
+        return scores_text(run.scores)
     faults = f", {run.faulted:,} at fault" if run.faulted else ""
     return f"{run.episodes:,} episode{'s' if run.episodes != 1 else ''}{faults}"
 
 
-def _scores(scores: Sequence[float | None]) -> str:
+def scores_text(scores: Sequence[float | None]) -> str:
+    """Scores by slot, the first few of them."""
     shown = ", ".join(_cell(score) for score in scores[:_MOST_SCORES])
     return f"{shown}, …" if len(scores) > _MOST_SCORES else shown
 

@@ -138,14 +138,16 @@ class Experience(Resource):
         target = self._path(request_id) + "/episodes"
         return self._list(EpisodeRequest, target, limit=limit, offset=offset, whole=True, timeout=timeout)
 
-    async def cancel(self, request_id: str, *, timeout: float | None = None) -> ExperienceRequest:
+    async def cancel(self, request_id: str, *, timeout: float | None = None) -> ExperienceDetail:
         """Cancel an experience request: no more of its episodes begin. Running ones continue.
+
+        The answer has the episodes, if the server sends them.
 
         Raises:
             Conflict: If it has already ended.
             NotFound: If it does not exist, or is not yours.
         """
-        return await self._post(ExperienceRequest, self._path(request_id) + "/cancel", timeout=timeout)
+        return await self._post(ExperienceDetail, self._path(request_id) + "/cancel", timeout=timeout)
 
     async def wait(
         self,

@@ -112,6 +112,9 @@ class EpisodeRequest(Wire):
     created_at: Time | None = required("When it was requested.", None)
     experience_request_id: str | None = newer("The experience request it belongs to.")
     tags: dict[str, str] | None = newer("Its labels, on platforms that keep any.")
+    variant_id: str | None = newer("The variant that is played.")
+    started_at: Time | None = newer("When it began.")
+    completed_at: Time | None = newer("When it ended.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
 

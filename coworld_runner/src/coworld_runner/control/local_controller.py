@@ -37,7 +37,7 @@ from ..episode.single import run_episode
 from ..errors import unwrapped
 from ..records.known_places import remember_place
 from ..records.local_runs import LocalRuns
-from ..runs.workspace import default_workspace
+from ..runs.workspace import LATEST, default_workspace
 from .local_episode import LocalEpisode, OwnRun, read_info, state_of
 
 __all__ = ["LocalController"]
@@ -154,12 +154,15 @@ class LocalController:
         """A run that any process has started.
 
         Args:
-            id: The beginning of its id, its workspace, or `latest`, as for `LocalRuns.find`.
+            id: The beginning of its id, its workspace, or `latest`, as for `LocalRuns.find`; if runs are going on,
+                `latest` is the newest of them.
 
         Raises:
             UsageError: There is no such run, or several; or it is an episode of a run of many (`part_of_a_run`).
         """
         word = os.fspath(id)
+        if word == LATEST and (going_on := await self.recent(states=("running",), limit=1)):
+            word = going_on[0].place
         if word in self._own:
             return self._own[word]
 
@@ -179,14 +182,14 @@ class LocalController:
         return self._own.get(entry.run_id) or LocalEpisode(entry.run_id, entry.path)
 
     async def recent(
-        self, *, states: Collection[str] = (), labels: Mapping[str, str] | None = None, limit: int = 50
+        self, *, states: Collection[str] = (), labels: Mapping[str, str] | None = None, limit: int | None = 50
     ) -> tuple[EpisodeInfo, ...]:
         """Runs that are going on, and those that have ended, the newest first.
 
         Args:
             states: Only those in these states; empty: all.
             labels: Patterns for the values of labels, by name.
-            limit: How many at most.
+            limit: How many at most; None: all.
 
         Raises:
             UsageError: A state is none (`no_such_state`).

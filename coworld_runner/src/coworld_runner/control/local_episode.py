@@ -17,6 +17,7 @@ from coworld_core.controller import (
     EpisodeInfo,
     EpisodeState,
     already_ended,
+    bad_cursor,
 )
 from coworld_core.episode.events import RunFinished, RunStarted, parse_event
 from coworld_core.episode.layout import EpisodeLayout
@@ -80,7 +81,7 @@ class LocalEpisode:
             RecordError: On iteration: a line of the log is no event.
         """
         if after and not after.isdecimal():
-            raise UsageError(f"{after!r} is not a cursor of these events.", code="bad_cursor", hint="Begin without.")
+            raise bad_cursor(after)
         last = int(after or 0)
         tail = EventTail(self._log)
         while True:

@@ -12,6 +12,7 @@ import psutil
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
 from ..doctor import leftovers
@@ -116,7 +117,7 @@ async def _remove_leftovers(workspace: Path) -> None:
         raise EnvironmentFault(
             f"The run in {workspace} was killed, but not all that it left could be removed: {listed(left, limit=3)}.",
             code="left_behind",
-            hint="`leftovers` tries again.",
+            hint=Hint("sweep_again", "`coworld_runner.doctor.leftovers` with apply=True tries again."),
             context={"path": str(workspace), "runs": [*runs]},
         )
 

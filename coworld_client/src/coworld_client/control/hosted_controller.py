@@ -1,0 +1,219 @@
+"""Starts episodes on a platform, finds them again, and follows those that you have requested."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+import coworld_core
+from coworld_core.api import Coworld, ExperienceDetail, ExperienceRequest, check_id
+from coworld_core.controller import (
+    EPISODE_STATES,
+    EpisodeChange,
+    EpisodeSpec,
+    EpisodeState,
+    has_ended,
+    read_states,
+)
+from coworld_core.episode.request import build_request
+from coworld_core.errors import UsageError
+from coworld_core.manifest.game_config import only_variant
+from coworld_core.manifest.manifest_file import load_manifest
+from coworld_core.records.labels import check_labels
+
+from .._version import __version__
+from ..resources._base import has_labels
+from ..watch import Outage, next_pause, until_ended
+from .hosted_episode import GameNames, HostedEpisode, state_of
+
+if TYPE_CHECKING:
+    from ..client import CoworldClient
+
+__all__ = ["HostedController"]
+
+_NEWEST = 100
+"""Number of requests, the newest, among which a watch looks for those that are going on."""
+_RETRY_SECONDS = 300.0
+
+
+class HostedController:
+    """The episodes of a platform, an `EpisodeController`.
+
+    ::
+
+        async with CoworldClient.from_login() as api:
+            controller = HostedController(api)
+            episode = await controller.start(EpisodeSpec(coworld="nim", players=("mine:v3", "rival")))
+            print((await episode.result()).scores)
+
+    Each episode that it starts is an experience request of its own. They go on when the program ends.
+
+    Args:
+        client: A client, entered.
+    """
+
+    def __init__(self, client: CoworldClient) -> None:
+        self._client = client
+        self._games = GameNames(client)
+
+    async def start(self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None) -> HostedEpisode:
+        """Request an episode, and return once the platform has it in its queue.
+
+        Args:
+            spec: What is to be played; the variant is the first one of the Coworld, unless one is named.
+            labels: Further labels, above those of the spec.
+
+        Raises:
+            UsageError: There is no such variant or field of the config, a label is none, or the players are not one, or
+                one for each seat.
+            ApiError: The platform refuses: there is no such Coworld or policy, or it keeps no labels.
+        """
+        held = check_labels({**spec.labels, **(labels or {})})
+        coworld = await self._client.coworlds.find(spec.coworld)
+        made = await self._client.experience.create(_body(coworld, spec, held))
+        if not made.episodes:
+
+            def begun(request: ExperienceDetail) -> bool:
+                return bool(request.episodes) or request.status.is_terminal
+
+            made = await until_ended(lambda: self._client.experience.get(made.id), ended=begun)
+        if not made.episodes:
+            raise UsageError(
+                f"{self._client.server} has made no episode for {made.id}: {made.error or made.status}.",
+                code="no_episode",
+                context={"request": made.id},
+            )
+        return HostedEpisode(self._client, self._games, made.episodes[0].id)
+
+    async def episode(self, id: str) -> HostedEpisode:
+        """An episode that anybody has requested.
+
+        Args:
+            id: `ereq_<uuid>`; or `xreq_<uuid>` of a request for one episode.
+
+        Raises:
+            UsageError: It is no such id (`bad_id`), or the request has several episodes (`several_episodes`).
+            NotFound: There is none, or you may not see it.
+        """
+        check_id(id, ("episode request", "experience request"))
+        if id.startswith("xreq_"):
+            request = await self._client.experience.get(id)
+            if len(request.episodes) != 1:
+                raise UsageError(
+                    f"{id} has {len(request.episodes)} episodes.",
+                    code="several_episodes",
+                    hint="Name one of them by its own id.",
+                    context={"request": id, "episodes": [row.id for row in request.episodes]},
+                )
+            return HostedEpisode(self._client, self._games, request.episodes[0].id)
+        row = await self._client.episodes.get(id)
+        return HostedEpisode(self._client, self._games, row.id)
+
+    async def watch(
+        self, *, states: Collection[str] = (), labels: Mapping[str, str] | None = None, full: bool = False
+    ) -> AsyncGenerator[EpisodeChange]:
+        """The episodes of your experience requests as they come into other states; see `EpisodeController.watch`.
+
+        The platform is asked again and again, with growing pauses while nothing changes.
+
+        Raises:
+            UsageError: On iteration: a state is none (`no_such_state`), or the platform keeps no labels (`no_labels`).
+            ApiError: On iteration: the platform cannot be reached for some minutes, or refuses.
+        """
+        wanted = read_states(states) or EPISODE_STATES
+        outage = Outage(_RETRY_SECONDS)
+        seen = _Seen()
+        pause = 0.0
+        while True:
+            changed = False
+            for request in await outage.survive(lambda: self._changed(seen)):
+                for row in request.episodes:
+                    state = state_of(row.status)
+                    if seen.states.get(row.id) == state or not has_labels(row.tags, labels, self._client.server):
+                        continue
+                    changed = True
+                    seen.states[row.id] = state
+                    if state in wanted:
+                        handle = HostedEpisode(self._client, self._games, row.id)
+                        info = await handle.info_of(row) if full else None
+                        yield EpisodeChange(id=row.id, state=state, info=info)
+            pause = next_pause(pause, changed=changed)
+            await anyio.sleep(pause)
+
+    async def versions(self) -> dict[str, str]:
+        """The versions of coworld here. Platforms do not tell theirs."""
+        return {"coworld-core": coworld_core.__version__, "coworld-client": __version__}
+
+    async def _changed(self, seen: _Seen) -> list[ExperienceDetail]:
+        """The requests that have changed since the last look, oldest first."""
+        rows = await self._client.experience.list(mine=True, limit=_NEWEST)
+        listed = {row.id for row in rows}
+        # Those that were going on, and have fallen out of the newest
+        rows += [await self._client.experience.get(id) for id in seen.going_on if id not in listed]
+        changed: list[ExperienceDetail] = []
+        for row in reversed(rows):
+            before, now = seen.marks.get(row.id), _mark(row)
+            if before != now and not (seen.first and row.status.is_terminal and not _going_on(row)):
+                changed.append(await self._client.experience.get(row.id))
+            seen.marks[row.id] = now
+            if _going_on(row):
+                seen.going_on[row.id] = None
+            else:
+                seen.going_on.pop(row.id, None)
+        if seen.first:
+            # What has ended before is no news
+            ended = (row for request in changed for row in request.episodes if has_ended(state_of(row.status)))
+            seen.states |= {row.id: state_of(row.status) for row in ended}
+        seen.first = False
+        return changed
+
+
+class _Seen:
+    """What a watch has seen so far."""
+
+    def __init__(self) -> None:
+        self.first = True
+        self.states: dict[str, EpisodeState] = {}
+        self.marks: dict[str, tuple[Any, ...]] = {}
+        self.going_on: dict[str, None] = {}
+
+
+def _mark(row: ExperienceRequest) -> tuple[Any, ...]:
+    counts = (row.pending_count, row.submitted_count, row.running_count, row.completed_count, row.failed_count)
+    return (str(row.status), *counts)
+
+
+def _going_on(row: ExperienceRequest) -> bool:
+    """Whether episodes of a request may still change; those of one that was cancelled may have begun before."""
+    return not row.status.is_terminal or row.pending_count + row.submitted_count + row.running_count > 0
+
+
+def _body(coworld: Coworld, spec: EpisodeSpec, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The request for one episode."""
+    manifest = load_manifest(coworld.manifest, template=True).manifest
+    variant = only_variant(manifest, spec.variant).id if spec.variant is not None else manifest.variants[0].id
+    job = build_request(manifest, variant, config=spec.config)
+    seats = len(job.players)
+    if len(spec.players) not in (1, seats):
+        raise UsageError(
+            f"expected 1 or {seats} players for {seats} seats, got {len(spec.players)}.",
+            code="wrong_player_count",
+            hint="Name a policy for all seats, or one for each.",
+            context={"players": list(spec.players), "slots": seats},
+        )
+    # The platform replaces whole fields
+    overrides = {name: job.game_config[name] for name in spec.config}
+    if spec.seed is not None:
+        overrides["seed"] = spec.seed
+    named = spec.players * seats if len(spec.players) == 1 else spec.players
+    return {
+        "coworld_id": coworld.id,
+        "variant_id": variant,
+        "roster": [{"player": {"policy_ref": name}, "slot": slot} for slot, name in enumerate(named)],
+        "num_episodes": 1,
+        **({"game_config_overrides": overrides} if overrides else {}),
+        # Platforms that keep none refuse it
+        **({"tags": dict(labels)} if labels else {}),
+    }

@@ -1,0 +1,222 @@
+"""An episode of a platform, as the controller of one hands it out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from coworld_core.api import EpisodeRequest, RequestStatus
+from coworld_core.controller import (
+    EPISODE_STATES,
+    EpisodeEvent,
+    EpisodeInfo,
+    EpisodeState,
+    already_ended,
+    bad_cursor,
+    has_ended,
+)
+from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
+from coworld_core.records.run_entries import SeatEntry
+
+from ..errors import ApiError, Conflict
+from ..watch import until_ended
+
+if TYPE_CHECKING:
+    from ..client import CoworldClient
+
+__all__ = ["GameNames", "HostedEpisode", "state_of"]
+
+_WAITING = ("pending", "submitted", "dispatched")
+
+
+class GameNames:
+    """The names and versions of Coworlds, each asked for once."""
+
+    def __init__(self, client: CoworldClient) -> None:
+        self._client = client
+        self._known: dict[str, tuple[str, str]] = {}
+
+    async def of(self, coworld_id: str | None) -> tuple[str, str]:
+        """Name and version; empty if the platform does not tell."""
+        if coworld_id is None:
+            return "", ""
+        if coworld_id not in self._known:
+            try:
+                row = await self._client.coworlds.get(coworld_id)
+            except ApiError:
+                return "", ""
+            self._known[coworld_id] = row.name, row.version
+        return self._known[coworld_id]
+
+
+class HostedEpisode:
+    """An episode of a platform, an `EpisodeHandle`.
+
+    A platform tells of an episode's states, and not of what happens in them: its events have no `event`. Several
+    states that follow each other quickly may be told as the last of them.
+    """
+
+    def __init__(self, client: CoworldClient, games: GameNames, id: str) -> None:
+        self._client = client
+        self._games = games
+        self._id = id
+
+    def __repr__(self) -> str:
+        return f"<HostedEpisode {self._id} of {self._client.server}>"
+
+    @property
+    def id(self) -> str:
+        """Its id, `ereq_<uuid>`."""
+        return self._id
+
+    async def events(self, *, after: str = "") -> AsyncGenerator[EpisodeEvent]:
+        """The states that it comes into; see `EpisodeHandle.events`.
+
+        Raises:
+            UsageError: On iteration: the cursor is not one of these events (`bad_cursor`).
+            ApiError: On iteration: the platform cannot be reached for some minutes, or refuses.
+        """
+        last, _, cursor = after.partition(":")
+        if after and (last not in EPISODE_STATES or not cursor):
+            raise bad_cursor(after)
+        if after and has_ended(cast("EpisodeState", last)):
+            return
+        async with self._client.watch(self._id, cursor=cursor or None) as changes:
+            async for change in changes:
+                if change.episode is None:
+                    return
+                # A feed that begins again tells everything again
+                if (state := state_of(change.episode.status)) != last:
+                    last = state
+                    yield EpisodeEvent(cursor=f"{state}:{change.cursor or ''}", state=state)
+
+    async def info(self) -> EpisodeInfo:
+        """What is known of it now.
+
+        Raises:
+            NotFound: It is gone, or you may not see it any more.
+        """
+        return await self.info_of(await self._client.episodes.get(self._id))
+
+    async def info_of(self, row: EpisodeRequest) -> EpisodeInfo:
+        """What a row of the platform says of it."""
+        name, version = await self._games.of(row.coworld_id)
+        return EpisodeInfo(
+            id=row.id,
+            state=state_of(row.status),
+            coworld=name,
+            version=version,
+            variant=row.variant_id or "",
+            labels=row.tags or {},
+            players=tuple(seat.label for seat in row.participants),
+            scores=await self._scores(row),
+            created_at=row.created_at,
+            started_at=row.started_at,
+            ended_at=row.completed_at,
+            error_type=row.error_type,
+            error=row.error,
+            place=self._client.server,
+        )
+
+    async def seats(self) -> tuple[SeatEntry, ...]:
+        """Who sits in it; the image of a policy is the id of its version.
+
+        Raises:
+            NotFound: As `info`.
+        """
+        row = await self._client.episodes.get(self._id)
+        scores = await self._scores(row)
+        return tuple(
+            SeatEntry(
+                slot=seat.position,
+                name=seat.label,
+                player_id=seat.player_id,
+                image=seat.policy_version_id or "",
+                digest="",
+                score=scores[seat.position] if 0 <= seat.position < len(scores) else None,
+            )
+            for seat in row.participants
+        )
+
+    async def terminate(self, *, hard: bool = False) -> None:
+        """Cancel it, while it waits to begin. Platforms let an episode that has begun come to its end.
+
+        Raises:
+            UsageError: It has ended (`already_ended`), has begun, was not requested by itself, or is to be killed
+                (`not_offered`).
+        """
+        row = await self._client.episodes.get(self._id)
+        if has_ended(state_of(row.status)):
+            raise already_ended(await self.info_of(row))
+        if hard:
+            raise self._not_offered("kills no episodes", hint="Ask for a cancellation: one that waits does not begin.")
+        if row.experience_request_id is None:
+            raise self._not_offered("cancels only what was requested as an experience")
+        if state_of(row.status) == "running":
+            raise self._has_begun()
+        request = await self._client.experience.get(row.experience_request_id)
+        if request.episode_count > 1:
+            raise UsageError(
+                f"{self._id} is one of {request.episode_count} episodes of {request.id}, which are cancelled together.",
+                code="part_of_a_request",
+                hint=Hint("cancel_request", "Cancel that request with api.experience.cancel.", id=request.id),
+                context={"id": self._id, "request": request.id},
+            )
+        try:
+            await self._client.experience.cancel(request.id)
+        except Conflict as error:
+            raise already_ended(await self.info()) from error
+        if state_of((await self._client.episodes.get(self._id)).status) == "running":
+            raise self._has_begun()
+
+    async def result(self) -> EpisodeInfo:
+        """Wait until it has ended, and return how.
+
+        Raises:
+            ApiError: The platform cannot be reached for some minutes, or refuses.
+        """
+        async for _ in self.events():
+            pass
+        # The feed may be ahead of the row by a moment
+        row = await until_ended(
+            lambda: self._client.episodes.get(self._id), ended=lambda row: has_ended(state_of(row.status))
+        )
+        return await self.info_of(row)
+
+    async def _scores(self, row: EpisodeRequest) -> tuple[float | None, ...]:
+        """The scores by slot: from the row, which has them by policy, or from the results."""
+        if not row.status.is_success:
+            return ()
+        versions = [seat.policy_version_id for seat in row.participants]
+        if len(set(versions)) == len(versions):
+            by_version = {score.policy_version_id: score.score for score in row.scores}
+            return tuple(by_version.get(version or "") for version in versions)
+        try:
+            results: Any = await self._client.episodes.results(row)
+        except ApiError:
+            return ()
+        scores: Any = cast("Mapping[str, Any]", results).get("scores") if isinstance(results, Mapping) else None
+        return tuple(cast("list[float]", scores)) if isinstance(scores, list) else ()
+
+    def _has_begun(self) -> UsageError:
+        return self._not_offered("lets an episode that has begun come to its end")
+
+    def _not_offered(self, what: str, *, hint: str | None = None) -> UsageError:
+        return UsageError(
+            f"{self._client.server} {what}: {self._id} goes on.",
+            code="not_offered",
+            hint=hint,
+            context={"id": self._id},
+        )
+
+
+def state_of(status: RequestStatus) -> EpisodeState:
+    """The state that a status of a platform stands for; an unknown status is one of an episode that has begun."""
+    if status.is_success:
+        return "completed"
+    if status.is_cancelled:
+        return "interrupted"
+    if status.is_failure:
+        return "failed"
+    return "pending" if str(status) in _WAITING or not status else "running"
