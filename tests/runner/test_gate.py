@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.kit_packages import write_game
 
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.gate_decision import gate_notes, judge_gate
@@ -142,9 +143,93 @@ def test_version_that_loses_ground_to_an_opponent_is_rejected() -> None:
     ]
     found = judge_gate(measured)
     assert (found.status, found.reason) == ("rejected", "lost_ground")
-    assert "3 won, 37 lost, 0 drawn, and before 30 won" in found.message
+    assert "3 won, 37 lost, 0 drawn; before 30 won" in found.message
     undecided = measured[1].model_copy(update={"verdict": "undecided"})
     assert judge_gate([measured[0], undecided]).status == "accepted"
+
+
+MORRA = '''"""The rules of Morra."""
+
+from typing import Literal
+
+from coworld_core import Rules
+
+
+class Morra(Rules):
+    """Rock, paper, scissors, once."""
+
+    Action = Literal["rock", "paper", "scissors"]
+    score_range = (0, 1)
+    version = "1"
+
+    def start(self):
+        self.shown = None
+
+    def to_act(self):
+        return [0, 1] if self.shown is None else []
+
+    def legal(self, seat):
+        return ["rock", "paper", "scissors"]
+
+    def observe(self, seat):
+        return {}
+
+    def step(self, actions):
+        self.shown = [self.legal(seat).index(actions[seat] or "rock") for seat in (0, 1)]
+
+    def scores(self):
+        return [(0.5, 1.0, 0.0)[(self.shown[seat] - self.shown[1 - seat]) % 3] for seat in (0, 1)]
+'''
+
+
+def shows(hand: str, *, once: str = "") -> str:
+    """A bot that always shows the same, except in one of four games."""
+    return f"def act(observation, legal, rng):\n    return {once or hand!r} if rng.random() < 0.25 else {hand!r}\n"
+
+
+@pytest.mark.timeout(240)
+async def test_version_that_beats_the_accepted_one_and_loses_ground_is_rejected(tmp_path: Path) -> None:
+    """Paper beats rock, wins more against another rock, and loses to the scissors that rock beat."""
+    game = write_game(tmp_path / "morra", "morra", MORRA)
+    bots = tmp_path / "bots"
+    bots.mkdir()
+    bot = bots / "bot.py"
+    for name, source in (
+        ("bot", shows("rock")),
+        ("rocky", shows("rock", once="paper")),
+        ("scissors", shows("scissors")),
+    ):
+        (bots / f"{name}.py").write_text(source)
+    first = await gate_player(game, bot)
+    assert (first.accepted, first.record.reason) == (True, "first")
+
+    bot.write_text(shows("paper"))
+    lost = await gate_player(game, bot)
+    assert (lost.accepted, lost.record.reason) == (False, "lost_ground")
+    accepted, rocky, scissors = lost.record.measurements
+    assert (accepted.role, accepted.verdict, accepted.results.lost) == ("accepted", "better", 0)
+    assert [(one.player.name, one.verdict) for one in (rocky, scissors)] == [
+        ("rocky.py", "better"),
+        ("scissors.py", "worse"),
+    ]
+    assert rocky.before is not None
+    assert rocky.results.won > rocky.before.won
+    assert scissors.before is not None
+    assert (scissors.results.won, scissors.before.lost) == (0, 0)
+    assert lost.record.message == (
+        f"It does worse than the accepted version against {scissors.player} "
+        f"({scissors.results}; before {scissors.before})."
+    )
+    history = GateFolder(bots).history()
+    assert [gate.status for gate in history.gates] == ["accepted", "rejected"]
+    assert history.gates[1] == lost.record
+    present = history.accepted_of("bot.py")
+    assert present is not None
+    assert present.bot == first.record.bot
+    # The page says against whom the version that was tried lost, and the accepted one is what it was
+    assert "does worse than the accepted version against scissors.py" in folder_page(GateFolder(bots), beside=tmp_path)
+    (one,) = bots_report(history).bots
+    assert [version.player for version in one.versions] == [first.record.bot]
 
 
 def record(number: int, *, seed: int = 0, status: str = "rejected", accepted: str = "sha256:a") -> GateRecord:

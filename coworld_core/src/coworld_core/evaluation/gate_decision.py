@@ -50,12 +50,11 @@ def judge_gate(measurements: Sequence[GateMeasurement]) -> GateDecision:
         return _rejected(first)
     worse = [one for one in others if one.before is not None and one.verdict == "worse"]
     if worse:
-        named = listed(str(one.player) for one in worse)
-        told = "; ".join(f"{one.player}: {one.results}, and before {one.before}" for one in worse[:3])
+        told = listed((f"{one.player} ({one.results}; before {one.before})" for one in worse), limit=3)
         return GateDecision(
             status="rejected",
             reason="lost_ground",
-            message=f"It does worse than the accepted version against {named} ({told}).",
+            message=f"It does worse than the accepted version against {told}.",
         )
     ground = f", and has lost no ground to {plural(len(others), 'opponent')}" if others else ""
     if first.role == "first":

@@ -60,6 +60,7 @@ class _Game:
     seat: int
     score: str
     other: str
+    apart: bool
     fault: str
     opens: str
     replay: str
@@ -130,6 +131,7 @@ def _game(game: WorstGame, beside: Path) -> _Game:
         seat=game.slot,
         score="-" if game.score is None else f"{game.score:.4g}",
         other="-" if game.other is None else f"{game.other:.4g}",
+        apart=game.apart,
         fault=game.fault,
         opens=shlex.join(["coworld", *words]),
         replay=page_link(replay, beside) if game.kept and replay.is_file() else "",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SlotRow, read_rows
 from coworld_core.errors import CoworldError
-from coworld_core.evaluation.comparison import NEW
+from coworld_core.evaluation.comparison import NEW, ComparisonPlan
 from coworld_core.evaluation.designs import parse_key
 from coworld_core.evaluation.evaluation_files import read_plan
 from coworld_core.evaluation.gate_history import GatedPlayer, GateRecord
@@ -36,11 +36,14 @@ class WorstGame:
     score: float | None
     """Its score; None if the game left none."""
     other: float | None
-    """The mean score of all others."""
+    """The mean score of all others, or if `apart` that of the other player."""
     fault: str
     """How it failed; empty if it did not."""
     kept: bool
     """Whether the episode has its evidence; otherwise it is played again from its row."""
+    apart: bool = False
+    """Whether the two players never meet, as in a game of more than two seats: the other's score is that of the episode
+    in which it had the same seat on the same seed."""
 
     @property
     def lost_by(self) -> float:
@@ -78,14 +81,22 @@ def _games(folder: GateFolder, gate: GateRecord) -> Iterator[WorstGame]:
         if not (place / ROWS_NAME).is_file():
             continue
         try:
-            players = read_plan(place).players()
+            plan = read_plan(place)
         except CoworldError:
             continue
-        own = players.get(NEW) or players[PLAYER]
-        for row in read_rows(place):
+        own = plan.players().get(NEW) or plan.players()[PLAYER]
+        apart = isinstance(plan, ComparisonPlan) and plan.opponent is None and plan.slot_count != 2
+        rows = {parse_key(row.key) or (0, 0, 0): row for row in read_rows(place)}
+        for (block, attempt, _), row in rows.items():
             slots = [slot for slot, seat in enumerate(row.slots) if _same(seat, own)]
-            if slots and (game := _game(row, slots, one.player, place)) is not None:
-                yield game
+            if not slots or (game := _game(row, slots, one.player, place)) is None:
+                continue
+            if apart:
+                # The two take the same seat in turn, the version first
+                twin = rows.get((block, attempt, 2))
+                score = twin.scores[game.slot] if twin is not None and twin.scores else None
+                game = replace(game, other=score, apart=True)
+            yield game
 
 
 def _same(seat: SlotRow, player: SlotRow) -> bool:

@@ -13,6 +13,7 @@ from coworld_core.rules.rules_schemas import observation_schema
 from ...package.random_player import RANDOM
 from ._env_extra import env_missing
 from .episode_rollout import SeatPolicies
+from .own_spaces import own_spaces
 from .seat_spaces import MaskPlace, Observe, SeatEncoding
 from .vector_games import VectorSpec, tree_map
 from .vector_processes import PlayedGames, played_games
@@ -65,6 +66,7 @@ def vector_spec(
         space=space,
         mask=mask,
         flat=True,
+        own=own_spaces(rules, known, seat=seat, observed=observe is None),
     )
     return VectorSpec(
         rules=rules,

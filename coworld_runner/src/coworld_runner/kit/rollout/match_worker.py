@@ -231,10 +231,10 @@ class MatchWorker:
                 if not (turn := game.episode.next_turn()):
                     self._finish(number, game)
                     return
-                # The last answer in a turn may have come from here
-                if not any(self._ask(number, game, slot) for slot in turn):
-                    continue
-                return
+                # All are asked before any of them is waited for; the last answer in a turn may have come from here
+                waits = [self._ask(number, game, slot) for slot in turn]
+                if any(waits):
+                    return
         except RulesError as error:
             self._fail(number, game, error)
 

@@ -13,6 +13,7 @@ from coworld_core.rules.plain_values import to_plain
 from coworld_core.rules.rules_schemas import observation_schema
 
 from ._env_extra import env_missing
+from .own_spaces import own_spaces
 from .seat_spaces import MaskPlace, Observe, SeatEncoding
 
 try:
@@ -55,6 +56,7 @@ class _Arena:
             observe=observe,
             space=space,
             mask=mask,
+            own=own_spaces(rules, self.config, seat=None, observed=observe is None),
         )
         self._seeds = random.Random()
         # Each agent has its own spaces, because each space has its own random generator.

@@ -14,6 +14,7 @@ from coworld_core.rules import Play, RulesError
 from coworld_core.rules.plain_values import to_json
 
 from ._env_extra import env_missing
+from .own_spaces import OwnSpaces
 from .spaces import Codec, NoSpaceError, codec, every_value, like
 
 try:
@@ -22,7 +23,14 @@ try:
 except ModuleNotFoundError as error:
     raise env_missing(error) from error
 
-__all__ = ["ActionSpace", "MaskPlace", "ObservationSpace", "Observe", "SeatEncoding", "misfit"]
+__all__ = [
+    "ActionSpace",
+    "MaskPlace",
+    "ObservationSpace",
+    "Observe",
+    "SeatEncoding",
+    "misfit",
+]
 
 Observe = Callable[[Any], Any]
 """Turns an observation (as JSON) into an element of a space."""
@@ -48,13 +56,20 @@ class ActionSpace:
     every: Sequence[Any] | None
     masks: bool
     _moves: _MoveNumbers | None
-    _codec: Codec | None
+    _codec: Codec | OwnSpaces | None
     _kept: dict[Any, tuple[tuple[int, ...] | None, bytes]] = dataclasses.field(
         default_factory=dict[Any, tuple[tuple[int, ...] | None, bytes]], compare=False
     )
 
     @classmethod
-    def of(cls, schema: Mapping[str, Any], *, actions: Sequence[Any] | int | None, name: str) -> ActionSpace:
+    def of(
+        cls,
+        schema: Mapping[str, Any],
+        *,
+        actions: Sequence[Any] | int | None,
+        name: str,
+        own: OwnSpaces | None = None,
+    ) -> ActionSpace:
         """The space of actions.
 
         Args:
@@ -62,12 +77,17 @@ class ActionSpace:
             actions: All actions as JSON, in the order of their numbers; or the largest number of legal actions at a
                 time, so that number n is the n-th legal one; or None: what the schema says.
             name: The game's name.
+            own: The spaces of an environment that the rules wrap, which come before the schema.
 
         Raises:
             UsageError: The schema says neither how many actions there are nor which numbers they consist of.
         """
         if isinstance(actions, int):
             return cls(spaces.Discrete(actions), None, True, None, None)
+        if own is not None and actions is None:
+            if not isinstance(own.action, spaces.Discrete):
+                return cls(own.action, None, False, None, own)
+            actions = range(int(own.action.start), int(own.action.start) + int(own.action.n))
         every = every_value(schema) if actions is None else list(actions)
         if every:
             return cls(spaces.Discrete(len(every)), every, True, _MoveNumbers(every), None)
@@ -232,6 +252,7 @@ class ObservationSpace:
         space: Space[Any] | None,
         name: str,
         flat: bool = False,
+        own: OwnSpaces | None = None,
     ) -> ObservationSpace:
         """The space of observations.
 
@@ -242,6 +263,7 @@ class ObservationSpace:
             space: The space; give both this and `observe`, or neither.
             name: The game's name.
             flat: Whether to make one vector of a declared type, as `gymnasium.spaces.flatten` does, of float32.
+            own: As for `ActionSpace.of`; its elements stay as they are.
 
         Raises:
             UsageError: The space cannot be determined.
@@ -250,6 +272,8 @@ class ObservationSpace:
             raise UsageError("observe= and space= belong together.", code="no_space")
         if observe is not None and space is not None:
             return cls(space, observe)
+        if own is not None:
+            return cls(own.observation, own.encode)
         try:
             made = codec(schema or like(example()))
         except NoSpaceError as error:
@@ -304,6 +328,7 @@ class SeatEncoding:
         space: Space[Any] | None = None,
         mask: MaskPlace = "observation",
         flat: bool = False,
+        own: OwnSpaces | None = None,
     ) -> SeatEncoding:
         """The encoding of a game; parameters as for `ActionSpace.of` and `ObservationSpace.of`.
 
@@ -317,6 +342,7 @@ class SeatEncoding:
             space: As for `ObservationSpace.of`.
             mask: Where environments put the mask.
             flat: As for `ObservationSpace.of`.
+            own: As for `ActionSpace.of`.
 
         Raises:
             UsageError: A space cannot be determined.
@@ -324,8 +350,10 @@ class SeatEncoding:
         if mask not in ("observation", "info"):
             raise UsageError(f'mask must be "observation" or "info", got {mask!r}.', code="no_space")
         return cls(
-            actions=ActionSpace.of(action, actions=actions, name=name),
-            observations=ObservationSpace.of(observation, example, observe=observe, space=space, name=name, flat=flat),
+            actions=ActionSpace.of(action, actions=actions, name=name, own=own),
+            observations=ObservationSpace.of(
+                observation, example, observe=observe, space=space, name=name, flat=flat, own=own
+            ),
             mask_place=mask,
         )
 

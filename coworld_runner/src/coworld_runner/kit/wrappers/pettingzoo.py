@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coworld_core.rules import RulesConfig
 
 from .env_actions import action_type, default_action, element_of, refused_space
+from .env_spaces import SeatSpaces, board_space, of_agents
 from .libraries import imported, loaded_extras, read_call
 from .own_modules import OwnModule, is_own
 from .trial import Trials
@@ -91,6 +92,13 @@ class PettingZoo(LibraryRules):
         """
         return _environment(game, cls.environment)
 
+    @classmethod
+    def seat_spaces(cls, config: RulesConfig) -> list[SeatSpaces]:
+        """Return the environment's own spaces for each seat, which environments for training then have."""
+        env, _ = cls.make(cast("PettingZooConfig", config).game)
+        agents = env.possible_agents
+        return of_agents([env.action_space(one) for one in agents], [env.observation_space(one) for one in agents])
+
     def start(self) -> None:
         """Reset the environment."""
         # Make a new one each time: not every environment clears all its state on a reset.
@@ -103,6 +111,7 @@ class PettingZoo(LibraryRules):
         seen: Any = begun if self._parallel else ({}, {})
         self._seen, self._infos = seen
         self._totals = [0.0] * self.seats
+        self._out: list[int] = []
         self._last = ""
         self._look()
 
@@ -155,6 +164,10 @@ class PettingZoo(LibraryRules):
             self._totals[self._agents.index(agent)] += float(reward)
         self._look()
 
+    def eliminated(self) -> list[int]:
+        """Return the seats whose agents have left before the others."""
+        return self._out
+
     def scores(self) -> list[float]:
         """Return the sums of rewards."""
         return list(self._totals)
@@ -176,8 +189,11 @@ class PettingZoo(LibraryRules):
         return self._env.observe(agent) if agent in self._env.agents and not self._parallel else self._seen.get(agent)
 
     def _look(self) -> None:
+        left = [seat for seat, agent in enumerate(self._agents) if agent in self._env.agents]
+        if left:
+            self._out = [seat for seat in range(self.seats) if seat not in left]
         if self._parallel:
-            self._turn = [seat for seat, agent in enumerate(self._agents) if agent in self._env.agents]
+            self._turn = left
         else:
             self._turn = [self._agents.index(self._env.agent_selection)] if self._env.agents else []
 
@@ -335,9 +351,7 @@ def _refused(game: str, own: Any) -> str | None:
         return str(error)
     spaces = [env.action_space(agent) for agent in env.possible_agents]
     for agent, space in zip(env.possible_agents, spaces, strict=True):
-        seen = env.observation_space(agent)
-        board = seen["observation"] if isinstance(getattr(seen, "spaces", None), dict) else seen
-        if reason := refused_space(space) or refused_view(board):
+        if reason := refused_space(space) or refused_view(board_space(env.observation_space(agent))):
             return reason
     kinds = {type(space).__name__ if type(space).__name__ == "Discrete" else str(space) for space in spaces}
     if len(kinds) > 1:
