@@ -10,7 +10,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
-from ..options.common import browser_option
+from ..options.common import browser_option, ca_option
 from ..options.declarations import declared_by, takes
 from ..options.play_options import PlayOptions
 from ..options.serving_options import ServingOptions
@@ -149,8 +149,16 @@ def serve(
 @click.argument("player")
 @declared_by(PlayOptions, "secret_env")
 @declared_by(PlayOptions, "secret_env_file")
+@ca_option
 @output_options
-def join(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
+def join(
+    out: Output,
+    address: str,
+    player: str,
+    secret_env: tuple[str, ...],
+    secret_env_file: tuple[Path, ...],
+    ca: Path | None,
+) -> int:
     """Let PLAYER take a seat in a game that runs anywhere.
 
     ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
@@ -165,7 +173,7 @@ def join(out: Output, address: str, player: str, secret_env: tuple[str, ...], se
         from ..run_preparation import read_secrets
 
         secrets = read_secrets(secret_env, secret_env_file, out)
-        async with open_seat(address, player, secret_env=secrets.values) as unit:
+        async with open_seat(address, player, secret_env=secrets.values, ca=ca) as unit:
             await follow_log(unit, lambda line: out.note(clean(line, one_line=True)))
             ended = await unit.wait()
         out.answer({"ok": ended.ok, "exit": ended.model_dump(mode="json")})
