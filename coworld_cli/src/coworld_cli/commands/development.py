@@ -118,20 +118,21 @@ def serve(
         from ..browser import open_page, wants_browser
         from ..files import read_object
         from ..render.results import play_links
-        from ..run_preparation import tell_unencrypted, unit_status
+        from ..run_preparation import opened_gateway, unit_status
 
-        public = where.public
-        async with open_served(
-            source,
-            config=read_object(config, what="--config") if config else None,
-            seed=seed,
-            port=where.port if public is None else 0,
-            public=public,
-        ) as served:
+        async with (
+            opened_gateway(where, out) as (gateway, _),
+            open_served(
+                source,
+                config=read_object(config, what="--config") if config else None,
+                seed=seed,
+                port=where.port if gateway is None else 0,
+                gateway=gateway,
+            ) as served,
+        ):
             links = served.shared_links
             out.answer({"links": {**links.players, "global": links.viewer}, "names": served.names})
             out.say(play_links(links, served.names))
-            tell_unencrypted(public, out)
             out.note("Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, served.links.players[0], out)
