@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 from support.fake_platform import (
     COWORLD,
+    EXPERIENCE,
     LEAGUE,
     LOBBY,
     MEMBERSHIP,
@@ -23,6 +24,7 @@ from support.fake_platform import (
     uid,
 )
 from support.fake_server import json_say
+from support.manifests import duel
 
 from coworld_cli import exitcodes
 
@@ -407,6 +409,20 @@ def test_hosted_game(run: Run, told: FakePlatform) -> None:
     assert told.asked[0].json == {"coworld_id": COWORLD["id"], "variant_id": "quick", "allow_spectators": False}
     assert "/play" in run("hosted-game", "join", "cps_1").stdout
     assert json.loads(run("hosted-game", "join", "cps_1", "--json").stdout)["slot"] == 1
+
+
+def test_request_for_each_variant_of_a_pattern(run: Run, told: FakePlatform) -> None:
+    manifest = duel("img_00000000-0000-4000-8000-000000000001")
+    manifest["variants"].append({**manifest["variants"][0], "id": "second"})
+    words = [variant["id"] for variant in manifest["variants"]]
+    told.on("GET", f"/v2/coworlds/{COWORLD['id']}", {**COWORLD, "manifest": manifest})
+    told.on("POST", "/v2/experience-requests", EXPERIENCE)
+    body = json.dumps({"coworld_id": COWORLD["id"], "roster": []})
+    answer = json.loads(run("xp-request", "create", "-", "--variant", "*", "--json", input=body).stdout)
+    assert [request["id"] for request in answer["requests"]] == [EXPERIENCE["id"]] * len(words)
+    assert [row.json["variant_id"] for row in told.asked if row.method == "POST"] == words
+    shown = run("xp-request", "create", "-", "--variant", "*", input=body)
+    assert f"xp-request watch {EXPERIENCE['id']} {EXPERIENCE['id']}" in shown.stdout
 
 
 def test_lobby(run: Run, told: FakePlatform) -> None:

@@ -80,6 +80,7 @@ WRITING: dict[str, Call] = {
     "memberships.nominate": lambda api: api.memberships.nominate(f"lpm_{uid(9)}"),
     "submissions.create": lambda api: api.submissions.create(LEAGUE, "painter"),
     "experience.create": lambda api: api.experience.create(ROSTER),
+    "experience.create_each": lambda api: api.experience.create_each(ROSTER),
     "experience.cancel": lambda api: api.experience.cancel(XREQ),
     "hosted.create": lambda api: api.hosted.create(COW),
     "hosted.join": lambda api: api.hosted.join("cps_1"),

@@ -27,6 +27,7 @@ from coworld_client import (
 )
 from coworld_client.resources._base import Resource
 from coworld_core.api import EpisodeRequest, ExperienceBody, LobbySeatBody, RoleRun, Wire
+from coworld_core.errors import UsageError
 
 pytestmark = pytest.mark.slow
 
@@ -246,6 +247,27 @@ def test_every_noun_is_a_resource() -> None:
     api = CoworldClient()
     nouns = [name for name in dir(type(api)) if isinstance(getattr(api, name, None), Resource)]
     assert len(nouns) == 20
+
+
+async def test_variants_are_named_by_patterns(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann, _, world, first, second = await peopled(platform)
+        async with client(platform, ann) as api:
+            seats = [{"player": {"policy_ref": name}} for name in (first, second)]
+            for target in ({"coworld_id": world.id}, {"target": {"division_id": world.division}}):
+                made = await api.experience.create_each({**target, "variant_id": "du*", "roster": seats})
+                assert [row.variant_id for row in made] == ["duel"]
+            (made,) = await api.experience.create_each({**target, "variant_id": "duel", "roster": seats})
+            assert made.variant_id == "duel"
+            with pytest.raises(UsageError, match="whose variants"):
+                await api.experience.create_each({"variant_id": "*", "roster": seats})
+            lobby = await api.lobbies.create(world.league, variant="f*")
+            assert lobby.variant_id == "four"
+            with pytest.raises(UsageError, match=r"No variant of .* matches") as none:
+                await api.hosted.create(world.id, variant="x*")
+            with pytest.raises(UsageError, match="and one is needed: duel and four") as several:
+                await api.lobbies.create(world.league, variant="*")
+            assert (none.value.code, several.value.code) == ("unknown_variant", "several_variants")
 
 
 async def test_a_lobby_from_the_draft_to_its_end(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A file of one's own, played by pods, or by the game in its own."""
+"""A file or a training run of one's own, played by pods, or by the game in its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from faults.test_own_players import play_a_file
 from runner.test_file_players import play_what_was_built
 from support.arena import Arena
 from support.images import BASE_IMAGE
+from support.trained_players import built_nim, play_checkpoints
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
@@ -22,3 +23,9 @@ async def test_a_game_that_runs_its_players_itself(
 ) -> None:
     monkeypatch.setenv("BASE_IMAGE", BASE_IMAGE)
     await play_what_was_built(arena.backend, tmp_path)
+
+
+@pytest.mark.wheels
+async def test_checkpoints_of_a_run(arena: Arena, tmp_path: Path) -> None:
+    async with built_nim(tmp_path) as game:
+        await play_checkpoints(arena.backend, game, tmp_path)

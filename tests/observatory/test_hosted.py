@@ -232,7 +232,9 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
             start = "/v2/coworlds/play/session"
             assert (await one.post(start, json={"coworld_id": world.id, "variant_id": "none"})).status_code == 404
             assert (await one.post(start, json={"coworld_id": "cow_none"})).status_code == 404
-            made = (await one.post(start, json={"coworld_id": world.id, "allow_spectators": True})).json()
+            asked = {"coworld_id": world.id, "allow_spectators": True, "tags": {"exp": "people"}}
+            made = (await one.post(start, json=asked)).json()
+            assert made["tags"] == {"exp": "people"}
             assert made["player_count"] == 2
             join = f"{start}/{made['session_id']}/join"
             first = (await one.post(join)).json()
@@ -264,7 +266,8 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
             assert (await three.post(join)).status_code == 409
             # It is an episode from now on: of who started it, and of everybody who played
             for client in (one, two):
-                (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
+                (episode,) = (await client.get("/v2/episode-requests?tags=exp=p*")).json()["entries"]
+                assert episode["tags"] == {"exp": "people"}
                 assert (episode["status"], episode["source"], episode["participants"]) == ("completed", "play", [])
                 assert [(seat["position"], seat["name"], seat["score"]) for seat in episode["people"]] == [
                     (0, "ann", 0),

@@ -240,6 +240,15 @@ async def test_saved_player_restarts_in_the_same_game(tmp_path: Path) -> None:
             await page.do(do="late", slot=1, seconds=2)
             shown = await page.until(lambda state: state["seats"][1]["late"] == 2)
             assert (shown["seats"][1]["muted"], shown["viewer"] is None) == (True, False)
+    changed = {"seed": 11}
+    async with (
+        open_dev(tmp_path / "game", config=changed) as dev,
+        connect(dev.link.replace("http:", "ws:") + "socket", proxy=None) as connection,
+    ):
+        assert (await Page(connection).until(lambda state: state["status"] == "playing"))["seed"] == 11
+    with pytest.raises(UsageError, match='no "sed" in its config'):
+        async with open_dev(tmp_path / "game", config={"sed": 11}):
+            pass
     with pytest.raises(UsageError, match="no player 'nobody'"):
         async with open_dev(tmp_path / "game", players=["nobody"]):
             pass

@@ -144,7 +144,7 @@ def test_the_index_follows_the_folders_and_reads_only_what_has_changed(tmp_path:
     (results / "gone").rmdir()
     with opened(tmp_path) as runs:
         assert (runs.refreshed.changed, runs.refreshed.gone, runs.refreshed.episodes) == (1, 1, 1)
-        assert runs.find("many").run.status == "interrupted"
+        assert runs.find("many").run.status == "lost"
         assert runs.refresh().changed == 0
     (many / "episodes.jsonl").unlink()
     leave_rows(many, row(7, scores=(9.0, 9.0)), row(8), row(9))  # Another run, whose file is longer
@@ -162,7 +162,7 @@ def test_a_run_that_is_going_on_is_seen_to_end_however_it_ends(tmp_path: Path) -
     with opened(tmp_path) as runs, (many / "events.ndjson").open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         runs.refresh()
-        assert runs.find("many").run.status == "interrupted"
+        assert runs.find("many").run.status == "lost"
         os.utime(many / "events.ndjson")
         runs.refresh()
         assert runs.find("many").run.status == "running"
@@ -171,7 +171,7 @@ def test_a_run_that_is_going_on_is_seen_to_end_however_it_ends(tmp_path: Path) -
         assert caught.value.code == "workspace_busy"
         fcntl.flock(file, fcntl.LOCK_UN)
         runs.refresh()
-        assert runs.find("many").run.status == "interrupted"
+        assert runs.find("many").run.status == "lost"
 
 
 def test_a_damage_that_only_a_search_meets_is_mended_too(tmp_path: Path) -> None:

@@ -310,6 +310,30 @@ def test_the_command_prints_a_job(spec: Path) -> None:
     assert as_json.json == job
 
 
+def test_changes_to_the_config_are_in_the_job(spec: Path, tmp_path: Path) -> None:
+    def planned(*words: str | Path) -> dict[str, Any]:
+        done = coworld("kubernetes", "job", *words, "--json")
+        assert done.status == 0, done.stderr
+        uri = variables(done.json["spec"]["template"]["spec"]["containers"][1])["JOB_SPEC_URI"]
+        return json.loads(base64.b64decode(uri.partition(",")[2]))
+
+    written, key, value = json.loads(spec.read_text()), "seed", 3
+    written["game_config"][key] = value
+    written["policy_names"] = ["a"] * len(written["players"])
+    spec.write_text(json.dumps(written))
+    changed = planned(spec, "--set", f"{key}={value + 1}")
+    # The names that only older games read are still there
+    assert changed == {**written, "game_config": {**written["game_config"], key: value + 1}}
+    manifest = tmp_path / "coworld_manifest.json"
+    manifest.write_text(json.dumps(written["manifest"]))
+    assert planned(manifest, "--set", f"{key}={value + 2}")["game_config"][key] == value + 2
+    for source in (spec, manifest):
+        done = coworld("kubernetes", "job", source, "--set", "sead=1")
+        assert (done.status, 'Did you mean "seed"?' in done.stderr) == (2, True), done.stderr
+        done = coworld("kubernetes", "job", source, "--set", f'{key}="none"', "--json")
+        assert (done.status, done.json["error"]["code"]) == (1, "config_invalid")
+
+
 @pytest.mark.kubernetes
 def test_job_is_accepted_by_a_cluster(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(coworld("kubernetes", "job", spec, "--output-claim", "episodes").stdout)

@@ -56,6 +56,7 @@ class Row:
 
 
 ROSTER = [{"player": {"policy_ref": "$version_id"}}] * 2
+TAGS = {"tags": {"exp": "a"}}
 SECRET = {"coworld": "$name", "name": "key"}
 
 TABLE: dict[str, Row] = {
@@ -90,6 +91,10 @@ TABLE: dict[str, Row] = {
     "GET /v2/coworlds/secrets/{coworld}": Row(KNOWN_403, params=SECRET),
     "PUT /v2/coworlds/secrets/{coworld}/{name}": Row(KNOWN_403, params=SECRET, body="s"),
     "DELETE /v2/coworlds/secrets/{coworld}/{name}": Row(("401", "403", "403", "in", "404"), params=SECRET),
+    "PATCH /v2/episode-requests/{ereq}/tags": Row(KNOWN_404, body=TAGS),
+    "PATCH /v2/experience-requests/{xreq}/tags": Row(KNOWN_404, body=TAGS),
+    "PATCH /v2/policy-versions/{version_id}/tags": Row(KNOWN_404, body=TAGS),
+    "PATCH /v2/coworlds/{coworld_id}/tags": Row(KNOWN_404, body=TAGS),
     "GET /v2/games": Row(ANYONE),
     "GET /v2/leagues": Row(ANYONE),
     "GET /v2/leagues/game-of-week": Row(ANYONE),

@@ -15,7 +15,18 @@ from pydantic import BaseModel, Field
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesConfig, Ticks
 
-__all__ = ["Gather", "Steer", "dies", "fails", "first_legal", "kit_examples", "last_legal", "last_or_stay", "no_view"]
+__all__ = [
+    "Gather",
+    "Prizes",
+    "Steer",
+    "dies",
+    "fails",
+    "first_legal",
+    "kit_examples",
+    "last_legal",
+    "last_or_stay",
+    "no_view",
+]
 
 SIZE = 5
 
@@ -78,6 +89,26 @@ class Gather(Rules):
 
     def draw(self) -> str:
         return "".join("o" if place in self.at else "*" if place == self.berries[-1] else "." for place in range(SIZE))
+
+
+class Prizes(Gather):
+    """The same, but every berry is worth less than the one before, and nothing is the reward of whoever stays away."""
+
+    live_scores = False
+    tell_rewards = True
+
+    def start(self) -> None:
+        super().start()
+        self.prizes: dict[int, float] = {}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        before = list(self.points)
+        super().step(actions)
+        worth = 1 / (len(self.berries) - 1)
+        self.prizes = {seat: worth for seat in range(self.seats) if self.points[seat] > before[seat]}
+
+    def rewards(self) -> Mapping[int, float]:
+        return self.prizes
 
     def results(self) -> dict[str, Any]:
         return {"berries": self.berries}

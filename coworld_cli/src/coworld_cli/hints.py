@@ -42,6 +42,7 @@ WORDS: Mapping[str, str] = {
     "give_public_key": "Give the public key that you have from its authority with --key.",
     "make_key": "`coworld certificate keygen FILE` makes one.",
     # Backends
+    "backend_with_recorder": "Docker can (--backend docker), and so can local processes (--backend process).",
     "backend_with_hosts": "Docker can (--backend docker), and so can a cluster that enforces network policies.",
     "certify_images": "Certify with --backend docker, too.",
     "kubernetes_backend": "Use a backend that can (--backend kubernetes).",
@@ -88,6 +89,8 @@ WORDS: Mapping[str, str] = {
     "did, it is the game that hangs; if it plays on without players, allow more with --abandoned-timeout-seconds.",
     "name_run": "`coworld runs list` shows the runs; name one by its directory, or the beginning of its id.",
     "other_disk_index": "Free some room, or name a file on another disk with --index.",
+    "record_episode": "Episodes are recorded if asked to: --record samples, or --record frames.",
+    "record_frames": "Record what players and game say to each other: --record frames.",
     "overwrite_export": "Name another directory, or replace what is there with --overwrite.",
     "aws_region": "Give --aws-region, or set AWS_REGION.",
     "aws_sign_in": "Sign in first (aws sso login), or name another profile with --aws-profile.",

@@ -33,6 +33,7 @@ from .render.issues import render_issue
 from .render.text import clean, command_line
 
 if TYPE_CHECKING:
+    from coworld_core.manifest.models import Manifest
     from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
     from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.evaluation.entrants import Entrants
@@ -213,14 +214,14 @@ def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) 
         )
 
 
-def config_changes(options: PlayOptions, package: Package) -> dict[str, Any]:
-    """The changes to the game config that a command's options name."""
+def config_changes(options: PlayOptions, manifest: Manifest) -> dict[str, Any]:
+    """The changes to the game config of a Coworld that a command's options name."""
     if not (options.config or options.assignments or options.steps):
         return {}
     from coworld_core.manifest.config_changes import read_changes
 
     return read_changes(
-        package.manifest,
+        manifest,
         config=read_object(options.config, what="--config") if options.config else None,
         assignments=key_values("--set", options.assignments),
         steps=options.steps,
@@ -235,7 +236,7 @@ def evaluation_rules(
 
     return EvaluationRules(
         variant=options.variant,
-        config=config_changes(options, package),
+        config=config_changes(options, package.manifest),
         command=options.run,
         secret_env=secret_env or {},
         seed=options.seed or 0,

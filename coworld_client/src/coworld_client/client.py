@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .resources.games import Games
     from .resources.hosted import Hosted
     from .resources.images import Images
+    from .resources.labels import Labels
     from .resources.league_seeds import LeagueSeeds
     from .resources.leagues import Leagues
     from .resources.lobbies import Lobbies
@@ -267,6 +268,13 @@ class CoworldClient:
         from .resources.hosted import Hosted
 
         return Hosted(self)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Labels of what is yours."""
+        from .resources.labels import Labels
+
+        return Labels(self)
 
     @cached_property
     def images(self) -> Images:

@@ -60,6 +60,7 @@ from coworld_core.api import (
     Secret,
     Submission,
     SubmissionCreated,
+    Tagged,
     Whoami,
     Wire,
 )
@@ -99,6 +100,7 @@ class _Coworlds:
         self,
         *,
         name: str | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -124,6 +126,7 @@ class _Coworlds:
         *,
         certification: Certified | Uncertified,
         visibility: str | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -136,6 +139,7 @@ class _Coworlds:
         version: str | None = None,
         patch: Mapping[str, Any] | None = None,
         images: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -206,6 +210,7 @@ class _Episodes:
         mine: bool = False,
         with_replay: bool = False,
         status: str | Collection[str] | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -294,13 +299,18 @@ class _Experience:
         self,
         body: ExperienceBody | Mapping[str, Any],
         *,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> ExperienceDetail: ...
+    def create_each(
+        self, body: ExperienceBody | Mapping[str, Any], *, timeout: float | None = None
+    ) -> tuple[ExperienceDetail, ...]: ...
     def list(
         self,
         *,
         mine: bool = False,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -325,6 +335,7 @@ class _Hosted:
         *,
         variant: str | None = None,
         spectators: bool = True,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PlaySession: ...
@@ -335,6 +346,11 @@ class _Hosted:
     def replay_session(
         self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
     ) -> HostedReplaySession: ...
+
+class _Labels:
+    def change(
+        self, thing: str | PolicyRef, changes: Mapping[str, str | None], *, timeout: float | None = None
+    ) -> Tagged: ...
 
 class _Images:
     def list(
@@ -443,6 +459,7 @@ class _Policies:
         *,
         name: str | None = None,
         version: int | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         timeout: float | None = None,
@@ -455,7 +472,7 @@ class _Policies:
         name: str,
         run: Sequence[str] = (),
         secret_env: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -466,7 +483,7 @@ class _Policies:
         *,
         name: str,
         secret_env: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PolicyVersionCreated: ...
@@ -621,6 +638,8 @@ class SyncClient:
     def games(self) -> _Games: ...
     @property
     def hosted(self) -> _Hosted: ...
+    @property
+    def labels(self) -> _Labels: ...
     @property
     def images(self) -> _Images: ...
     @property

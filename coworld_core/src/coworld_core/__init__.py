@@ -11,6 +11,12 @@ from .lazy import lazy_names
 
 if TYPE_CHECKING:
     from ._version import __version__ as __version__
+    from .controller import EpisodeChange as EpisodeChange
+    from .controller import EpisodeController as EpisodeController
+    from .controller import EpisodeEvent as EpisodeEvent
+    from .controller import EpisodeHandle as EpisodeHandle
+    from .controller import EpisodeInfo as EpisodeInfo
+    from .controller import EpisodeSpec as EpisodeSpec
     from .episode.events import Event as Event
     from .episode.events import UnknownEvent as UnknownEvent
     from .episode.events import parse_event as parse_event
@@ -47,6 +53,8 @@ if TYPE_CHECKING:
     from .manifest.manifest_file import load_manifest as load_manifest
     from .manifest.models import Manifest as Manifest
     from .records.run_filter import RunFilter as RunFilter
+    from .records.samples import iter_frames as iter_frames
+    from .records.samples import iter_samples as iter_samples
     from .rules.audit import audit_rules as audit_rules
     from .rules.game import Rules as Rules
     from .rules.game import RulesConfig as RulesConfig
@@ -61,6 +69,14 @@ else:
         __name__,
         {
             "._version": ("__version__",),
+            ".controller": (
+                "EpisodeChange",
+                "EpisodeController",
+                "EpisodeEvent",
+                "EpisodeHandle",
+                "EpisodeInfo",
+                "EpisodeSpec",
+            ),
             ".episode.layout": ("EpisodeLayout",),
             ".episode.events": (
                 "Event",
@@ -113,6 +129,10 @@ else:
                 "read_results",
             ),
             ".records.run_filter": ("RunFilter",),
+            ".records.samples": (
+                "iter_frames",
+                "iter_samples",
+            ),
             ".rules.audit": ("audit_rules",),
             ".rules.game": (
                 "Rules",

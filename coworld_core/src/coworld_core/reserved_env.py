@@ -25,6 +25,7 @@ RESERVED_ENV = frozenset(
         "COGAME_REPLAY_SERVER",
         "COGAMES_POLICY_NAMES",
         "COWORLD_LOCAL_PORTS_JSON",
+        "COWORLD_SAMPLES_TOKEN",
         PLAYER_SEEDS_ENV,
         # Runtime contract: player
         "COWORLD_PLAYER_WS_URL",

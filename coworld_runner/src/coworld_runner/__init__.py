@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .certification import Certification as Certification
     from .certification import CertifyOptions as CertifyOptions
     from .certification import certify as certify
+    from .control.local_controller import LocalController as LocalController
     from .episode.backend_choice import make_backend as make_backend
     from .episode.backend_choice import open_backend as open_backend
     from .episode.batch import run_batch as run_batch
@@ -80,6 +81,7 @@ else:
                 "CertifyOptions",
                 "certify",
             ),
+            ".control.local_controller": ("LocalController",),
             ".episode.play_links": ("PlayLinks",),
             ".episode.single": (
                 "EpisodeOptions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
@@ -11,8 +12,9 @@ from coworld_core import time_limits
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
+from ..options.declarations import declared_by
 from ..options.platform import server_for
-from ..options.play_options import package_server_option
+from ..options.play_options import PlayOptions, package_server_option
 from ..output import Output, output_options
 
 __all__ = ["commands"]
@@ -39,6 +41,9 @@ def kubernetes() -> None:
     "--player", "players", multiple=True, metavar="IMAGE", help="Player image: one for all slots, or one per slot."
 )
 @click.option("--run", multiple=True, metavar="WORD", help="Command of those images, one word at a time.")
+@declared_by(PlayOptions, "assignments")
+@declared_by(PlayOptions, "config")
+@declared_by(PlayOptions, "steps")
 @click.option(
     "--worker-image", "--image-worker", metavar="IMAGE", help="The worker's image; by default this version's."
 )
@@ -86,6 +91,9 @@ def job(
     variant: str | None,
     players: tuple[str, ...],
     run: tuple[str, ...],
+    assignments: tuple[str, ...],
+    config: str | None,
+    steps: int | None,
     worker_image: str | None,
     job_id: str | None,
     output_url: str | None,
@@ -106,11 +114,15 @@ def job(
     from coworld_core.errors import UsageError
     from coworld_runner.worker.worker_job import JobOptions, output_addresses, read_job_spec, worker_job
 
+    from ..run_preparation import config_changes
+
+    changed = PlayOptions(assignments=assignments, config=config, steps=steps)
     given = {"worker_image": worker_image, "job_id": job_id}
 
     async def read(_: Running) -> Any:
         address = server_for(spec, server)
-        return await read_job_spec(spec, variant=variant, players=players, run=run, server=address)
+        changes = partial(config_changes, changed)
+        return await read_job_spec(spec, variant=variant, players=players, run=run, config=changes, server=address)
 
     loaded = run_async(out, read)
     addresses: dict[str, str] = {}

@@ -298,7 +298,9 @@ def hosted_game() -> None:
 
 @hosted_game.command("create")
 @click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
-@click.option("--variant", metavar="ID", help="Variant to play. Default: the Coworld's own.")
+@click.option(
+    "--variant", metavar="ID", help="Variant to play, or a pattern that matches only one. Default: the Coworld's own."
+)
 @click.option("--spectators/--no-spectators", default=True, show_default=True, help="Whether others may watch.")
 @platform_options
 def create(out: Output, connection: Connection, coworld: str, variant: str | None, spectators: bool) -> int:

@@ -38,6 +38,9 @@ _seed = declared_by(PlayOptions, "seed")
     "seats. Default: you in seat 0, and bundled players.",
 )
 @declared_by(PlayOptions, "variant", help="Variant to play, or a pattern that matches only one. Default: the first.")
+@declared_by(PlayOptions, "assignments")
+@declared_by(PlayOptions, "config")
+@declared_by(PlayOptions, "steps")
 @_seed
 @_port
 @browser_option
@@ -47,6 +50,9 @@ def dev(
     directory: Path,
     player: tuple[str, ...],
     variant: str | None,
+    assignments: tuple[str, ...],
+    config: str | None,
+    steps: int | None,
     seed: int | None,
     port: int,
     open_browser: bool | None,
@@ -62,10 +68,22 @@ def dev(
         from anyio import sleep_forever
 
         from coworld_runner.kit.dev.dev_session import open_dev
+        from coworld_runner.package.resolver import resolve_package
 
         from ..browser import open_page, wants_browser
+        from ..run_preparation import config_changes
 
-        async with open_dev(directory, variant=variant, players=player, seed=seed, port=port) as session:
+        changed = PlayOptions(assignments=assignments, config=config, steps=steps)
+        package = await resolve_package(directory)
+        opened = open_dev(
+            directory,
+            variant=variant,
+            players=player,
+            seed=seed,
+            config=config_changes(changed, package.manifest),
+            port=port,
+        )
+        async with opened as session:
             out.answer({"link": session.link})
             out.say(f"Page: {click.style(session.link, bold=True)}")
             out.note("Anyone who has this link can do all of this. Ctrl-C ends it.")

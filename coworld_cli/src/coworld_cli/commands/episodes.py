@@ -152,7 +152,7 @@ async def _prepared(
         "humans": options.human,
         "secret_env": secrets,
         "seed": options.seed,
-        "config": config_changes(options, package),
+        "config": config_changes(options, package.manifest),
     }
     if request_path is not None:
         request = load_request(request_path, manifest=package.manifest)

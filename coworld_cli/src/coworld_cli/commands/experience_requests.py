@@ -43,12 +43,23 @@ def xp_request() -> None:
 
 @xp_request.command("create")
 @click.argument("body", type=GIVEN_FILE, metavar="BODY")
+@click.option(
+    "--variant",
+    metavar="ID",
+    help="Variant to play, or a pattern ('small-*') for one request of each.  [default: the variant_id of BODY]",
+)
 @click.option("--title", metavar="TEXT", help="Title of the request, on platforms that have them.")
 @click.option("--description", metavar="TEXT", help="Description of the request, likewise.")
 @click.option("--wait/--no-wait", default=False, help="Wait until all episodes have ended.")
 @platform_options
 def create(
-    out: Output, connection: Connection, body: Path, title: str | None, description: str | None, wait: bool
+    out: Output,
+    connection: Connection,
+    body: Path,
+    variant: str | None,
+    title: str | None,
+    description: str | None,
+    wait: bool,
 ) -> int:
     """Request episodes. BODY is a JSON file, or - for standard input.
 
@@ -57,21 +68,29 @@ def create(
      "roster": [{"player": {"policy_ref": "mine:v3"}, "slot": 0}, {"player": {"policy_ref": "rival:v1"}}]}
 
     Instead of coworld_id, target names a league_id or a division_id. A seat's player is a policy_ref, {"top_n": 3} or
-    {"random": true}. With --wait, the exit status is 1 if an episode failed.
+    {"random": true}. With --wait, the exit status is 1 if an episode failed. For a pattern of variants, --json gives an
+    object with `requests`.
     """  # noqa: D301 (click reads the backspace)
+    from coworld_core.manifest.game_config import is_variant_pattern
+
     from ..files import json_object, read_bytes
 
-    named = {key: text for key, text in (("title", title), ("description", description)) if text is not None}
+    options = {"variant_id": variant, "title": title, "description": description}
+    named = {key: text for key, text in options.items() if text is not None}
     given = {**json_object(read_bytes(body), what="The body"), **named}
 
     async def work(api: CoworldClient, running: Running) -> int:
-        made = await api.experience.create(given)
+        requests = await api.experience.create_each(given)
+        ids = tuple(made.id for made in requests)
         if wait:
-            out.note(f"{clean(made.id, one_line=True)}: {plural(made.episode_count, 'episode')} requested.")
-            return await _watch(api, (made.id,), running, timeout=_WATCH_SECONDS)
-        out.answer(dump(made))
-        out.say(tables.experience_details(made))
-        out.say(f"\nWatch it:  {command_line('xp-request', 'watch', made.id)}")
+            for made in requests:
+                out.note(f"{clean(made.id, one_line=True)}: {plural(made.episode_count, 'episode')} requested.")
+            return await _watch(api, ids, running, timeout=_WATCH_SECONDS)
+        rows = [dump(made) for made in requests]
+        out.answer({"requests": rows} if is_variant_pattern(str(given.get("variant_id", ""))) else rows[0])
+        for made in requests:
+            out.say(tables.experience_details(made))
+        out.say(f"\nWatch {'it' if len(ids) == 1 else 'them'}:  {command_line('xp-request', 'watch', *ids)}")
         return exitcodes.OK
 
     return run_api(out, connection, work, changes=True)

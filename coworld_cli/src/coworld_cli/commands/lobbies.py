@@ -40,7 +40,9 @@ def group() -> None:
 
 @group.command("create")
 @click.argument("league", metavar="LEAGUE")
-@click.option("--variant", metavar="ID", help="Variant to play. Default: the league's.")
+@click.option(
+    "--variant", metavar="ID", help="Variant to play, or a pattern that matches only one. Default: the league's."
+)
 @click.option("--num-players", type=click.IntRange(min=1), metavar="N", help="Number of seats. Default: the variant's.")
 @click.option(
     "--seat",

@@ -70,7 +70,9 @@ class SearchOptions(PlaceOptions):
     label: tuple[str, ...] = option(
         "--label", multiple=True, metavar="NAME[=VALUE]", help="With this label; repeatable. VALUE may have wildcards."
     )
-    status: str = option("--status", default="", metavar="STATUS", help="completed, failed, interrupted or running.")
+    status: str = option(
+        "--status", default="", metavar="STATUS", help="completed, failed, interrupted, running, or lost (killed)."
+    )
     fault: str = option(
         "--fault", default="", metavar="TYPE", help="Episodes with a fault of this type or party (player); * for any."
     )

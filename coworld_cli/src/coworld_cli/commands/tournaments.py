@@ -132,7 +132,7 @@ def init(
             directory,
             game,
             variant=variant,
-            config=config_changes(changed, package),
+            config=config_changes(changed, package.manifest),
             pairing=pairing,
             rounds=rounds,
             blocks=blocks,

@@ -364,12 +364,12 @@ def upload_policy(
         # Look up the league before uploading anything
         where = await api.leagues.id_of(league) if league is not None else None
         if files is not None:
-            made = await api.policies.upload_player(files, name=name, secret_env=environment, tags=labels or None)
+            made = await api.policies.upload_player(files, name=name, secret_env=environment, labels=labels)
         else:
             running.to_go_on = "Layers already sent are not sent again."
             with shown_images(out) as told:
                 made = await api.policies.upload(
-                    target, name=name, run=run, secret_env=environment, tags=labels or None, on_progress=told
+                    target, name=name, run=run, secret_env=environment, labels=labels, on_progress=told
                 )
         out.say(f"Upload complete: {clean(made.label, one_line=True)}")
         out.say(f"Version id: {clean(made.id, one_line=True)}")

@@ -240,6 +240,12 @@ class PlayOptions(PackageOptions):
         metavar="NAME=VALUE",
         help="Label the run, to find it again with `coworld runs list --label`; repeatable.",
     )
+    record: Literal["samples", "frames"] | None = option(
+        "--record",
+        section="Evidence",
+        type=click.Choice(["samples", "frames"]),
+        help="Record while it is played: what each seat saw and did (games of the kit), or every message of any game.",
+    )
     overwrite: bool = option(
         "--overwrite",
         section="Evidence",

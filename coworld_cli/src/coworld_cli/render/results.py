@@ -73,6 +73,8 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
     files = [("Artifacts", layout.workspace)]
     files += [("Results", layout.results)] if layout.results.is_file() else []
     files += [("Replay", layout.replay)] if layout.replay.is_file() else []
+    if record.recording is not None and record.recording.path is not None:
+        files += [(record.recording.kind.capitalize(), layout.workspace / record.recording.path)]
     files += [("Logs", layout.logs), ("Record", layout.record)]
     rows = [(label, shown_path(path)) for label, path in files]
     if record.scores and not sys.stdout.isatty():

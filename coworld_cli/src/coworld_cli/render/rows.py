@@ -54,6 +54,7 @@ _COLOURS = {
     "running": "cyan",
     "processing": "cyan",
     "failed": "red",
+    "lost": "red",
     "rejected": "red",
     "disqualified": "red",
     "ended": "yellow",

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coworld_core.api import Body, PolicyRef, Wire, check_id
+from coworld_core.errors import UsageError
+from coworld_core.records.labels import check_names, matches_labels
 
 from ..pages import AsyncPager
 from ..transport._connection import Connection, Params
@@ -14,7 +16,7 @@ from ..transport._replies import Reply, read
 if TYPE_CHECKING:
     from ..client import CoworldClient
 
-__all__ = ["Keep", "Resource", "optional_id", "policy_filter", "version_is"]
+__all__ = ["Keep", "Resource", "has_labels", "label_query", "optional_id", "policy_filter", "version_is"]
 
 _T = TypeVar("_T", bound=Wire)
 
@@ -106,6 +108,36 @@ class Resource:
             keep=version_is(ref),
             timeout=timeout,
         )
+
+
+def label_query(labels: Mapping[str, str] | None) -> list[str] | None:
+    """A search for labels as a query: a pattern for the value of each.
+
+    Raises:
+        UsageError: Code `bad_label`: a name is none.
+    """
+    if not labels:
+        return None
+    check_names(labels)
+    return [f"{name}={pattern}" for name, pattern in labels.items()]
+
+
+def has_labels(tags: Mapping[str, str] | None, labels: Mapping[str, str] | None, server: str) -> bool:
+    """Whether a row of a list has labels that fit their patterns; servers may not filter by them.
+
+    Raises:
+        UsageError: Code `no_labels`: the server does not say which labels the row has.
+    """
+    if not labels:
+        return True
+    if tags is None:
+        raise UsageError(
+            f"{server} keeps no labels here, so nothing can be found by them.",
+            code="no_labels",
+            hint="List without labels, and choose by other fields.",
+            context={"server": server},
+        )
+    return matches_labels(tags, labels)
 
 
 def optional_id(text: str | None, kind: str) -> str | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from coworld_core.api import EpisodeRequest, PolicyRef
 
 from ..errors import ApiStatusError
 from ..transport._connection import Connection, Params, path
 from ..transport._replies import Reply
+from ._base import has_labels
 
 __all__ = ["EpisodeSource", "episode_filter", "listed_elsewhere"]
 
@@ -43,7 +44,11 @@ class EpisodeSource:
                     raise
                 self._moved = True
         assert self._elsewhere is not None
-        place = {"limit": None if limit is None else min(limit, 100), "cursor": cursor}
+        place = {
+            "limit": None if limit is None else min(limit, 100),
+            "cursor": cursor,
+            "tags": self._params.get("tags"),
+        }
         return await self._connection.call("GET", self._elsewhere, params=place, timeout=self._timeout)
 
 
@@ -63,6 +68,8 @@ def episode_filter(
     with_replay: bool,
     statuses: Collection[str] | None,
     mine: frozenset[str] | None,
+    labels: Mapping[str, str] | None,
+    server: str,
 ) -> Callable[[EpisodeRequest], bool]:
     """A filter of episodes.
 
@@ -72,6 +79,8 @@ def episode_filter(
         with_replay: Whether there must be a replay.
         statuses: The statuses to accept.
         mine: Policy versions of which at least one must play.
+        labels: Patterns for labels.
+        server: The server, for messages.
     """
 
     def keep(row: EpisodeRequest) -> bool:
@@ -81,6 +90,7 @@ def episode_filter(
             and (statuses is None or str(row.status) in statuses)
             and (ref is None or _plays(ref, row))
             and (mine is None or not mine.isdisjoint(_versions(row)))
+            and has_labels(row.tags, labels, server)
         )
 
     return keep

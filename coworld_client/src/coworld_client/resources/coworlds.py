@@ -32,6 +32,7 @@ from coworld_core.manifest.manifest_file import (
     load_manifest,
     manifest_sha256,
 )
+from coworld_core.records.labels import check_labels
 from coworld_core.versions import highest_version, next_version
 
 from ..errors import (
@@ -50,7 +51,7 @@ from ..uploads._coworlds import Certified, Uncertified, UploadedCoworld, certifi
 from ..uploads._edits import apply_images, image_values, merge_patch, replace_images
 from ..uploads._images import MAKE_SECONDS, OnImage, UploadedImage, uploaded_id
 from ..uploads.smoke import CoworldStatus
-from ._base import Resource
+from ._base import Resource, has_labels, label_query
 
 if TYPE_CHECKING:
     from ..uploads.packages import DownloadedCoworld, OnPull
@@ -72,6 +73,7 @@ class Coworlds(Resource):
         self,
         *,
         name: str | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -81,25 +83,30 @@ class Coworlds(Resource):
 
         Args:
             name: Only those of this name; hyphens and underscores are equal.
+            labels: Only those with these labels; `*`, `?` and `[…]` are wildcards in their values.
             limit: Maximum number of rows.
             offset: Number of the server's rows to skip.
             cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
+
+        Raises:
+            UsageError: The server keeps no labels (`no_labels`).
         """
+        server = self._client.server
 
         async def prepare() -> Callable[[Coworld], bool]:
-            return lambda row: same_coworld(row.name, name or row.name)
+            return lambda row: same_coworld(row.name, name or row.name) and has_labels(row.tags, labels, server)
 
         # Manifests are long, so a page has fewer of them; not every server filters by name
         return self._list(
             Coworld,
             "/v2/coworlds",
-            {"name": name},
+            {"name": name, "tags": label_query(labels)},
             limit=limit,
             offset=offset,
             cursor=cursor,
             page_size=50,
-            keep=prepare if name is not None else None,
+            keep=prepare if name is not None or labels else None,
             timeout=timeout,
         )
 
@@ -238,6 +245,7 @@ class Coworlds(Resource):
         *,
         certification: Certified | Uncertified,
         visibility: str | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -248,6 +256,7 @@ class Coworlds(Resource):
             manifest: The manifest: a path, its content, or as loaded. It is checked strictly.
             certification: The certification that it passed, or the reason to upload it without.
             visibility: `public` or `private`; the platform's default when None.
+            labels: Labels of the version.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat it.
             on_progress: Called with the progress of each image's upload.
@@ -267,7 +276,10 @@ class Coworlds(Resource):
         document: dict[str, Any] = json.loads(dump_manifest(loaded.manifest))
         told = certification_words(certification, manifest_sha256(loaded.manifest))
         check_images(document, kept=())
-        return await self._upload(document, told, visibility, timeout, idempotency_key, on_progress, kept=frozenset())
+        tags = check_labels(labels or {})
+        return await self._upload(
+            document, told, visibility, tags, timeout, idempotency_key, on_progress, kept=frozenset()
+        )
 
     async def update(
         self,
@@ -277,6 +289,7 @@ class Coworlds(Resource):
         version: str | None = None,
         patch: Mapping[str, Any] | None = None,
         images: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -288,6 +301,7 @@ class Coworlds(Resource):
             certification: The certification that the result passed, or the reason to upload it without.
             version: The new version; by default the patch's, else the next one.
             patch: A JSON merge patch of the manifest; null deletes.
+            labels: Labels of the new version.
             images: Other images, by target: `game`, `player`, `player.ID`, `player[N]`, other roles likewise.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat it.
@@ -298,6 +312,7 @@ class Coworlds(Resource):
             ManifestError: The result has errors.
             NotFound: There is no such Coworld.
         """
+        tags = check_labels(labels or {})
         if version is None and not patch and not images:
             raise UsageError(
                 "There is nothing to change.", code="nothing_to_change", hint="Give a version, a patch, or an image."
@@ -318,7 +333,7 @@ class Coworlds(Resource):
         document = json.loads(dump_manifest(loaded.manifest))
         told = certification_words(certification, manifest_sha256(loaded.manifest))
         check_images(document, kept=kept)
-        return await self._upload(document, told, None, timeout, idempotency_key, on_progress, kept=kept)
+        return await self._upload(document, told, None, tags, timeout, idempotency_key, on_progress, kept=kept)
 
     async def patch_commissioner(
         self,
@@ -419,6 +434,7 @@ class Coworlds(Resource):
         document: dict[str, Any],
         certification: dict[str, Any],
         visibility: str | None,
+        tags: dict[str, str],
         timeout: float | None,
         idempotency_key: str | None,
         on_progress: OnImage | None,
@@ -434,7 +450,9 @@ class Coworlds(Resource):
         replace_images(document, lambda image: ids.get(image, image))
         name, version = document["game"]["name"], document["game"]["version"]
         before = await self._present(name, version, timeout)
-        body = CoworldUploadBody.of(manifest=document, certification=certification, visibility=visibility)
+        body = CoworldUploadBody.of(
+            manifest=document, certification=certification, visibility=visibility, tags=tags or None
+        )
         timeout = timeout or MAKE_SECONDS
         coworld = await self._post(
             Coworld, "/v2/coworlds/upload", body, timeout=timeout, idempotency_key=idempotency_key

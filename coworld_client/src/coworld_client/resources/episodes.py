@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,7 +30,7 @@ from ..pages import AsyncPager
 from ..transfers._links import web_link, with_fresh_link
 from ..transport._connection import path
 from ..transport._replies import Reply, read, read_list
-from ._base import Resource, optional_id
+from ._base import Resource, label_query, optional_id
 from ._episode_lists import EpisodeSource, episode_filter, listed_elsewhere
 from ._episode_places import (
     NOT_HERE,
@@ -62,6 +62,7 @@ class Episodes(Resource):
         mine: bool = False,
         with_replay: bool = False,
         status: str | Collection[str] | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -80,25 +81,38 @@ class Episodes(Resource):
             mine: Only those in which one of your policies plays.
             with_replay: Only those with a replay.
             status: Only those with this status, or one of these.
+            labels: Only those with these labels; `*`, `?` and `[…]` are wildcards in their values.
             limit: Maximum number of rows.
             offset: Number of the server's rows to skip.
             cursor: Where to begin: the `next_cursor` of a page.
             timeout: Seconds for each attempt.
+
+        Raises:
+            UsageError: The server keeps no labels (`no_labels`).
         """
-        params = {
+        params: dict[str, str | list[str] | None] = {
             "division_id": optional_id(division, "division"),
             "round_id": optional_id(round, "round"),
             "player_id": optional_id(player, "player"),
             "coworld_id": optional_id(coworld, "coworld"),
+            "tags": label_query(labels),
         }
         ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
         wanted = (status,) if isinstance(status, str) else status
-        filtered = ref is not None or mine or with_replay or wanted is not None or coworld is not None
+        filtered = ref is not None or mine or with_replay or wanted is not None or coworld is not None or bool(labels)
         elsewhere = listed_elsewhere(round=round, coworld=coworld, ref=ref) if not (division or player) else None
 
         async def prepare() -> Callable[[EpisodeRequest], bool]:
             mine_only = await self.my_policy_versions(timeout=timeout) if mine else None
-            return episode_filter(ref=ref, coworld=coworld, with_replay=with_replay, statuses=wanted, mine=mine_only)
+            return episode_filter(
+                ref=ref,
+                coworld=coworld,
+                with_replay=with_replay,
+                statuses=wanted,
+                mine=mine_only,
+                labels=labels,
+                server=self._client.server,
+            )
 
         return AsyncPager(
             EpisodeSource(self._connection, params, elsewhere, timeout).fetch,

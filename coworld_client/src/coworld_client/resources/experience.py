@@ -13,11 +13,13 @@ from coworld_core.api import (
     check_id,
 )
 from coworld_core.hints import Hint
+from coworld_core.records.labels import check_labels
 
 from ..pages import AsyncPager
 from ..transport._connection import path
 from ..watch import Change, wait_within
-from ._base import Resource
+from ._base import Resource, has_labels, label_query
+from ._variants import bodies_by_variant
 
 __all__ = ["Experience"]
 
@@ -29,6 +31,7 @@ class Experience(Resource):
         self,
         body: ExperienceBody | Mapping[str, Any],
         *,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> ExperienceDetail:
@@ -36,39 +39,82 @@ class Experience(Resource):
 
         Args:
             body: The request. A mapping is sent as it is, so it may have fields that this version does not know.
+            labels: Labels of its episodes, besides those in the body; the answer's `tags` is None on platforms that
+                keep none.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same request instead of another one.
 
         Raises:
+            UsageError: One of them is no label (`bad_label`).
             BadRequest: The request makes no sense.
             Unprocessable: Fields of the request are wrong; `detail` says which.
             TooManyRequests: A budget is used up.
         """
+        whole = body.to_wire() if isinstance(body, ExperienceBody) else body
+        if labels:
+            whole = {**whole, "tags": {**(whole.get("tags") or {}), **check_labels(labels)}}
         return await self._post(
             ExperienceDetail,
             "/v2/experience-requests",
-            body,
+            whole,
             timeout=timeout or 120,
             idempotency_key=idempotency_key,
         )
+
+    async def create_each(
+        self, body: ExperienceBody | Mapping[str, Any], *, timeout: float | None = None
+    ) -> tuple[ExperienceDetail, ...]:
+        """Request episodes of each variant that the request's `variant_id` matches, in the order of the manifest.
+
+        Args:
+            body: The request, as for `create`; its `variant_id` may be a pattern (`small-*`).
+            timeout: Seconds for each attempt.
+
+        Returns:
+            One request for each variant.
+
+        Raises:
+            UsageError: No variant matches, or the request does not say whose variants are meant.
+            ApiStatusError: As `create`. Requests that were made before it go on; `list` shows them.
+        """
+        bodies = await bodies_by_variant(self._client, body)
+        return tuple([await self.create(one, timeout=timeout) for one in bodies])
 
     def list(
         self,
         *,
         mine: bool = False,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> AsyncPager[ExperienceRequest]:
-        """Experience requests, newest first; all you may see, or yours."""
+        """Experience requests, newest first; all you may see, or yours.
+
+        Args:
+            mine: Only yours.
+            labels: Only those with these labels; `*`, `?` and `[…]` are wildcards in their values.
+            limit: Maximum number of rows.
+            offset: Number of the server's rows to skip.
+            cursor: Where to begin: the `next_cursor` of a page.
+            timeout: Seconds for each attempt.
+
+        Raises:
+            UsageError: The server keeps no labels (`no_labels`).
+        """
+
+        async def prepare() -> Callable[[ExperienceRequest], bool]:
+            return lambda row: has_labels(row.tags, labels, self._client.server)
+
         return self._list(
             ExperienceRequest,
             "/v2/experience-requests",
-            {"mine": mine},
+            {"mine": mine, "tags": label_query(labels)},
             limit=limit,
             offset=offset,
             cursor=cursor,
+            keep=prepare if labels else None,
             timeout=timeout,
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from coworld_core.api import (
     HostedReplaySession,
     JoinedSession,
@@ -10,10 +12,12 @@ from coworld_core.api import (
     ReplaySessionBody,
     check_id,
 )
+from coworld_core.records.labels import check_labels
 
 from ..transport._connection import path
 from ..transport._replies import read
 from ._base import Resource
+from ._variants import variant_of
 
 __all__ = ["Hosted"]
 
@@ -27,6 +31,7 @@ class Hosted(Resource):
         *,
         variant: str | None = None,
         spectators: bool = True,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PlaySession:
@@ -34,13 +39,21 @@ class Hosted(Resource):
 
         Args:
             coworld_id: `cow_…`.
-            variant: The variant to play.
+            variant: The variant to play, or a pattern (`small-*`) that matches only one.
             spectators: Whether anyone with the link may watch.
+            labels: Labels of the episode that it becomes; the answer's `tags` is None on platforms that keep none.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same game instead of another one.
+
+        Raises:
+            UsageError: No variant matches the pattern, or several do.
         """
+        variant = await variant_of(self._client, coworld_id, variant) if variant is not None else None
         body = PlaySessionBody.of(
-            coworld_id=check_id(coworld_id, "coworld"), variant_id=variant, allow_spectators=spectators
+            coworld_id=check_id(coworld_id, "coworld"),
+            variant_id=variant,
+            allow_spectators=spectators,
+            tags=check_labels(labels) if labels else None,
         )
         target = "/v2/coworlds/play/session"
         return await self._post(PlaySession, target, body, timeout=timeout or 120, idempotency_key=idempotency_key)

@@ -15,10 +15,12 @@ from coworld_core.api import (
     SeatKind,
     check_id,
 )
+from coworld_core.manifest.game_config import is_variant_pattern
 
 from ..transport._connection import path
 from ..transport._replies import read
 from ._base import Resource
+from ._variants import coworld_of_league, variant_of
 
 __all__ = ["Lobbies"]
 
@@ -41,7 +43,7 @@ class Lobbies(Resource):
 
         Args:
             league_id: `league_…`.
-            variant: The variant to play; by default the league's.
+            variant: The variant to play, or a pattern (`small-*`) that matches only one; by default the league's.
             players: The number of seats that are not closed; by default the variant's.
             seats: Seats that differ from the default, in which you have seat 0 and the newest champion seat 1.
             overrides: Keys of the game config that replace the variant's.
@@ -50,7 +52,10 @@ class Lobbies(Resource):
 
         Raises:
             BadRequest: If the seats or settings do not fit the game.
+            UsageError: No variant matches the pattern, or several do.
         """
+        if variant is not None and is_variant_pattern(variant):
+            variant = await variant_of(self._client, await coworld_of_league(self._client, league_id), variant)
         key = idempotency_key or str(uuid.uuid4())
         body = LobbyBody.of(
             idempotency_key=key,

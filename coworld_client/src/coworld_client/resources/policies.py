@@ -18,6 +18,7 @@ from coworld_core.api import (
 )
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.hints import Hint
+from coworld_core.records.labels import check_labels
 from coworld_core.reserved_env import is_reserved_env
 
 from ..errors import ApiStatusError, NotFound
@@ -26,7 +27,7 @@ from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
 from ..transport._replies import read
 from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
-from ._base import Resource
+from ._base import Resource, has_labels, label_query
 
 __all__ = ["Policies", "check_policy"]
 
@@ -41,6 +42,7 @@ class Policies(Resource):
         *,
         name: str | None = None,
         version: int | None = None,
+        labels: Mapping[str, str] | None = None,
         limit: int | None = None,
         offset: int = 0,
         timeout: float | None = None,
@@ -50,13 +52,26 @@ class Policies(Resource):
         Args:
             name: Only those of this policy.
             version: Only this version.
+            labels: Only those with these labels; `*`, `?` and `[…]` are wildcards in their values.
             limit: Maximum number of rows.
             offset: Number of rows to skip.
             timeout: Seconds for each attempt.
+
+        Raises:
+            UsageError: The server does not tell labels (`no_labels`).
         """
-        params = {"mine": True, "name_exact": name, "version": version}
+
+        async def prepare() -> Callable[[PolicyVersionRow], bool]:
+            return lambda row: has_labels(row.tags, labels, self._client.server)
+
         return self._list(
-            PolicyVersionRow, "/stats/policy-versions", params, limit=limit, offset=offset, timeout=timeout
+            PolicyVersionRow,
+            "/stats/policy-versions",
+            {"mine": True, "name_exact": name, "version": version, "tags": label_query(labels)},
+            limit=limit,
+            offset=offset,
+            keep=prepare if labels else None,
+            timeout=timeout,
         )
 
     async def lookup(self, policy: str | PolicyRef, *, timeout: float | None = None) -> PolicyVersionRow:
@@ -92,7 +107,7 @@ class Policies(Resource):
         name: str,
         run: Sequence[str] = (),
         secret_env: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
@@ -104,19 +119,19 @@ class Policies(Resource):
             name: Name of the policy.
             run: Command that replaces the image's own, program first.
             secret_env: Environment variables that only this version's player gets.
-            tags: Free labels.
+            labels: Labels of the version.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: The key of an earlier call, to repeat it without creating a second version. Errors after
                 which that makes sense have the key in `context["idempotency_key"]`.
             on_progress: Called with the progress of the image's upload.
 
         Raises:
-            UsageError: The name, the command, a variable or a tag is invalid.
+            UsageError: The name, the command, a variable or a label is invalid.
             ImageError: The engine has no such image, or it is for another platform.
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
-        check_policy(name, tuple(run), secret_env or {}, tags or {})
+        check_policy(name, tuple(run), secret_env or {}, labels or {})
         key = idempotency_key or mint_key()
         try:
             image_id, _ = await uploaded_id(self._client, image, on_progress)
@@ -130,7 +145,7 @@ class Policies(Resource):
                 container_image_id=image_id,
                 run=tuple(run) or None,
                 policy_secret_env_id=secret_id,
-                tags=dict(tags) if tags else None,
+                tags=dict(labels) if labels else None,
             )
 
         return await self._made(
@@ -143,7 +158,7 @@ class Policies(Resource):
         *,
         name: str,
         secret_env: Mapping[str, str] | None = None,
-        tags: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PolicyVersionCreated:
@@ -155,18 +170,18 @@ class Policies(Resource):
             player: The files, and how they are run (from `coworld_runner.package.own_players.player_wire.to_wire`).
             name: Name of the policy.
             secret_env: Environment variables that only this version's player gets.
-            tags: Free labels.
+            labels: Labels of the version.
             timeout: Seconds for each attempt of a call to the API.
             idempotency_key: As for `upload`.
 
         Raises:
-            UsageError: The name, a variable or a tag is invalid, or the platform takes only images (`images_only`).
+            UsageError: The name, a variable or a label is invalid, or the platform takes only images (`images_only`).
         """
-        check_policy(name, (), secret_env or {}, tags or {})
+        check_policy(name, (), secret_env or {}, labels or {})
 
         def body(secret_id: str | None) -> PolicyFilesBody:
             return PolicyFilesBody.of(
-                name=name, player=player, policy_secret_env_id=secret_id, tags=dict(tags) if tags else None
+                name=name, player=player, policy_secret_env_id=secret_id, tags=dict(labels) if labels else None
             )
 
         key = idempotency_key or mint_key()
@@ -221,17 +236,17 @@ class Policies(Resource):
         return read(PolicyVersionCreated, reply)
 
 
-def check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str], tags: Mapping[str, str]) -> None:
+def check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str], labels: Mapping[str, str]) -> None:
     """Check what an upload says about a policy; nothing is sent.
 
     Args:
         name: Its name.
         run: The command of an image; empty for the image's own, and for files.
         secret_env: Its secret variables.
-        tags: Its tags.
+        labels: Its labels.
 
     Raises:
-        UsageError: The name, the command, a variable or a tag is invalid.
+        UsageError: The name, the command, a variable or a label is invalid.
     """
     if not name.strip() or name != name.strip() or not name.isprintable() or ":" in name or "/" in name:
         raise UsageError(
@@ -250,8 +265,7 @@ def check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str],
             raise UsageError(f"{variable[:80]!r} cannot be an environment variable.", code="bad_env_name")
         if is_reserved_env(variable):
             raise UsageError(f"{variable} is set by the platform itself.", code="reserved_env_name")
-    if not all(key.strip() for key in tags):
-        raise UsageError("A tag has no name.", code="bad_tag", hint="Write KEY=VALUE.")
+    check_labels(labels)
 
 
 async def _drop_secret_env(connection: Connection, secret_id: str) -> None:

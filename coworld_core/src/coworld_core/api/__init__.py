@@ -144,6 +144,9 @@ if TYPE_CHECKING:
     from .role_runs import HostedRole as HostedRole
     from .role_runs import RoleRun as RoleRun
     from .role_runs import RoleRunBody as RoleRunBody
+    from .tags import TagChangesBody as TagChangesBody
+    from .tags import Tagged as Tagged
+    from .tags import Tags as Tags
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -291,5 +294,6 @@ else:
                 "RoleRun",
                 "RoleRunBody",
             ),
+            ".tags": ("TagChangesBody", "Tagged", "Tags"),
         },
     )

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ._open_enums import ImageStatus
 from ._wire_models import Body, Text, Time, Wire, newer, required
+from .tags import Tags
 
 __all__ = [
     "CertificationFailure",
@@ -40,6 +41,7 @@ class Coworld(Wire):
     canonical: bool = Field(default=False, description="Whether the name alone means this version.")
     created_at: Time | None = newer("When it was uploaded.")
     visibility: str | None = newer("public or private.")
+    tags: dict[str, str] | None = newer("Its labels, on platforms that keep any.")
     forum_markdown_url: str | None = newer("URL of its forum.")
     wiki_markdown_url: str | None = newer("URL of its wiki.")
     documentation_url: str | None = newer("URL of its documentation.")
@@ -63,6 +65,7 @@ class CoworldSummary(Wire):
     canonical: bool = Field(default=False, description="Whether the name alone means this version.")
     created_at: Time | None = Field(default=None, description="When it was uploaded.")
     visibility: str | None = newer("public or private.")
+    tags: dict[str, str] | None = newer("Its labels, on platforms that keep any.")
 
 
 Visibility = Literal["public", "private"]
@@ -77,6 +80,7 @@ class CoworldUploadBody(Body):
     certification: dict[str, Any] | None = Field(
         default=None, description="What the uploader says about its certification; stored and shown."
     )
+    tags: Tags | None = Field(default=None, description="Labels.")
 
 
 class PatchCommissionerBody(Body):

@@ -111,6 +111,7 @@ class EpisodeRequest(Wire):
     scores: tuple[EpisodeScore, ...] = Field(default=(), description="Scores, once it is over.")
     created_at: Time | None = required("When it was requested.", None)
     experience_request_id: str | None = newer("The experience request it belongs to.")
+    tags: dict[str, str] | None = newer("Its labels, on platforms that keep any.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from ._open_enums import ExperienceStatus
 from ._wire_models import Body, LongText, Text, Time, Wire, newer, required
 from .episodes import EpisodeRequest
+from .tags import Tags
 
 __all__ = [
     "MAX_EPISODES",
@@ -46,6 +47,7 @@ class ExperienceRequest(Wire):
     completed_at: Time | None = Field(default=None, description="When the last one ended.")
     title: str | None = newer("Title given by its owner.")
     description: str | None = newer("Its purpose.")
+    tags: dict[str, str] | None = newer("Labels of its episodes, on platforms that keep any.")
 
 
 class ExperienceDetail(ExperienceRequest):
@@ -105,6 +107,7 @@ class EpisodeBody(Body):
     execution_backend: Text | None = Field(default=None, description="The backend to run it on.")
     game_config_overrides: dict[str, Any] | None = Field(default=None, description="Replaces keys of the game config.")
     notes: LongText | None = Field(default=None, description="Notes for yourself.")
+    tags: Tags | None = Field(default=None, description="Labels of its episodes.")
 
     @model_validator(mode="after")
     def _direct_or_target(self) -> EpisodeBody:

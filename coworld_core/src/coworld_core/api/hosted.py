@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import AliasChoices, Field
 
 from ._wire_models import Body, LongText, Text, Time, Wire, newer, required
+from .tags import Tags
 
 __all__ = [
     "HostedReplaySession",
@@ -25,6 +26,7 @@ class PlaySessionBody(Body):
     coworld_id: Text = Field(description="`cow_<uuid>`.")
     variant_id: Text | None = Field(default=None, description="The variant to play; the first one by default.")
     allow_spectators: bool = Field(default=True, description="Whether anyone with the link may watch.")
+    tags: Tags | None = Field(default=None, description="Labels of the episode that it becomes.")
 
 
 class PlayConfigBody(Body):
@@ -43,6 +45,7 @@ class PlaySession(Wire):
     lobby_url: str | None = Field(default=None, description="Link to the lobby.", repr=False)
     player_count: int = required("Number of slots.", 0)
     global_url: str | None = Field(default=None, description="Link to watch.", repr=False)
+    tags: dict[str, str] | None = newer("Labels of the episode that it becomes, on platforms that keep any.")
 
 
 class SessionPlayer(Wire):

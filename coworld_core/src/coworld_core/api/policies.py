@@ -20,8 +20,9 @@ from pydantic import (
 )
 
 from ..errors import UsageError
-from ._wire_models import Body, Text, Time, Wire, part, required
+from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .platform_ids import is_uuid
+from .tags import Tags
 
 __all__ = [
     "MOST_PLAYER_BYTES",
@@ -83,6 +84,7 @@ class PolicyVersionRow(Wire):
         default=None, description="When an operator disabled it, so that it is not scheduled."
     )
     disabled_reason: str | None = Field(default=None, description="The operator's reason.")
+    tags: dict[str, str] | None = newer("Its labels, on platforms that tell them.")
 
     @computed_field
     @property
@@ -130,7 +132,7 @@ class PolicyVersionBody(Body):
         default=None, max_length=100, description="Command to run instead of the image's own."
     )
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
-    tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
+    tags: Tags | None = Field(default=None, description="Labels.")
 
 
 MOST_PLAYER_BYTES = 4 << 20
@@ -194,7 +196,7 @@ class PolicyFilesBody(Body):
     name: PolicyName = Field(description="Name of the policy; an existing one gets its next version.")
     player: PlayerFiles = Field(description="The player's files.")
     policy_secret_env_id: Text | None = Field(default=None, description="Its secret environment variables.")
-    tags: dict[Text, Text] | None = Field(default=None, max_length=100, description="Free labels.")
+    tags: Tags | None = Field(default=None, description="Labels.")
 
 
 class SelectionAccessBody(Body):

@@ -52,6 +52,16 @@ class EpisodeLayout:
         return self.workspace / "events.json"
 
     @property
+    def samples(self) -> Path:
+        """The samples of a game of the kit, if they were recorded."""
+        return self.workspace / "samples.ndjson"
+
+    @property
+    def frames(self) -> Path:
+        """What players and game said to each other, if it was recorded."""
+        return self.workspace / "frames.ndjson"
+
+    @property
     def logs(self) -> Path:
         """The directory of logs."""
         return self.workspace / "logs"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
 from pydantic import AliasChoices, BaseModel, Field, PrivateAttr
 
-from ..documents.records import Record, SchemaVersion, is_empty, open_record, read_as, read_lines
+from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty, open_record, read_as, read_lines
 from ..errors import EpisodeError, UsageError
 from ..text.tables import Tabular, html_table, one_line
 from .layout import EpisodeLayout
@@ -38,6 +38,7 @@ __all__ = [
     "PhaseTiming",
     "PlayerFault",
     "PlayerSummary",
+    "RecordingRecord",
     "SeatedPlayer",
     "SlotRecord",
     "SlotRow",
@@ -134,6 +135,20 @@ class LeakRecord(Record):
     reason: str = Field(description="Why it could not be removed.")
 
 
+class RecordingRecord(Record):
+    """What was recorded of the episode while it was played, and whether all of it is there."""
+
+    kind: Annotated[Literal["samples", "frames"], OpenEnum] = Field(description="samples or frames.")
+    path: str | None = Field(default=None, description="The file, relative to the workspace; null: there is none.")
+    count: int = Field(default=0, ge=0, description="Number of samples or frames in it.")
+    complete: bool = Field(default=False, description="Whether everything up to the end of the game is in it.")
+    last_tick: int | None = Field(default=None, description="The newest tick in it; null: none is known.")
+    reason: str = Field(default="", description="Why it is not complete; empty if it is.")
+    out_of_sync: tuple[int, ...] = Field(
+        default=(), description="Seats whose ticks do not match those of the others, as far as the file goes."
+    )
+
+
 class StarvationRecord(Record):
     """Whether the units got the processor time they needed, soon enough for the game."""
 
@@ -202,6 +217,9 @@ class EpisodeRecord(Record, Tabular):
     artifacts: tuple[ArtifactRecord, ...] = Field(default=(), description="The files of this run, with digests.")
     starvation: StarvationRecord | None = Field(
         default=None, description="Whether the machine was short of processors; null: unknown."
+    )
+    recording: RecordingRecord | None = Field(
+        default=None, description="What was recorded while it was played; null: nothing was asked for."
     )
     over_seconds: float | None = Field(
         default=None, description="Seconds into the episode when the game was over; null if it never was."

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ACTED", "IDLE", "REFUSED"]
+__all__ = ["ACTED", "IDLE", "REFUSED", "REWARD"]
 
-ACTED, IDLE, REFUSED = "acted", "idle", "refused"
+ACTED, IDLE, REFUSED, REWARD = "acted", "idle", "refused", "reward"

@@ -27,10 +27,12 @@ __all__ = [
     "distinct_names",
     "find_variant",
     "game_config_for",
+    "is_variant_pattern",
     "matching_variants",
     "named_players",
     "only_variant",
     "overwritten_named_players",
+    "require_game_config",
     "seed_range",
     "slot_count",
     "token_bounds",
@@ -63,13 +65,18 @@ def find_variant(manifest: Manifest, variant_id: str) -> Variant:
     )
 
 
+def is_variant_pattern(word: str) -> bool:
+    """Whether a word for variants is a pattern (`small-*`), and not only an id."""
+    return any(character in word for character in "*?[")
+
+
 def matching_variants(manifest: Manifest, word: str) -> list[Variant]:
     """The variants that a person's word means: one by its id, or those that match a pattern (`small-*`), in order.
 
     Raises:
         UsageError: Code `unknown_variant`; the message lists the known ones.
     """
-    if all(variant.id != word for variant in manifest.variants) and any(character in word for character in "*?["):
+    if all(variant.id != word for variant in manifest.variants) and is_variant_pattern(word):
         found = [variant for variant in manifest.variants if fnmatchcase(variant.id, word)]
         if found:
             return found
@@ -180,6 +187,17 @@ def validate_game_config(
     if document.usable:
         findings.extend(config_findings(manifest.game.config_schema, document.value, slots=slots))
     return json_report(document, findings.items, dropped=findings.dropped)
+
+
+def require_game_config(manifest: Manifest, config: JsonObject, *, slots: int) -> None:
+    """Refuse an authored config (without tokens) that `validate_game_config` finds errors in.
+
+    Raises:
+        ManifestError: Code `config_invalid`.
+    """
+    report = validate_game_config(manifest, config, slots=slots)
+    if not report.ok:
+        raise ManifestError(report, code="config_invalid")
 
 
 def seed_range(

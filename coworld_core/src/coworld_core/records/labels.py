@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pydantic import Field
@@ -17,10 +16,24 @@ from pydantic import Field
 from ..documents.records import Record, SchemaVersion, open_record, read_as
 from ..errors import UsageError
 
-__all__ = ["LABELS_NAME", "RunLabels", "check_labels", "label_changes", "matches_label", "read_labels"]
+__all__ = [
+    "LABELS_NAME",
+    "MAX_LABELS",
+    "RunLabels",
+    "check_changes",
+    "check_labels",
+    "check_names",
+    "label_changes",
+    "label_patterns",
+    "label_regex",
+    "matches_labels",
+    "read_labels",
+]
 
 LABELS_NAME = "labels.json"
 """Name of the file with a run's labels, in its workspace."""
+MAX_LABELS = 100
+"""Most labels of one thing on a platform."""
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?")
 _LONGEST = 200
@@ -75,6 +88,28 @@ def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return dict(labels)
 
 
+def check_changes(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return changes of labels as a dictionary; None takes a label away.
+
+    Raises:
+        UsageError: Code `bad_label`: one of them is no label, or none is given.
+    """
+    if not changes:
+        raise _refused("No label is given.")
+    check_labels({name: value if value is not None else "-" for name, value in changes.items()})
+    return dict(changes)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check names of labels.
+
+    Raises:
+        UsageError: Code `bad_label`: one of them is none.
+    """
+    for name in names:
+        _check_name(name)
+
+
 def label_changes(items: Iterable[str]) -> dict[str, str | None]:
     """Read changes of labels: `exp=b` sets a label, `exp=` takes it away.
 
@@ -94,9 +129,65 @@ def label_changes(items: Iterable[str]) -> dict[str, str | None]:
     return found
 
 
-def matches_label(labels: Mapping[str, str], name: str, pattern: str) -> bool:
-    """Whether one of the labels has this name, and a value that fits the pattern (`*`, `?` and `[…]` as in a shell)."""
-    return name in labels and fnmatchcase(labels[name], pattern)
+def label_patterns(items: Iterable[str]) -> dict[str, str]:
+    """Read what a search asks of labels: `exp=a*` is a pattern for the value, `exp` alone asks for any.
+
+    Raises:
+        UsageError: Code `bad_label`: a name is none, or occurs twice.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, pattern = item.partition("=")
+        _check_name(name)
+        if name in found:
+            raise _refused(f"The label {name!r} is given twice.")
+        found[name] = pattern if equals else "*"
+    return found
+
+
+def label_regex(pattern: str) -> str:
+    """A pattern with `*`, `?` and `[…]` as a regular expression for the whole value, for Python and PostgreSQL."""
+    text, at = "^", 0
+    while at < len(pattern):
+        sign = pattern[at]
+        negated = pattern[at + 1 : at + 2] in ("!", "^")
+        first = at + 1 + negated
+        # A closing bracket in the first place is a member of the set
+        end = pattern.find("]", first + 1) if sign == "[" else -1
+        if end > 0:
+            text += _set_regex(pattern[first:end], negated=negated)
+            at = end
+        else:
+            text += {"*": ".*", "?": "."}.get(sign) or _literal(sign)
+        at += 1
+    return f"{text}$"
+
+
+def _set_regex(members: str, *, negated: bool) -> str:
+    ranges: list[str] = []
+    while members:
+        if len(members) > 2 and members[1] == "-":
+            if members[0] <= members[2]:
+                ranges.append(f"{_literal(members[0])}-{_literal(members[2])}")
+            members = members[3:]
+        else:
+            ranges.append(_literal(members[0]))
+            members = members[1:]
+    if not ranges:
+        return "." if negated else "(?!.)."
+    return f"[{'^' if negated else ''}{''.join(ranges)}]"
+
+
+def _literal(sign: str) -> str:
+    return sign if sign.isalnum() or ord(sign) > 127 or sign in " _" else f"\\{sign}"
+
+
+def matches_labels(labels: Mapping[str, str], patterns: Mapping[str, str]) -> bool:
+    """Whether labels have each of these names, with a value that fits its pattern (`*`, `?` and `[…]`)."""
+    return all(
+        name in labels and re.fullmatch(label_regex(pattern), labels[name]) is not None
+        for name, pattern in patterns.items()
+    )
 
 
 def read_labels(workspace: Path) -> RunLabels:

@@ -39,7 +39,7 @@ class RunEntry:
     variant: str
     backend: str
     status: str
-    """`completed`, `failed`, `interrupted`, or `running`."""
+    """`completed`, `failed`, `interrupted`, `running`, or `lost`: it was killed, and has not said how it ended."""
     ok: bool
     started_at: dt.datetime | None
     seconds: float | None

@@ -32,7 +32,7 @@ class RunFilter:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """A pattern for the value of each of these labels; `*`: it has any."""
     status: str = ""
-    """`completed`, `failed`, `interrupted` or `running`."""
+    """`completed`, `failed`, `interrupted`, `running` or `lost`."""
     fault: str = ""
     """The type of the deciding fault, or the party at fault; `*`: any fault."""
     min_score: float | None = None

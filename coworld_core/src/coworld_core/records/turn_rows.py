@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from ..files.compression import unpack
 from ..rules.plain_values import to_json
 from ..rules.replay import MAX_REPLAY, ReplayHeader
 from ..rules.rules_errors import ReplayFormatError
+from ..rules.seat_rewards import reward_sum
 
 __all__ = ["TurnRow", "turn_rows"]
 
@@ -31,8 +33,9 @@ class TurnRow(NamedTuple):
     score: float | None
     """Its score when it was its turn again, where the game tells scores by then; of its last turn, its final score."""
     reward: float | None
-    """What its score has gained from this turn to its next, or to the end. In games that only tell final scores, its
-    last turn has all of it, and the others have none."""
+    """What it has gained from this turn to its next, or to the end: the sum of its rewards, in games that give rewards;
+    otherwise the change of its score. In games that only tell final scores, its last turn has all of it, and the others
+    have none."""
     done: bool
     """Whether this was its last turn, and the game is over."""
 
@@ -77,29 +80,43 @@ def _turns(names: Sequence[str], lines: Iterator[dict[str, Any]]) -> Iterator[Tu
                 seat = int(word)
                 if seat in open_turns:
                     yield _closed(seat, open_turns.pop(seat), names, scores, done=False)
-                open_turns[seat] = (tick, actions.get(word), by.get(word), _at(scores, seat))
+                open_turns[seat] = _Turn(tick, actions.get(word), by.get(word), _at(scores, seat))
+            if (rewards := line.get("rewards")) is not None:
+                for seat, turn in open_turns.items():
+                    turn.rewarded = True
+                    turn.reward = reward_sum(turn.reward, _at(rewards, seat))
         before = line
     yield from (_closed(seat, turn, names, None, done=False) for seat, turn in open_turns.items())
 
 
-_Turn = tuple[int, Any, str | None, float | None]
-"""The tick of a turn, the action, who decided, and the score by then."""
+@dataclass
+class _Turn:
+    """A turn of which it is not known yet what follows."""
+
+    tick: int
+    action: Any
+    by: str | None
+    was: float | None
+    """The score by then."""
+    rewarded: bool = False
+    """Whether the game gives rewards."""
+    reward: float | None = None
 
 
-def _at(scores: Sequence[float] | None, seat: int) -> float | None:
-    return float(scores[seat]) if scores is not None and seat < len(scores) else None
+def _at(values: Sequence[float | None] | None, seat: int) -> float | None:
+    value = values[seat] if values is not None and seat < len(values) else None
+    return None if value is None else float(value)
 
 
 def _closed(seat: int, turn: _Turn, names: Sequence[str], scores: Sequence[float] | None, *, done: bool) -> TurnRow:
     """A turn once it is known what has followed."""
-    tick, action, by, was = turn
-    score = _at(scores, seat)
-    reward = None
-    if score is not None:
+    score, reward = _at(scores, seat), turn.reward
+    if score is not None and not turn.rewarded:
         # Where scores are known at the end only, all of it is gained there
-        reward = score - was if was is not None else score if done else None
+        reward = score - turn.was if turn.was is not None else score if done else None
     name = names[seat] if seat < len(names) else ""
-    return TurnRow(tick, seat, name, None if action is None else to_json(action), by, score, reward, done)
+    action = None if turn.action is None else to_json(turn.action)
+    return TurnRow(turn.tick, seat, name, action, turn.by, score, reward, done)
 
 
 def _line(text: bytes, source: str) -> dict[str, Any]:

@@ -60,7 +60,20 @@ _STATES: Final = 30
 """Number of states of each episode in which leaks are looked for."""
 
 _METHODS: Final = (
-    *("start", "to_act", "legal", "observe", "step", "scores", "eliminated", "default", "draw", "text", "results"),
+    *(
+        "start",
+        "to_act",
+        "legal",
+        "observe",
+        "step",
+        "scores",
+        "rewards",
+        "eliminated",
+        "default",
+        "draw",
+        "text",
+        "results",
+    ),
 )
 
 _MEND: Final = {
@@ -91,6 +104,7 @@ _MEND: Final = {
 _MEND_FAILED: Final = {
     "to_act": "Return a list of different seats, from 0 to `self.seats` - 1.",
     "scores": "Return one finite number for each seat.",
+    "rewards": "Return a dictionary with a finite number for each seat that has gained something in the last tick.",
     "observe": "Return what JSON can hold: texts, numbers, lists, objects, or pydantic models.",
     "step": "Correct the line that the traceback ends with; `step` must take any legal actions.",
     "legal": "Return at least one action for a seat that is to act, or None if the type alone says what is legal.",
@@ -393,6 +407,8 @@ class _Audit:
         frame = play.frame()
         self._check_picture(frame.drawing)
         view: dict[str, object] = {"who is to act": frame.to_act, "the drawing": frame.drawing}
+        if frame.rewards is not None:
+            view["the rewards"] = frame.rewards
         for seat in range(play.seats):
             legal = play.legal(seat)
             for action in (legal or ()) if self._checking else ():

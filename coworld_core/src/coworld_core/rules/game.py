@@ -77,7 +77,10 @@ class Rules(abc.ABC):
 
     live_scores: ClassVar[bool] = False
     """Whether `scores` is meaningful before the game is over. If so, environments reward the change of score at each
-    tick; otherwise the whole reward comes at the end."""
+    tick; otherwise the whole reward comes at the end. Rules with `rewards` say themselves what is rewarded."""
+
+    tell_rewards: ClassVar[bool] = False
+    """Whether the next observation of a seat comes with its reward, in games with `rewards`."""
 
     score_range: ClassVar[tuple[float | None, float | None] | None] = None
     """The lowest and the highest score of any seat, with every config; None for an end that has no limit. It becomes
@@ -166,6 +169,14 @@ class Rules(abc.ABC):
     @abc.abstractmethod
     def scores(self) -> Sequence[float]:
         """The score of each seat, higher is better; called once the game is over, or with `live_scores` at any time."""
+
+    def rewards(self) -> Mapping[int, float]:
+        """What seats have gained in the tick that was just played, by seat; a seat that is left out has no reward.
+
+        Defining it gives training and records the rewards of the rules in place of the changes of scores. Like all
+        views it changes nothing; it may be asked after any tick, and is not asked before the first.
+        """
+        return {}
 
     def eliminated(self) -> Sequence[int]:
         """The seats that are out of the game and will not act again; pages say so."""

@@ -19,6 +19,7 @@ from .game import Rules, RulesConfig, drawing_as_text, draws_seats, is_picture
 from .pace import Ticks
 from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
+from .seat_rewards import gives_rewards, read_rewards
 from .spectator_views import Open
 
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play"]
@@ -37,6 +38,8 @@ class Frame:
         drawing: The board, as returned by `Rules.draw` for spectators.
         scores: The score of each seat, if the rules have `live_scores`.
         eliminated: The seats that are out of the game.
+        rewards: What each seat has gained in the last tick, None for a seat without a reward; None if the rules give no
+            rewards, and before the first tick.
     """
 
     tick: int
@@ -44,6 +47,7 @@ class Frame:
     drawing: str
     scores: tuple[float, ...] | None = None
     eliminated: tuple[int, ...] = ()
+    rewards: tuple[float | None, ...] | None = None
 
     def standing(self, seat: int | None = None) -> dict[str, Any]:
         """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
@@ -95,6 +99,8 @@ class Play:
         self._legal: dict[int, dict[str, Any] | None] = {}
         self._held: dict[int, Any] = {}
         self._frame: Frame | None = None
+        self._gives_rewards = gives_rewards(rules)
+        self._rewards: tuple[int, tuple[float | None, ...]] | None = None
         self._draws_seats = draws_seats(rules)
         self._drawings: dict[int, str] = {}
         self._pictured = False
@@ -136,6 +142,7 @@ class Play:
                 drawing=self._drawn(None),
                 scores=tuple(self._scores()) if self._class.live_scores else None,
                 eliminated=self.eliminated(),
+                rewards=self.rewards(),
             )
         return self._frame
 
@@ -165,6 +172,18 @@ class Play:
     def eliminated(self) -> tuple[int, ...]:
         """The seats that are out of the game, in ascending order."""
         return () if self._class.eliminated is Rules.eliminated else self._turn(self._ask("eliminated"), "eliminated")
+
+    def rewards(self) -> tuple[float | None, ...] | None:
+        """What each seat has gained in the last tick, as in `Frame.rewards`."""
+        if not self._gives_rewards or not self.tick:
+            return None
+        if self._rewards is None or self._rewards[0] != self.tick:
+            given = self._ask("rewards")
+            try:
+                self._rewards = self.tick, read_rewards(given, self.seats)
+            except (TypeError, ValueError) as error:
+                raise self._wrong("rewards", str(error)) from None
+        return self._rewards[1]
 
     def observe(self, seat: int) -> str:
         """What a seat sees, as JSON text."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from .game import Rules, draws_seats
 from .plain_values import to_json
 from .play import Frame, Play
 from .rules_errors import ReplayFormatError, RulesError
+from .seat_rewards import gives_rewards
 
 if TYPE_CHECKING:
     from .rules_schemas import EpisodeConfig
@@ -97,6 +98,9 @@ class ReplayTick(BaseModel):
     )
     scores: list[float] | None = Field(default=None, description="The score of each seat, in games with live scores.")
     eliminated: list[int] = Field(default_factory=list[int], description="The seats that are out of the game.")
+    rewards: list[float | None] | None = Field(
+        default=None, description="What each seat has gained in this tick, or null, in games that give rewards."
+    )
 
 
 class RulesReplay(BaseModel):
@@ -125,6 +129,8 @@ class TrajectoryStep:
         by: Who decided, if the player said so: `human` for a person on a page, `llm` or `recording`; else None. It may
             change from tick to tick, because a person may take over a seat and hand it back.
         score: Its score after that tick; set only at the last tick, unless the rules have `live_scores`.
+        reward: What it has gained in that tick: the reward of the rules or, if they give none, the change of its score
+            as far as scores are known; None: nothing.
     """
 
     tick: int
@@ -136,6 +142,7 @@ class TrajectoryStep:
     action: Any
     by: str | None = None
     score: float | None = None
+    reward: float | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +164,7 @@ class Trajectory(Tabular):
                 "action": None if step.action is None else to_json(step.action),
                 "by": step.by,
                 "score": step.score,
+                "reward": step.reward,
             }
             for step in self.steps
         ]
@@ -199,6 +207,8 @@ class ReplayWriter:
             if said := {str(seat): text for seat, text in (texts or {}).items() if text}:
                 line[name] = said
         line |= frame.standing()
+        if frame.rewards is not None:
+            line["rewards"] = frame.rewards
         self._add(line)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
@@ -274,10 +284,22 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
     play = _begun(rules, replay)
     steps: list[TrajectoryStep] = []
     told: list[TrajectoryStep] = []
+    rewarded, before = gives_rewards(rules), play.scores_now()
     for seen in chain(_ticks_again(play, replay), (None,)):
         # Actions are known before the tick, scores after it.
         scores = play.scores_now()
-        steps += [replace(step, score=scores[step.seat]) for step in told] if scores else told
+        gained: Sequence[float | None] | None = play.rewards()
+        if scores and not rewarded:
+            gained = scores if before is None else [now - then for now, then in zip(scores, before, strict=True)]
+        steps += [
+            replace(
+                step,
+                score=scores[step.seat] if scores else None,
+                reward=gained[step.seat] if gained else None,
+            )
+            for step in told
+        ]
+        before = scores
         if seen is not None:
             told = [_step(play, seat, name, seen) for seat, name in enumerate(replay.header.names)]
     return Trajectory(steps=tuple(steps))
@@ -325,6 +347,7 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
             drawing=seen.drawing,
             scores=frame.scores if seen.scores is None else tuple(seen.scores),
             eliminated=tuple(seen.eliminated) or frame.eliminated,
+            rewards=frame.rewards if seen.rewards is None else tuple(seen.rewards),
         )
         for name, value in vars(then).items():
             if (now := getattr(frame, name)) != value:

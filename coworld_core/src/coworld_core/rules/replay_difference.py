@@ -50,7 +50,8 @@ def first_difference(one: RulesReplay, other: RulesReplay) -> ReplayDifference |
             pairs = {seat: (here.actions.get(seat), there.actions.get(seat)) for seat in seats}
             apart = {seat: pair for seat, pair in pairs.items() if pair[0] != pair[1]}
             return ReplayDifference(tick=tick - 1, actions=apart, drawing=one.ticks[tick - 1].drawing if tick else "")
-        if (here.to_act, here.drawing, here.scores) != (there.to_act, there.drawing, there.scores):
+        views = [(one.to_act, one.drawing, one.scores, one.rewards) for one in (here, there)]
+        if views[0] != views[1]:
             raise _unlike(f"At tick {tick} the two games differ although the same was done in both.")
     return None
 

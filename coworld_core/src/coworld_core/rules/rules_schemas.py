@@ -306,7 +306,8 @@ def _player_protocol(rules: type[Rules]) -> str:
         )
         if schema
     )
-    return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", clock) + schemas
+    rewards = _REWARDS if rules.tell_rewards else ""
+    return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", f"{rewards}{clock}") + schemas
 
 
 def _first_observation(rules: type[Rules]) -> Any:
@@ -347,6 +348,12 @@ that reconnects with the same slot and token gets `hello` and the current `obser
 frame has at most 1 MiB. Ignore kinds and fields that are not in these tables.
 
 CLOCK
+"""
+
+_REWARDS: Final = """\
+`hello` has `tells_rewards`, true, and each `observe` has `reward`: what the seat has gained since the observation of an
+earlier tick that it got last, or null if it has gained nothing.
+
 """
 
 _VIEWER_PROTOCOL: Final = """\

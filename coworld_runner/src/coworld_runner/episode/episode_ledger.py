@@ -24,7 +24,7 @@ from .episode_inputs import Setup
 from .phase_times import Phases
 
 if TYPE_CHECKING:
-    from coworld_core.episode.record import StarvationRecord
+    from coworld_core.episode.record import RecordingRecord, StarvationRecord
 
     from .blame import Circumstances, ObservationKind
 
@@ -108,6 +108,8 @@ class Ledger:
         self.trouble = ""
         """Why the platform did not answer when play ended, in words; empty if it did."""
         self.starvation: StarvationRecord | None = None
+        self.recording: RecordingRecord | None = None
+        """What was recorded; None if nothing is to be."""
         self._setup = setup
 
     def seconds(self) -> float:

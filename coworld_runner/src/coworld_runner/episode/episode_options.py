@@ -11,7 +11,10 @@ from coworld_core import time_limits
 from ..backend import Limits, Network, Unit
 from .play_links import PlayLinks
 
-__all__ = ["ContractProbe", "EpisodeOptions", "OnReady"]
+__all__ = ["ContractProbe", "EpisodeOptions", "OnReady", "Recorded"]
+
+Recorded = Literal["off", "samples", "frames"]
+"""What is recorded of an episode while it is played."""
 
 MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
@@ -72,6 +75,10 @@ class EpisodeOptions:
     """os/architecture of the images; None: the engine's."""
     watch: bool = False
     """Whether to follow the public viewer stream and publish `GameProgressed`."""
+    record: Recorded = "off"
+    """`samples` keeps what each seat saw and did in each turn, which games of the kit tell. `frames` keeps every
+    message between players and their game, of any game; players then connect through a recorder that passes them on.
+    Either is a file of the workspace that grows while the game is played (`iter_samples`, `iter_frames`)."""
     admin: bool = False
     """Whether to ask the game for its admin page (`COWORLD_ADMIN=1`); only ever for local play."""
     countdown_seconds: float = 0.0

@@ -54,6 +54,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         phases=ledger.phases.timings(),
         artifacts=artifacts,
         starvation=ledger.starvation,
+        recording=ledger.recording,
         over_seconds=ledger.over_at,
         **_said(setup),
         versions=versions(setup.backend),
@@ -121,14 +122,14 @@ def _without_unit(seat: Seat) -> ImageInfo:
     return ImageInfo(image=seat.image, digest=seat.own.digest if seat.own is not None else "")
 
 
-def versions(backend: Backend) -> dict[str, str]:
-    """Return the versions of our packages, Python, the platform and the backend's engine."""
+def versions(backend: Backend | None = None) -> dict[str, str]:
+    """Return the versions of our packages, Python and the platform, and of the engine of a backend."""
     from .._version import __version__
 
     found = {"coworld-core": coworld_core.__version__, "coworld-runner": __version__}
     found["python"] = platform.python_version()
     found["platform"] = platform.platform()
-    engine = backend.engine_version()
+    engine = backend.engine_version() if backend is not None else None
     if engine:
         found["engine"] = engine
     return found

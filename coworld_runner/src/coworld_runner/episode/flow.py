@@ -25,6 +25,7 @@ from .artifact_collector import ArtifactCollector
 from .episode_inputs import Setup
 from .episode_ledger import Ledger
 from .episode_options import ContractProbe, OnReady
+from .episode_recorder import Recorder
 from .https_access import open_proxy
 from .play_links import play_links
 from .player_images import house_player
@@ -117,14 +118,16 @@ class Flow:
         )
         try:
             self._phases.begin("start_game")
+            recorder = Recorder(self._setup, self._ledger, scratch)
             async with (
                 open_proxy(self._setup, self._ledger, scratch) as proxy,
-                self._units([game_spec(self._setup, scratch)], start=True) as (game,),
+                self._units([game_spec(self._setup, scratch, secret_env=recorder.variables)], start=True) as (game,),
             ):
                 self._ledger.game.unit = game
                 self._phases.end()
                 try:
-                    await self._with_game(game, scratch, proxy)
+                    async with recorder.between(game) as door:
+                        await self._with_game(game, door, scratch, proxy, recorder)
                 finally:
                     await self._collector.game(game)
         except StartError as error:
@@ -137,9 +140,9 @@ class Flow:
                 "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
             )
 
-    async def _with_game(self, game: Unit, scratch: Scratch, proxy: str) -> None:
-        address = game.endpoint().there
-        specs = [player_spec(self._setup, slot, scratch, address=address, proxy=proxy) for slot in self._ledger.seats]
+    async def _with_game(self, game: Unit, door: Unit, scratch: Scratch, proxy: str, recorder: Recorder) -> None:
+        place = {"address": door.endpoint().there, "door": door.name}
+        specs = [player_spec(self._setup, slot, scratch, **place, proxy=proxy) for slot in self._ledger.seats]
         # Created while the game boots, started when it is ready
         async with self._units(specs, start=False) as players:
             for player in players:
@@ -149,10 +152,11 @@ class Flow:
 
             plan = self._setup.plan
             tick = tick_seconds(plan.game_config, plan.manifest.game.config_schema)
-            meter = StarvationMeter(game, players, tick=tick)
+            meter = StarvationMeter(game, players, tick=tick, door=door)
             watch = self._watch = Watch(self._setup, self._ledger, game, players, meter.missing)
             try:
-                if await self._wait_ready(game):
+                if await self._wait_ready(game, door):
+                    await recorder.begin(game)
                     await self._play(game, players, watch, meter)
                     await self._finish(game, players, watch)
             finally:
@@ -212,7 +216,7 @@ class Flow:
                     f"{info.image} is for {info.platform} and runs emulated on this machine: expect it to be slow."
                 )
 
-    async def _wait_ready(self, game: Unit) -> bool:
+    async def _wait_ready(self, game: Unit, door: Unit) -> bool:
         with self._phases.during("ready"):
             try:
                 with unwrapped():
@@ -226,7 +230,9 @@ class Flow:
         if self._on_ready is not None:
             plan, tokens = self._setup.plan, self._setup.tokens
             dialect, _ = await contract_probes.detect_dialect(game.endpoint().here, "global")
-            self._on_ready(play_links(game, dialect, tokens, admin=self._options.admin, extra=plan.extra_ports))
+            self._on_ready(
+                play_links(game, dialect, tokens, admin=self._options.admin, extra=plan.extra_ports, door=door)
+            )
         return True
 
     async def _play(self, game: Unit, players: Sequence[Unit], watch: Watch, meter: StarvationMeter) -> None:

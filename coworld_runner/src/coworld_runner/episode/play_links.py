@@ -70,13 +70,28 @@ def extra_port_environment(placement: Placement, extra: Sequence[ExtraPort]) -> 
 
 
 def play_links(
-    game: Unit, dialect: contract_probes.Dialect, tokens: Sequence[str], *, admin: bool, extra: Sequence[ExtraPort]
+    game: Unit,
+    dialect: contract_probes.Dialect,
+    tokens: Sequence[str],
+    *,
+    admin: bool,
+    extra: Sequence[ExtraPort],
+    door: Unit | None = None,
 ) -> PlayLinks:
-    """Build the links of a running game."""
-    base = f"http://{game.endpoint().here}"
+    """Build the links of a running game.
+
+    Args:
+        game: The game.
+        dialect: Its routes.
+        tokens: The token of each seat.
+        admin: Whether its admin page was requested.
+        extra: Its extra ports.
+        door: The unit that players connect to; None: the game.
+    """
+    base, players = f"http://{game.endpoint().here}", f"http://{(door or game).endpoint().here}"
     return PlayLinks(
         players={
-            slot: base + dialect.page("player", contract_probes.seat_query(slot, token))
+            slot: players + dialect.page("player", contract_probes.seat_query(slot, token))
             for slot, token in enumerate(tokens)
         },
         viewer=base + dialect.page("global"),

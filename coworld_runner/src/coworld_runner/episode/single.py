@@ -16,6 +16,7 @@ from ..package.player_names import SeatPlayer
 from ..package.resolver import Package
 from .episode_inputs import Setup
 from .episode_options import ContractProbe, EpisodeOptions, OnReady
+from .episode_recorder import require_recording
 from .flow import Flow
 from .https_access import require_way_out
 from .player_images import require_players
@@ -80,6 +81,7 @@ async def run_episode(
         require_players(plan, backend)
         _require(backend, episode)
         require_way_out(plan, backend, episode)
+        require_recording(plan, backend, episode)
         _require_gpu(backend, plan)
         with open_run(options, origin) as opened:
             setup = Setup(plan=plan, backend=backend, options=episode, run=opened, tokens=plan.new_tokens())

@@ -317,12 +317,14 @@ class StarvationMeter:
         players: Its players; they may start later.
         tick: Seconds in which the game expects its answers; None: unknown. Without it nothing can be judged as late, so
             only connections are watched.
+        door: The unit that players connect to; None: the game.
     """
 
     _watching: ClassVar[set[int]] = set()
     """All running meters; they share the allowed cost of looking."""
 
-    def __init__(self, game: Unit, players: Sequence[Unit], *, tick: float | None) -> None:
+    def __init__(self, game: Unit, players: Sequence[Unit], *, tick: float | None, door: Unit | None = None) -> None:
+        self._door = door or game
         self._paced = tick is not None
         self._tick = tick or _UNTIL_PLAY_SECONDS
         self._game = _Track(game, self._tick)
@@ -385,7 +387,7 @@ class StarvationMeter:
         """Look once."""
         now = time.monotonic()
         if self._connections is None:
-            self._connections = Connections(int(self._game.unit.endpoint().there.rpartition(":")[2]))
+            self._connections = Connections(int(self._door.endpoint().there.rpartition(":")[2]))
         if self._began is not None or now >= self._due:
             self._due = now + _UNTIL_PLAY_SECONDS
             for track in (self._game, *self._players):

@@ -19,6 +19,7 @@ from ..runs.workspace import atomic_write
 from . import contract_probes
 from .episode_inputs import Setup
 from .episode_options import EpisodeOptions
+from .episode_recorder import RECORDER
 from .file_players import hosted_players, stage_players
 from .https_access import PROXY, proxy_variables
 from .play_links import extra_port_environment, extra_unit_ports
@@ -51,8 +52,14 @@ MORE = {
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
 
-def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
-    """Build the game's spec, and write its config: with tokens for the game, without them for the evidence."""
+def game_spec(setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str]) -> UnitSpec:
+    """Build the game's spec, and write its config: with tokens for the game, without them for the evidence.
+
+    Args:
+        setup: The episode's surroundings.
+        scratch: Holds the game's directory.
+        secret_env: Further variables, which nobody else may see.
+    """
     runnable = setup.plan.manifest.game.runnable
     directory = scratch.directory("game", shared=True)
     logs = directory / LOGS
@@ -65,6 +72,7 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
     extra = setup.plan.extra_ports
     secrets = _secret_files(directory, setup.plan.secret_files)
     inputs = stage_players(setup, scratch) if setup.plan.game_hosts else None
+    players = tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.has_unit)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {
@@ -95,7 +103,8 @@ def game_spec(setup: Setup, scratch: Scratch) -> UnitSpec:
             directory=directory,
             inputs=inputs,
             ports=(Port(name="http"), *extra_unit_ports(extra)),
-            clients=tuple(f"player-{slot}" for slot, seat in enumerate(setup.plan.seats) if seat.has_unit),
+            clients=(RECORDER,) if setup.options.record == "frames" else players,
+            secret_env=secret_env,
             network=setup.options.player_network,
             gpu=wants_gpu(runnable),
             limits=declared_limits(setup.options.game_limits, EpisodeOptions().game_limits, runnable),
@@ -147,14 +156,17 @@ def game_identity(game: GameManifest, episode: str) -> dict[str, str]:
     }
 
 
-def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str, proxy: str = "") -> UnitSpec:
+def player_spec(
+    setup: Setup, slot: int, scratch: Scratch, *, address: str, door: str = "game", proxy: str = ""
+) -> UnitSpec:
     """Build a player's spec.
 
     Args:
         setup: The episode's surroundings.
         slot: The player's seat.
         scratch: Holds the player's directories.
-        address: The game's address, as players see it.
+        address: Where players reach the game, as they see it.
+        door: Name of the unit that is there.
         proxy: The address of the players' proxy; empty if there is none.
     """
     seat = setup.plan.seats[slot]
@@ -196,7 +208,7 @@ def player_spec(setup: Setup, slot: int, scratch: Scratch, *, address: str, prox
             slot=slot,
             directory=directory,
             mount="/coworld-artifact",
-            connects_to="game",
+            connects_to=door,
             proxy=PROXY if proxy else None,
             network=setup.options.player_network,
             drops_privileges=setup.options.players_drop_privileges,

@@ -205,6 +205,8 @@ def refused(package: Package, options: EpisodeOptions | None) -> str:
         return "the package comes from elsewhere"
     if hindrance := runs_as_processes(package):
         return hindrance
+    if options is not None and options.record != "off":
+        return "what is played is to be recorded"
     return "something is to be enforced" if options is not None and options.required_capabilities else ""
 
 

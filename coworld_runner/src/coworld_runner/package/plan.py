@@ -23,6 +23,7 @@ from coworld_core.manifest.game_config import (
     distinct_names,
     named_players,
     only_variant,
+    require_game_config,
     validate_game_config,
     with_tokens,
 )
@@ -207,9 +208,7 @@ class EpisodePlan:
         Raises:
             ManifestError: It does not satisfy the schema.
         """
-        report = self.check_config()
-        if not report.ok:
-            raise ManifestError(report, code="config_invalid")
+        require_game_config(self.manifest, self.game_config, slots=len(self.seats))
         return with_tokens(self.game_config, tokens)
 
     def read_results(self, path: Path) -> Results:
@@ -282,8 +281,8 @@ def plan_episode(
     plan = _with_environment(plan, package.environment, secret_env or {})
     if seed is not None:
         plan = _with_seed(plan, seed)
-    if changes and not (report := plan.check_config()).ok:
-        raise ManifestError(report, code="config_invalid")
+    if changes:
+        require_game_config(plan.manifest, plan.game_config, slots=len(plan.seats))
     plan = _with_display_names(plan, own=request is None)
     # The author of a request has already put everyone's names into the game's config
     return plan if request is not None else _with_names_in_game(plan, everyone=bool(players))

@@ -13,7 +13,7 @@ from coworld_core.hints import Hint
 
 __all__ = ["VERSION", "IndexStore"]
 
-VERSION = 1
+VERSION = 2
 """Version of the tables. An index of another version is made anew."""
 
 _PATIENCE = 60.0

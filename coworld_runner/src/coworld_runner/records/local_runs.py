@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
-from coworld_core.records.labels import check_labels
+from coworld_core.records.labels import check_changes
 from coworld_core.records.run_entries import EpisodeEntry, FoundEpisodes, FoundRuns, RunEntry
 from coworld_core.records.run_filter import RunFilter
 from coworld_core.text.phrases import listed
@@ -179,7 +179,7 @@ class LocalRuns:
             UsageError: There is no such run, or one of them is no label (`bad_label`).
             WorkspaceError: Its workspace cannot be written to.
         """
-        check_labels({name: value if value is not None else "-" for name, value in changes.items()})
+        check_changes(changes)
         found = self.find(word)
         change_labels(found.run.path, changes, episode=found.episode.key if found.episode is not None else "")
         self.refresh()

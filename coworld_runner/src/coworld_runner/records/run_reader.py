@@ -135,7 +135,7 @@ def _read(place: Path) -> ReadRun | None:
             ok=ended.get("ok") is True,
             seconds=float(seconds) if isinstance(seconds, int | float) else None,
         )
-    return replace(found, status="interrupted" if is_free(events) else "running")
+    return replace(found, status="lost" if is_free(events) else "running")
 
 
 def _tournament(place: Path, events: Path) -> ReadRun | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import errno
 import os
 from collections.abc import Generator
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coworld_core.errors import WorkspaceError
-from coworld_core.text.terminal import strip_controls
 
 __all__ = ["busy", "is_free", "lock", "while_opening"]
 
@@ -66,26 +64,13 @@ def busy(place: Path, file: Path) -> WorkspaceError:
         place: What the run writes to.
         file: The file that it has locked.
     """
-    who = _holder(file)
+    # Few runs need it, and it imports psutil
+    from .lock_holder import find_holder
+
+    who = find_holder(file)
     return WorkspaceError(
-        f"Another run is writing to {place}{f': {who}' if who else ''}.",
+        f"Another run is writing to {place}{f': {who}' if who is not None else ''}.",
         code="workspace_busy",
         hint="Wait for it to end, or name another directory.",
         context={"path": str(place)},
     )
-
-
-def _holder(file: Path) -> str:
-    """Return the process that has a file locked, in words; empty if the kernel does not tell (not Linux)."""
-    import psutil
-
-    with contextlib.suppress(OSError, ValueError, IndexError, psutil.Error):
-        inode = str(file.stat().st_ino)
-        for line in Path("/proc/locks").read_text().splitlines():
-            words = line.split()
-            if words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode and int(words[4]) > 0:
-                process = psutil.Process(int(words[4]))
-                command = " ".join(strip_controls(" ".join(process.cmdline())).split())[:120]
-                begun = dt.datetime.fromtimestamp(process.create_time()).astimezone()
-                return f"process {process.pid} ({command}), which began at {begun:%Y-%m-%d %H:%M:%S}"
-    return ""

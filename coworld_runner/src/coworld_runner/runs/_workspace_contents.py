@@ -37,14 +37,16 @@ _LAYOUT = EpisodeLayout(Path())
 _EVENTS = _LAYOUT.events.name
 _LOGS = _LAYOUT.logs.name
 _NAMES: dict[_Kind, re.Pattern[str]] = {
-    "episode": re.compile(r"(episode|config|results|events)\.json|replay(\.html)?|policy_artifact_\d+\.zip"),
+    "episode": re.compile(
+        r"(episode|config|results|events)\.json|(samples|frames)\.ndjson|replay(\.html)?|policy_artifact_\d+\.zip"
+    ),
     "many": re.compile(rf"{re.escape(ROWS_NAME)}|{re.escape(SUMMARY_NAME)}"),
     "evaluation": re.compile("|".join(map(re.escape, (PLAN_NAME, PLAYERS_NAME, REPORT_NAME, MARKDOWN_NAME)))),
     "certification": re.compile(r"certification\.(json|html)|(certificate|certified_manifest)\.json"),
 }
 """Names of the files of each kind of run, besides its events."""
 _LOG_NAMES = re.compile(
-    r"(game|replay|rules-audit)\.std(out|err)\.log|rules-audit\.json|policy_agent_\d+\.log|https-proxy\.log"
+    r"(game|replay|rules-audit)\.std(out|err)\.log|rules-audit\.json|policy_agent_\d+\.log|(https-proxy|recorder)\.log"
 )
 _STEP_LOGS = ("replay-plain", "replay-zlib", "replay-gzip", "rules-audit")
 """Directories of logs of a certification."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from coworld_core.records.labels import LABELS_NAME, RunLabels, check_labels, read_labels
+from coworld_core.records.labels import LABELS_NAME, RunLabels, check_changes, read_labels
 
 from ._locks import while_opening
 from .workspace import atomic_write, unwritable
@@ -27,7 +27,7 @@ def change_labels(workspace: Path, changes: Mapping[str, str | None], *, episode
         WorkspaceError: The workspace cannot be written to.
         EnvironmentFault: The disk is full.
     """
-    check_labels({name: value if value is not None else "-" for name, value in changes.items()})
+    check_changes(changes)
     try:
         # Two programs that label at once must not undo what the other does
         with while_opening(workspace):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import anyio
@@ -19,8 +19,10 @@ from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.ids import new_run_id
 from coworld_core.images import image_problem
-from coworld_core.manifest.game_config import only_variant
+from coworld_core.manifest.config_changes import merge_config
+from coworld_core.manifest.game_config import only_variant, require_game_config
 from coworld_core.manifest.manifest_file import read_document
+from coworld_core.manifest.models import Manifest
 from coworld_core.text.phrases import listed
 
 from ..backends.engine import GAME_CAPABILITIES
@@ -102,6 +104,7 @@ async def read_job_spec(
     variant: str | None = None,
     players: Sequence[str] = (),
     run: Sequence[str] = (),
+    config: Callable[[Manifest], Mapping[str, Any]] | None = None,
     server: str | None = None,
 ) -> LoadedRequest | JobSpec:
     """Read the job spec that an argument names: an episode request as written, or a package's variant.
@@ -111,11 +114,12 @@ async def read_job_spec(
         variant: The variant of a package, or a pattern that matches only one; None: its certification fixture.
         players: Images, one for all slots or one for each; none: the bundled players.
         run: Their command.
+        config: Returns changes to the game config, which depend on the manifest that is found: `read_changes`.
         server: Base address of the API, for ids.
 
     Raises:
         UsageError: The argument names nothing, or options were given that a request excludes.
-        ManifestError: The manifest has errors.
+        ManifestError: The manifest has errors, or the game's schema does not allow the changed config.
         RemoteError: The package cannot be fetched.
     """
     source = read_location(argument, what="job spec") if "://" not in argument or argument[:5] == "file:" else None
@@ -129,10 +133,23 @@ async def read_job_spec(
                     "An episode request says variant and players itself, so they cannot be given too.",
                     code="request_excludes_options",
                 )
-            return await anyio.to_thread.run_sync(load_request, path)
+            loaded = await anyio.to_thread.run_sync(load_request, path)
+            return _changed(loaded, config) if config is not None else loaded
     package = await resolve_package(argument, template=False, server=server)
     chosen = only_variant(package.manifest, variant).id if variant is not None else None
-    return build_request(package.manifest, chosen, images=players, run=run)
+    changes = dict(config(package.manifest)) if config is not None else {}
+    made = build_request(package.manifest, chosen, images=players, run=run, config=changes)
+    if changes:
+        require_game_config(made.manifest, made.game_config, slots=len(made.players))
+    return made
+
+
+def _changed(loaded: LoadedRequest, config: Callable[[Manifest], Mapping[str, Any]]) -> LoadedRequest:
+    """An episode request with changes to its game config; every other word of it is as it was written."""
+    request = loaded.request
+    merged = merge_config(request.manifest, request.game_config, config(request.manifest))
+    require_game_config(request.manifest, merged, slots=len(request.players))
+    return load_request({**cast("Mapping[str, Any]", loaded.document.value), "game_config": merged})
 
 
 def output_addresses(base: str, slots: int, *, artifacts: bool = True) -> dict[str, str]:

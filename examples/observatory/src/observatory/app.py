@@ -57,6 +57,7 @@ PARTS = (
     "web.game_proxy",
     "api.hosted",
     "api.lobbies",
+    "api.labels",
     "api.not_offered",
     "registry.protocol",
     "web.cli_sign_in",

@@ -6,7 +6,7 @@ import random
 import re
 import secrets
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -84,6 +84,7 @@ class Dev:
         variant: Id of the variant; None: the first.
         players: The players, as for `plan_episode`; none: a person in seat 0, and the package's own players.
         seed: The game's seed, if the game takes one; None: a random one.
+        config: Changes to the game config, as for `plan_episode`.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Dev:
         variant: str | None,
         players: Sequence[str],
         seed: int | None,
+        config: Mapping[str, Any],
     ) -> None:
         self.link = desk.link
         """Address of the page; anyone who has it has full control."""
@@ -104,7 +106,9 @@ class Dev:
         self._tokens: tuple[str, ...] = ()
         self._variant = variant
         self._players = tuple(players)
-        self._seed: int | None = random.randrange(_MOST_SEED) if seed is None else seed
+        # It stays the same until the page asks for a new one
+        self._seed: int | None = config.get("seed", random.randrange(_MOST_SEED)) if seed is None else seed
+        self._config = dict(config)
         self._seats: list[_Sitting] = []
         self._now = _Game()
         self._again = anyio.Event()
@@ -248,12 +252,12 @@ class Dev:
     def _plan(self, package: Package, players: Sequence[str]) -> EpisodePlan:
         variant = self._variant or package.manifest.variants[0].id
         try:
-            plan = plan_episode(package, variant=variant, players=players, seed=self._seed)
+            plan = plan_episode(package, variant=variant, players=players, seed=self._seed, config=self._config)
         except UsageError as error:
             if error.code != "seed_unknown":
                 raise
             self._seed = None
-            plan = plan_episode(package, variant=variant, players=players)
+            plan = plan_episode(package, variant=variant, players=players, config=self._config)
         return plan_for_people(plan)
 
     # --- a seat
@@ -435,6 +439,7 @@ async def open_dev(
     variant: str | None = None,
     players: Sequence[str] = (),
     seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
     port: int = 0,
 ) -> AsyncGenerator[Dev]:
     """Play the user's game in a page, starting again whenever one of its files is saved, until the block ends.
@@ -447,23 +452,27 @@ async def open_dev(
         variant: Id of the variant; None: the first.
         players: The players, as for `plan_episode`; none: a person in seat 0, and the package's own players.
         seed: The game's seed, if the game takes one; None: a random one.
+        config: Changes to the game config, as for `plan_episode`; they hold for every game that is played.
         port: Port of the page on the loopback interface; 0: any free one.
 
     Yields:
         The running `Dev`. The first game may not have started yet.
 
     Raises:
-        UsageError: There is no such package, it cannot run as local processes, or the port is taken.
-        ManifestError: The manifest has errors.
+        UsageError: There is no such package, it cannot run as local processes, its config has no such field, or the
+            port is taken.
+        ManifestError: The manifest has errors, or the game's schema does not allow the changed config.
     """
     package = await resolve_package(directory)
     local_backend(package)
-    plan_episode(package, variant=variant, players=players)
+    changes = dict(config or {})
+    first = variant or package.manifest.variants[0].id
+    plan_episode(package, variant=first, players=players, config=changes)
     place = package.directory or directory
     relay = Relay()
     with _listener(port) as listener:
         desk = DevControls(f"127.0.0.1:{listener.getsockname()[1]}", secrets.token_urlsafe(16))
-        dev = Dev(place.absolute(), relay=relay, desk=desk, variant=variant, players=players, seed=seed)
+        dev = Dev(place.absolute(), relay=relay, desk=desk, variant=variant, players=players, seed=seed, config=changes)
         async with open_page_server(desk, relay, partial(_obey, dev), listener=listener), nursery() as tasks:
             tasks.start_soon(dev.run)
             try:

@@ -30,6 +30,7 @@ from coworld_core.rules.game import draws_seats
 from coworld_core.rules.plain_values import is_same_json
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
+from coworld_core.rules.seat_rewards import gives_rewards, reward_sum
 from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
@@ -83,6 +84,7 @@ class Rollout:
         results: The game's results: `scores`, `ticks`, and what the rules add.
         seed: The seed of all random numbers.
         refused: The number of refused actions of each seat; each counted as no action in time.
+        rewards: The sum of the rewards of each seat, None for a seat without any; None if the rules give no rewards.
         replay: The replay, if one was requested; `read_replay` reads it.
     """
 
@@ -91,6 +93,7 @@ class Rollout:
     results: Mapping[str, Any] = field(repr=False)
     seed: int
     refused: tuple[int, ...]
+    rewards: tuple[float | None, ...] | None = None
     replay: bytes | None = field(default=None, repr=False)
 
 
@@ -178,6 +181,8 @@ class PolicyTable:
         self._config = rules_config(rules, config)
         self._seats = count
         self._refused = [0] * count
+        self._rewarded = gives_rewards(rules)
+        self._rewards: list[float | None] | None = None
         self._seed = 0
         self._chances: dict[int, random.Random] = {}
         self._players: dict[int, tuple[Any, _Choose]] = {}
@@ -196,6 +201,7 @@ class PolicyTable:
     def play(self, seed: int, *, record: bool = False) -> Rollout:
         """Play one episode."""
         self._refused = [0] * self._seats
+        self._rewards = list[float | None]([None]) * self._seats if self._rewarded else None
         self._seed = seed = operator.index(seed)
         self._chances.clear()
         self._players.clear()
@@ -217,6 +223,7 @@ class PolicyTable:
             results=results,
             seed=seed,
             refused=tuple(self._refused),
+            rewards=None if self._rewards is None else tuple(self._rewards),
             replay=None if writer is None else writer.finish(reason="over", results=results),
         )
 
@@ -252,6 +259,8 @@ class PolicyTable:
             for seat in turn:
                 actions[seat] = choose[seat](play, seat)
             done = play.step(actions, named=writer is not None)
+            if self._rewards is not None:
+                self._rewards = list(map(reward_sum, self._rewards, play.rewards() or ()))
             if writer is not None:
                 writer.add(play.frame(), done)
 

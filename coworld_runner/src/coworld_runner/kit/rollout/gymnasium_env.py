@@ -352,10 +352,10 @@ def as_vector_env(
     `infos["to_act"]` says whose actions count.
 
     Observations are vectors of float32, `{"observation": …, "action_mask": …}` if the actions can be numbered, and
-    `infos["action_mask"]` has the masks in any case. The rewards are the changes of the scores: without `live_scores`
-    in the rules, the whole score comes at the end. Where a game has ended, `infos["scores"]` has the scores of all
-    seats, and `infos["seed"]` the seed that plays it again. A refused action counts as none in time, as does number
-    -1; `infos["refused"]` has the reason.
+    `infos["action_mask"]` has the masks in any case. The rewards are those of the rules; if they give no `rewards`, the
+    changes of the scores: without `live_scores` in the rules, the whole score comes at the end. Where a game has ended,
+    `infos["scores"]` has the scores of all seats, and `infos["seed"]` the seed that plays it again. A refused action
+    counts as none in time, as does number -1; `infos["refused"]` has the reason.
 
     Args:
         rules: The game.

@@ -111,6 +111,8 @@ class _Arena:
     def step(self, actions: Mapping[int, Any]) -> list[float]:
         """Play one tick. Returns what each seat gained in it."""
         self.play.step(actions, named=False)
+        if (rewards := self.play.rewards()) is not None:
+            return [reward or 0.0 for reward in rewards]
         scores = self.play.scores_now() or self.last
         gained = [now - before for now, before in zip(scores, self.last, strict=True)]
         self.last = scores
@@ -267,9 +269,9 @@ def as_aec_env(
 
     Agents are `seat_0`, `seat_1`, …. They see `{"observation": …, "action_mask": …}` if the actions can be numbered, as
     in PettingZoo's own games, and otherwise only the observation. A refused action counts as none in time;
-    `infos[agent]["refused"]` has the reason. The reward of a tick is the change of the score: without `live_scores` in
-    the rules, the whole score comes at the end. With them, a seat that is out leaves at once; without, it stays to
-    the end, as its score is not known before.
+    `infos[agent]["refused"]` has the reason. The reward of a tick is that of the rules; if they give no `rewards`, it
+    is the change of the score: without `live_scores` in the rules, the whole score comes at the end. With them, a seat
+    that is out leaves at once; without, it stays to the end, as its score is not known before.
 
     Args:
         rules: The game.

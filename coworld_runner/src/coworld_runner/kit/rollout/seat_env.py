@@ -51,7 +51,9 @@ WATCH: Final = 0.2
 
 
 class SeatEnv(gymnasium.Env[Any, Any]):
-    """A seat of a Coworld: `reset` starts an episode, `step` acts in it, and the score comes as the reward at the end.
+    """A seat of a Coworld: `reset` starts an episode, and `step` acts in it.
+
+    The score comes as the reward at the end. Games made with the kit that tell rewards give them after each step.
 
     ::
 
@@ -183,10 +185,11 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         if said is not None:
             episode.send(said)
         if self._listen(episode):
-            return self._words.element(), 0.0, False, False, dict(self._words.info)
+            return self._words.element(), self._words.gained() or 0.0, False, False, dict(self._words.info)
         record = self._finished(episode)
         info = {**self._words.info, "results": record.results}
-        return self._words.element(), record.scores[self._seat], True, False, info
+        gained = self._words.gained()
+        return self._words.element(), record.scores[self._seat] if gained is None else gained, True, False, info
 
     def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The observation in words."""
@@ -275,6 +278,8 @@ class _KitWords:
         self.info: dict[str, Any] = {}
         self.time_left: float | None = None
         self.over = False
+        self._rewards: dict[int, float] = {}
+        """The rewards since the last step, by tick."""
 
     @property
     def known(self) -> bool:
@@ -293,6 +298,14 @@ class _KitWords:
     def begin(self) -> None:
         self.over = False
         self.info = {}
+        self._rewards = {}
+
+    def gained(self) -> float | None:
+        """The reward since the last step; None if the game tells none."""
+        if not self._hello.get("tells_rewards"):
+            return None
+        gained, self._rewards = sum(self._rewards.values()), {}
+        return gained
 
     def heard(self, message: Any) -> bool:
         """Handle a message. Returns whether it is the seat's turn."""
@@ -308,6 +321,9 @@ class _KitWords:
                 )
             case "observe":
                 self._asked = said
+                if said.get("reward") is not None:
+                    # An observation that is sent again has the same reward.
+                    self._rewards[said["tick"]] = said["reward"]
                 self.info = {name: said[name] for name in ("tick", "text") if name in said}
                 # Apart from `info`, which is the same for the same seed and actions.
                 self.time_left = said.get("time_left")
@@ -379,6 +395,9 @@ class _OwnWords:
 
     def begin(self) -> None:
         self._seen = None
+
+    def gained(self) -> float | None:
+        return None
 
     def heard(self, message: Any) -> bool:
         seen = self._encode(message)

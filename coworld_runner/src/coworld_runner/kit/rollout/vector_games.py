@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from coworld_core.errors import UsageError
 from coworld_core.rules import ActionRefused, Play, Rules, RulesConfig
 from coworld_core.rules.plain_values import to_plain
+from coworld_core.rules.seat_rewards import gives_rewards
 
 from ...package.random_player import RANDOM
 from ._env_extra import env_missing
@@ -347,6 +348,8 @@ class _Game:
         self._own = spec.seat
         self._most = math.inf if spec.max_cycles is None else spec.max_cycles
         self._live = spec.rules.live_scores
+        self._rewarded = gives_rewards(spec.rules)
+        self._gained = [0.0] * spec.seats
         self._actions = spec.encoding.actions
         self._seeds = random.Random()
         self.offered: dict[int, tuple[tuple[int, ...] | None, Any]] = {}
@@ -364,6 +367,7 @@ class _Game:
             seed = None
             play = self.play = Play(spec.rules, config=spec.config, seats=spec.seats, seed=self.seed)
             self.last = (play.scores_now() if self._live else None) or [0.0] * spec.seats
+            self._gained = [0.0] * spec.seats
             if self.table is not None:
                 self._sitting = self.table.sit_down(self.seed)
                 self._until_asked()
@@ -389,12 +393,14 @@ class _Game:
         if own is None:
             mine = {seat: self._action(seat, elements[row + seat], row + seat, refused) for seat in play.to_act}
             play.step(mine, named=False)
+            self._gain()
         else:
             actions: dict[int, Any] = {}
             for seat in play.to_act:
                 mine = seat == own
                 actions[seat] = self._action(seat, elements[row], row, refused) if mine else self._other(seat)
             play.step(actions, named=False)
+            self._gain()
             self._until_asked()
         if not play.to_act:
             self.over = self.ended = True
@@ -402,10 +408,14 @@ class _Game:
                 self.table.over(self._sitting, play)
         elif play.tick >= self._most:
             self.ended = True
-        if not self._live and not self.over:
+        before = now = self.last
+        if self._live or self.over:
+            now = self.last = play.scores_now() or before
+        if self._rewarded:
+            gained, self._gained = self._gained, [0.0] * len(self._gained)
+            return [gained[seat] for seat in self.seats]
+        if now is before:
             return None
-        before = self.last
-        now = self.last = play.scores_now() or before
         return [now[seat] - before[seat] for seat in self.seats]
 
     def element(self, seat: int) -> Any:
@@ -416,6 +426,11 @@ class _Game:
         play, own, most = self.play, self._own, self._most
         while (turn := play.to_act) and own not in turn and play.tick < most:
             play.step({seat: self._other(seat) for seat in turn}, named=False)
+            self._gain()
+
+    def _gain(self) -> None:
+        if self._rewarded and (rewards := self.play.rewards()) is not None:
+            self._gained = [sum + (reward or 0.0) for sum, reward in zip(self._gained, rewards, strict=True)]
 
     def _other(self, seat: int) -> Any:
         assert self.table is not None

@@ -20,6 +20,7 @@ from ...package.transfers import Method, Transfers, read_document
 from ...web.page_documents import Document
 from .game_server import Load, Reply, replay_server
 from .pages import render
+from .sample_stream import SampleStream
 
 __all__ = [
     "Stop",
@@ -30,6 +31,7 @@ __all__ = [
     "open_listener",
     "read_config_document",
     "results_and_replay",
+    "samples_asked_for",
     "seat_events",
     "show_replays",
 ]
@@ -122,6 +124,12 @@ def seat_events() -> Target | None:
     if not os.environ.get("COGAME_EVENTS_URI"):
         return None
     return Target.named("COGAME_EVENTS_URI", what="events", content_type="application/x-ndjson")
+
+
+def samples_asked_for() -> SampleStream | None:
+    """Return what collects samples, if the runner asks for them; its token is in the environment."""
+    token = os.environ.get("COWORLD_SAMPLES_TOKEN")
+    return SampleStream(token) if token else None
 
 
 def countdown() -> float:

@@ -23,6 +23,7 @@ from .game_environment import (
     open_listener,
     read_config_document,
     results_and_replay,
+    samples_asked_for,
     seat_events,
     show_replays,
 )
@@ -77,10 +78,11 @@ async def _play(rules: type[Rules]) -> int:
         raise UsageError("The game config is not a JSON object.", code="config_invalid")
     config = read_config(rules, cast("dict[str, Any]", raw))
     seed = secrets.randbelow(2**31) if config.seed is None else config.seed
-    match = Match(rules, config, seed=seed, log=_say, countdown=countdown())
+    samples = samples_asked_for()
+    match = Match(rules, config, seed=seed, log=_say, countdown=countdown(), samples=samples)
     with open_listener() as listener:
         async with (
-            game_server(match, config.tokens, listener=listener) as server,
+            game_server(match, config.tokens, listener=listener, samples=samples) as server,
             Transfers() as transfers,
             heeding_signals() as stop,
         ):
@@ -94,6 +96,8 @@ async def _play(rules: type[Rules]) -> int:
             await to_replay.write(match.replay(reason=ending.reason, results=results), transfers)
             _say("results and replay are written" if results is not None else "the replay is written, without results")
             match.finish(reason=ending.reason, results=results)
+            if samples is not None:
+                await samples.wait_read()
             await talked_out(server)
     return ending.code
 

@@ -25,6 +25,7 @@ from ...web.http_server import CLOSING_SECONDS, address_of, open_server, page_re
 from ...web.page_documents import Document
 from .outbox import Outbox
 from .pages import render
+from .sample_stream import SampleStream
 
 __all__ = [
     "Load",
@@ -102,6 +103,7 @@ async def game_server(
     listener: socket.socket,
     pages: _Pages = render,
     operators: Mapping[str, Reply] = MappingProxyType({}),
+    samples: SampleStream | None = None,
 ) -> AsyncGenerator[Server]:
     """Serve a running game.
 
@@ -112,6 +114,7 @@ async def game_server(
         pages: Its pages: `player`, `global`, and one for each of `operators`.
         operators: Additional sockets of the game, by name: each is a spectator whose messages are answered. They
             require no token, so offer them only when the game is asked to.
+        samples: The game's samples, for the socket `/samples`; None: there is none.
     """
     watching = 0
 
@@ -129,6 +132,9 @@ async def game_server(
                     )
                 finally:
                     game.leave(slot, outbox)
+            elif url.path == "/samples":
+                assert samples is not None, "the route refuses others"
+                await samples.send_to(connection)
             else:
                 watching += 1
                 outbox = game.watch()
@@ -145,6 +151,10 @@ async def game_server(
         if url.path == "/player":
             if seat_of(url, tokens) is None:
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "slot or token missing or wrong\n")
+            return None
+        if url.path == "/samples" and samples is not None:
+            if not samples.admits(parse_qs(url.query).get("token", [""])[0]):
+                return connection.respond(http.HTTPStatus.FORBIDDEN, "token missing or wrong, or already read\n")
             return None
         if url.path == "/global" or url.path[1:] in operators:
             full = watching >= MAX_VIEWERS

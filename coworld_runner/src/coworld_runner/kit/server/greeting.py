@@ -39,6 +39,8 @@ def hello_message(rules: type[Rules], config: EpisodeConfig, slot: int, schemas:
         slot: The seat.
         schemas: What `seat_schemas` returned.
     """
+    if rules.tell_rewards:
+        schemas = {**schemas, "tells_rewards": True}
     more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, **schemas}
     return compact({"type": "hello", **about_game(rules, config), **more})
 

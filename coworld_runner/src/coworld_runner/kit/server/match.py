@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from coworld_core.documents.json_text import has_too_many_values
-from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED
+from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED, REWARD
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -30,7 +30,9 @@ from coworld_core.rules.replay import replay_header
 from .countdown import Countdown
 from .greeting import about_game, hello_message, seat_schemas
 from .outbox import Outbox, compact
+from .sample_stream import SampleStream
 from .seat_events import SeatEvents
+from .seat_news import SeatNews
 from .spectators import Spectators
 
 __all__ = ["OVER", "REPLACED", "Match"]
@@ -73,10 +75,14 @@ class _Seat:
     acted: bool = False
     told: int = -1
     """The tick of the newest observation in its outbox; -1 once that has been delivered."""
+    shown: int = -1
+    """The newest tick whose observation was handed to the network."""
     asked: float = math.inf
     """When the seat's clock for this tick started, by `time.monotonic`."""
     said: int = 0
     """Number of log lines about it."""
+    news: SeatNews | None = None
+    """What else it is told; None if the game tells nothing else."""
 
     @property
     def deadline(self) -> float:
@@ -112,6 +118,7 @@ class Match:
         seed: The seed of all random numbers.
         log: Receives log lines for people; they never contain a token.
         countdown: Seconds to count down once all players are connected, so that people do not miss the start.
+        samples: Receives what each seat sees and does; None: nobody asks for that.
 
     Attributes:
         events: What each seat did.
@@ -128,6 +135,7 @@ class Match:
         seed: int,
         log: Callable[[str], None],
         countdown: float = 0.0,
+        samples: SampleStream | None = None,
     ) -> None:
         self._rules = rules
         self._countdown = Countdown(countdown)
@@ -138,7 +146,8 @@ class Match:
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
         per_move, bank = (self._clock.per_move, self._clock.bank) if self._clock else (math.inf, 0.0)
-        self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
+        news = SeatNews if rules.tell_rewards else lambda: None
+        self._seats = [_Seat(per_move, bank, log, news=news()) for _ in config.tokens]
         self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
@@ -150,6 +159,7 @@ class Match:
         self._writer = ReplayWriter(replay_header(rules, config, seed))
         self._led: _Led | None = _Led()
         self.events = SeatEvents(config.seats)
+        self._samples = samples
 
     @property
     def tick(self) -> int:
@@ -175,7 +185,7 @@ class Match:
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
-            outbox.put(self._observe(slot))
+            self._put(seat, self._observe(slot))
         if all(other.seen for other in self._seats):
             self._all_seen.set()
         return outbox
@@ -207,6 +217,7 @@ class Match:
     def delivered(self, slot: int) -> None:
         """Record that a seat's pending messages were sent: its clock does not run while we are busy."""
         seat, now = self._seats[slot], time.monotonic()
+        seat.shown = self._play.tick
         if seat.told == self._play.tick and now - seat.asked < OWN_QUEUE and not seat.acted:
             seat.told, seat.asked = -1, now
 
@@ -281,15 +292,26 @@ class Match:
                 if not self._seats[slot].acted:
                     self.events.add(self._play.tick, IDLE, slot)
             self._record()
+            views = self._samples.views(self._play) if self._samples is not None else {}
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
+            if self._samples is not None:
+                self._sample(self._samples, views, done)
             self._frame = self._play.frame()
             self._led = _Led(done, {slot: self._seats[slot].by for slot in done})
+            self._tell_news()
         if self._failure is not None:
             raise self._failure
         for slot, seat in enumerate(self._seats):
             if seat.pictures:
                 self._play.drawing(slot)
         self._log(f"game over after {self._play.tick} ticks")
+
+    def _sample(self, samples: SampleStream, views: Mapping[int, str], done: Mapping[int, Any]) -> None:
+        tick, acted = self._play.tick - 1, {slot: seat.by for slot, seat in enumerate(self._seats) if seat.acted}
+        for slot in done:
+            if slot not in acted and self._seats[slot].shown != tick:
+                samples.miss(slot)
+        samples.add(tick, views, done, acted)
 
     def results(self) -> dict[str, Any]:
         """The results of a game that is over.
@@ -320,6 +342,8 @@ class Match:
                     self._show_end(slot, seat.outbox)
                 seat.outbox.finish(self._end, reason=OVER)
         self._viewers.finish(self._frame, self._end)
+        if self._samples is not None:
+            self._samples.finish(self._play, reason=reason, scores=scores)
 
     def _show_end(self, slot: int, outbox: Outbox) -> None:
         """Send a seat the outcome of its last action, if the rules report one."""
@@ -341,8 +365,26 @@ class Match:
         # The seats whose turn it is come first, because the game waits for them.
         for slot, seat in sorted(enumerate(self._seats), key=lambda one: one[0] not in self._play.to_act):
             if seat.outbox is not None:
-                seat.outbox.put(self._observe(slot))
+                self._put(seat, self._observe(slot))
         self._viewers.show(self._frame, **self._countdown.told())
+
+    def _put(self, seat: _Seat, observation: str) -> None:
+        assert seat.outbox is not None
+        if seat.news is None:
+            seat.outbox.put(observation)
+        else:
+            seat.outbox.put(observation, seat.news.sent)
+
+    def _tell_news(self) -> None:
+        """Note what the last tick has brought to seats, beside what they see."""
+        rewards = self._frame.rewards
+        if rewards is not None:
+            for slot, reward in enumerate(rewards):
+                if reward is not None:
+                    self.events.add(self._play.tick - 1, REWARD, slot, value=reward)
+        for slot, seat in enumerate(self._seats):
+            if seat.news is not None:
+                seat.news.next_tick(None if rewards is None else rewards[slot])
 
     async def _wait_for_moves(self) -> None:
         """Wait until every seat that is to act has acted or is out of time."""
@@ -398,6 +440,8 @@ class Match:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{compact(text)}')
+        if seat.news is not None:
+            parts.append(compact(seat.news.told())[1:-1])
         if seat.pictures:
             parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]

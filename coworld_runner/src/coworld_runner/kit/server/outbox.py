@@ -33,6 +33,7 @@ class Outbox:
     def __init__(self) -> None:
         self.at_once: Callable[[], bool] | None = None
         self._state: str | None = None
+        self._taken: Callable[[], None] | None = None
         self._notices: deque[str] = deque()
         self._filled = anyio.Event()
         self._reason: str | None = None
@@ -42,10 +43,10 @@ class Outbox:
         """Why the connection closes once everything is sent; None while it stays open."""
         return self._reason
 
-    def put(self, state: str) -> None:
-        """Make `state` the next state to send."""
+    def put(self, state: str, taken: Callable[[], None] | None = None) -> None:
+        """Make `state` the next state to send; `taken` is called once it is removed to be sent, if it ever is."""
         if self._reason is None:
-            self._state = state
+            self._state, self._taken = state, taken
             self._fill()
 
     def notify(self, notice: str) -> None:
@@ -57,7 +58,7 @@ class Outbox:
     def finish(self, state: str | None, *, reason: str) -> None:
         """Send pending notices, then `state`, then close the connection with `reason`."""
         if self._reason is None:
-            self._state = state
+            self._state, self._taken = state, None
             self._reason = reason
             self._filled.set()
 
@@ -72,7 +73,9 @@ class Outbox:
         """Remove and return the messages to send now, in sending order."""
         messages = [*self._notices, *([] if self._state is None else [self._state])]
         self._notices.clear()
-        self._state = None
+        if self._taken is not None and self._state is not None:
+            self._taken()
+        self._state = self._taken = None
         return messages
 
     def _fill(self) -> None:

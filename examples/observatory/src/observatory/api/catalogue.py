@@ -30,20 +30,21 @@ from ..identity.limits import require_stored
 from ..name_keys import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject
+from ..store.kept_labels import change_labels, labelled, labels_of
 from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed, RegistryManifest
 from ..work.smoke import check_state, order_check
 from .images import find_image, image_at, public_uri
 from .leagues import slug
 from .package_zip import zip_package
-from .pagination import PageQuery, paginate
+from .pagination import LabelledQuery, paginate
 from .routing import Anyone, ApiRouter, Call, Json, SignedIn, binary, refusals
 
-__all__ = ["add_coworld", "coworld_json", "find_coworld", "router"]
+__all__ = ["add_coworld", "find_coworld", "router"]
 
 router = ApiRouter(tags=["Coworlds"])
 
 
-class CoworldQuery(PageQuery):
+class CoworldQuery(LabelledQuery):
     """Which Coworlds."""
 
     limit: int = Field(default=200, ge=1, le=1000, description="Maximum number of rows in the page.")
@@ -57,28 +58,29 @@ class CoworldQuery(PageQuery):
 async def list_coworlds(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
     """All Coworlds with their manifests, newest first."""
     page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
-    images = await _images_of(call.db, page.rows)
-    return page.bare(lambda row: coworld_json(row, images, call))
+    shown = await _shown(call, page.rows)
+    return page.bare(lambda row: shown[row.id])
 
 
 @router.get("/v2/coworlds/summaries", response_model=list[api.CoworldSummary])
 async def list_summaries(call: Anyone, query: Annotated[CoworldQuery, Query()]) -> Json:
     """All Coworlds in short, newest first."""
     page = await paginate(call.db, _chosen(call, query), query, moment=Coworld.created_at, key=Coworld.id)
-    return page.bare(_summary_json)
+    tags = await labels_of(call.db, [row.id for row in page.rows])
+    return page.bare(lambda row: _summary_json(row, tags[row.id]))
 
 
 @router.get("/v2/coworlds/{coworld_id}", response_model=api.Coworld)
 async def get_coworld(call: Anyone, coworld_id: str) -> Json:
     """One Coworld, with its images as references for pulling."""
     coworld = await find_coworld(call.db, call.caller, coworld_id)
-    images = await _images_of(call.db, [coworld])
-    package = await _package_of(call, coworld, images)
+    package = await _package_of(call, coworld, await _images_of(call.db, [coworld]))
     address = f"{call.base_url}/observatory/v2/coworlds/{coworld.id}/package" if package is not None else None
     # Of use only to programs of the same machine, and nobody else's business
     here = package is not None and _is_loopback(call.request.client)
     place = str(package.directory.absolute()) if package is not None and here else None
-    return Json({**coworld_json(coworld, images, call), "package_url": address, "package_directory": place})
+    shown = (await _shown(call, [coworld]))[coworld.id]
+    return Json({**shown, "package_url": address, "package_directory": place})
 
 
 @router.get("/v2/coworlds/{coworld_id}/package", response_class=binary("application/zip"), responses=refusals(404, 409))
@@ -104,8 +106,10 @@ async def upload_coworld(call: SignedIn, body: api.CoworldUploadBody) -> Json:
     coworld = await add_coworld(
         call.db, call.caller, manifest, visibility=body.visibility or "public", certification=body.certification
     )
+    if body.tags:
+        await change_labels(call.db, coworld.id, body.tags)
     await require_stored(call.db, call.caller.require(), call.services.settings.quotas)
-    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
+    return Json((await _shown(call, [coworld]))[coworld.id])
 
 
 @router.post("/v2/coworlds/patch-commissioner", response_model=api.Coworld, responses=refusals(409))
@@ -126,7 +130,7 @@ async def patch_commissioner(call: SignedIn, body: api.PatchCommissionerBody) ->
     manifest["game"]["version"] = body.version or next_version(present.version)
     coworld = await add_coworld(call.db, call.caller, await _checked(manifest), visibility=present.visibility)
     await require_stored(call.db, call.caller.require(), call.services.settings.quotas)
-    return Json(coworld_json(coworld, await _images_of(call.db, [coworld]), call))
+    return Json((await _shown(call, [coworld]))[coworld.id])
 
 
 @router.post("/v2/coworlds/{name}/visibility", response_model=api.CoworldVisibility)
@@ -366,7 +370,7 @@ async def _publish_images(session: AsyncSession, changed: Sequence[Coworld]) -> 
 
 
 def _chosen(call: Call, query: CoworldQuery) -> sa.Select[Coworld]:
-    statement = sa.select(Coworld)
+    statement = sa.select(Coworld).where(labelled(Coworld.id, query.labels))
     if not call.caller.elevated:
         statement = statement.where(
             sa.or_(Coworld.visibility == "public", Coworld.user_id == (call.caller.user_id or ""))
@@ -428,8 +432,13 @@ def _image_fields(manifest: JsonObject) -> list[str]:
     return [str(entry["image"]) for entry in _image_entries(manifest)]
 
 
-def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> JsonObject:
-    """A Coworld for the API, with uploaded images as references for pulling."""
+async def _shown(call: Call, coworlds: Sequence[Coworld]) -> dict[str, JsonObject]:
+    """Coworlds for the API, by id, with uploaded images as references for pulling."""
+    images, tags = await _images_of(call.db, coworlds), await labels_of(call.db, [row.id for row in coworlds])
+    return {row.id: _json(row, images, call) | {"tags": tags[row.id]} for row in coworlds}
+
+
+def _json(coworld: Coworld, images: dict[str, Image], call: Call) -> JsonObject:
     manifest = cast("JsonObject", json.loads(json.dumps(coworld.manifest)))
     for entry in _image_entries(manifest):
         if (image := images.get(entry["image"])) is not None:
@@ -452,7 +461,7 @@ def coworld_json(coworld: Coworld, images: dict[str, Image], call: Call) -> Json
     }
 
 
-def _summary_json(coworld: Coworld) -> JsonObject:
+def _summary_json(coworld: Coworld, tags: dict[str, str]) -> JsonObject:
     manifest = coworld.manifest
     return {
         "id": coworld.id,
@@ -471,4 +480,5 @@ def _summary_json(coworld: Coworld) -> JsonObject:
         "canonical": coworld.canonical,
         "created_at": coworld.created_at,
         "visibility": coworld.visibility,
+        "tags": tags,
     }

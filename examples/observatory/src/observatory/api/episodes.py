@@ -17,8 +17,9 @@ from ..errors import Refusal, not_found
 from ..runtime import open_runtime
 from ..services import Services
 from ..store.columns import JsonObject, now
+from ..store.kept_labels import labelled_episode, labels_of_episodes
 from ..store.models import Coworld, EpisodeRequest, Game, Participant
-from .pagination import Envelope, PageQuery, paginate_episodes
+from .pagination import Envelope, LabelledQuery, paginate_episodes
 from .rounds import find_round
 from .routing import Anyone, ApiRouter, Call, Json, SignedIn, Team, refusals
 from .serializers import of_player
@@ -38,7 +39,7 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
         yield
 
 
-class EpisodeQuery(PageQuery):
+class EpisodeQuery(LabelledQuery):
     """Filters for episodes."""
 
     league_id: str | None = Field(default=None, max_length=64)
@@ -64,7 +65,7 @@ class EpisodeQuery(PageQuery):
     )
 
 
-class SourceQuery(PageQuery):
+class SourceQuery(LabelledQuery):
     """Filters for episodes of a Coworld."""
 
     source: str | None = Field(default=None, max_length=32, description="experience, request, coworld_upload or round.")
@@ -95,6 +96,7 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
         statement = statement.where(sa.or_(EpisodeRequest.user_id == mine, _seats(Participant.user_id == mine)))
     if query.status:
         statement = statement.where(EpisodeRequest.status.in_(query.status))
+    statement = statement.where(labelled_episode(query.labels))
     view = view_of(call.services, call.caller)
     if query.ids is not None:
         ids, kind = split_ids(query.ids)
@@ -109,14 +111,17 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
                 "observed_at": now(),
             }
         )
-    return Json((await paginate_episodes(call, statement, query)).envelope(view.full))
+    page = await paginate_episodes(call, statement, query)
+    tags = await labels_of_episodes(call.db, page.rows)
+    return Json(page.envelope(lambda row: view.full(row, tags[row.id])))
 
 
 @router.get("/v2/episode-requests/{ereq}", response_model=api.EpisodeRequest)
 async def get_episode(call: Anyone, ereq: str) -> Json:
     """An episode."""
     row = await find_episode(call.db, call.services, call.caller, ereq)
-    return Json(view_of(call.services, call.caller).full(row))
+    tags = await labels_of_episodes(call.db, [row])
+    return Json(view_of(call.services, call.caller).full(row, tags[row.id]))
 
 
 @router.get("/v2/episode-requests/{ereq}/episode-stats", response_model=api.EpisodeStats, responses=refusals(409))
@@ -147,14 +152,14 @@ async def list_evidence(call: SignedIn, ereq: str) -> Json:
 
 
 @router.get("/v2/rounds/{round_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
-async def list_of_round(call: Anyone, round_id: str, query: Annotated[PageQuery, Query()]) -> Json:
+async def list_of_round(call: Anyone, round_id: str, query: Annotated[LabelledQuery, Query()]) -> Json:
     """Episodes of a round."""
     await find_round(call.db, call.caller, round_id)
     return Json(await _rows(call, _seen(call).where(EpisodeRequest.round_id == round_id), query))
 
 
 @router.get("/v2/policy-versions/{version_id}/episode-requests", response_model=Envelope[api.EpisodeRequest])
-async def list_of_policy_version(call: Anyone, version_id: str, query: Annotated[PageQuery, Query()]) -> Json:
+async def list_of_policy_version(call: Anyone, version_id: str, query: Annotated[LabelledQuery, Query()]) -> Json:
     """Episodes in which a policy version takes part."""
     seats = _seats(Participant.policy_version_id == version_id)
     return Json(await _rows(call, _seen(call).where(seats), query))
@@ -172,7 +177,7 @@ async def list_of_coworld(call: Anyone, coworld_id: str, query: Annotated[Source
 
 
 @router.get("/v2/games/{game_id}/episodes", response_model=Envelope[api.EpisodeRequest])
-async def list_of_game(call: Anyone, game_id: str, query: Annotated[PageQuery, Query()]) -> Json:
+async def list_of_game(call: Anyone, game_id: str, query: Annotated[LabelledQuery, Query()]) -> Json:
     """Episodes of all versions of a game."""
     game = await call.db.get(Game, game_id)
     if game is None:
@@ -257,6 +262,8 @@ def _seats(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
     return EpisodeRequest.id.in_(sa.select(Participant.episode_request_id).where(condition))
 
 
-async def _rows(call: Call, statement: sa.Select[EpisodeRequest], query: PageQuery) -> JsonObject:
+async def _rows(call: Call, statement: sa.Select[EpisodeRequest], query: LabelledQuery) -> JsonObject:
     view = view_of(call.services, call.caller)
-    return (await paginate_episodes(call, statement, query)).envelope(view.row)
+    page = await paginate_episodes(call, statement.where(labelled_episode(query.labels)), query)
+    tags = await labels_of_episodes(call.db, page.rows)
+    return page.envelope(lambda row: view.row(row, tags[row.id]))

@@ -21,12 +21,13 @@ from ..errors import Refusal, conflict, explained, not_found
 from ..identity.limits import require_episodes, require_stored
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
+from ..store.kept_labels import labelled, labelled_episode, labels_of, labels_of_episodes, set_labels
 from ..store.models import Coworld, EpisodeRequest, ExperienceRequest, User
 from ..work.lineups import Candidate, draw_seats, episode_configs, plan_config
 from ..work.new_episodes import EpisodeTemplate, add_episodes
 from ..work.queue import settle_request
 from .experience_roster import Arena, find_arena, read_roster
-from .pagination import Envelope, PageQuery, paginate, paginate_episodes
+from .pagination import Envelope, LabelledQuery, paginate, paginate_episodes
 from .routing import MAX_BODY, ApiRouter, Call, Json, SignedIn, refusals
 
 __all__ = ["router"]
@@ -38,7 +39,7 @@ _NOT_HERE = {"episode_player_llm_spend_limit_usd", "game_config_overlay_secret",
 """Features of other platforms, refused rather than ignored."""
 
 
-class ExperienceQuery(PageQuery):
+class ExperienceQuery(LabelledQuery):
     """Filters for experience requests."""
 
     mine: bool = Field(default=False, description="Only the caller's own; team members may list all.")
@@ -70,7 +71,7 @@ async def create_request(call: SignedIn, body: api.ExperienceBody) -> Json:
         description=body.description,
     )
     call.db.add(row)
-    await call.db.flush()
+    await set_labels(call.db, row.id, body.tags)
     await add_episodes(call.db, _of(call, arena, "experience"), drawn, configs, request_id=row.id)
     row.revision = await next_revision(call.db)
     await call.db.flush()
@@ -82,8 +83,9 @@ async def create_episode(call: SignedIn, body: api.EpisodeBody) -> Json:
     """Request one episode."""
     arena, drawn, configs = await _prepare(call, body, 1)
     (episode_id,) = await add_episodes(call.db, _of(call, arena, "request"), drawn, configs)
+    await set_labels(call.db, episode_id, body.tags)
     row = await call.db.get_one(EpisodeRequest, episode_id, populate_existing=True)
-    return Json(view_of(call.services, call.caller).full(row))
+    return Json((await _written(call, [row]))[0])
 
 
 @router.get("/v2/experience-requests", response_model=Envelope[api.ExperienceRequest])
@@ -94,14 +96,15 @@ async def list_requests(call: SignedIn, query: Annotated[ExperienceQuery, Query(
         statement = statement.where(_mine(call))
     page = await paginate(
         call.db,
-        statement,
+        statement.where(labelled(ExperienceRequest.id, query.labels)),
         query,
         moment=ExperienceRequest.created_at,
         key=ExperienceRequest.id,
         options=(joinedload(ExperienceRequest.coworld), joinedload(ExperienceRequest.user)),
     )
     counts = await _counts(call.db, [row.id for row in page.rows])
-    return Json(page.envelope(lambda row: _row(row, row.coworld, row.user, counts.get(row.id, {}))))
+    tags = await labels_of(call.db, [row.id for row in page.rows])
+    return Json(page.envelope(lambda row: _row(row, row.coworld, row.user, counts.get(row.id, {}), tags[row.id])))
 
 
 @router.get("/v2/experience-requests/{xreq}", response_model=api.ExperienceDetail)
@@ -115,16 +118,17 @@ async def get_request(call: SignedIn, xreq: str) -> Json:
 async def list_episodes(call: SignedIn, xreq: str) -> Json:
     """All episodes of a request, in order."""
     row = await _find(call, xreq)
-    return Json(_written(call, await _episodes(call.db, row.id)))
+    return Json(await _written(call, await _episodes(call.db, row.id)))
 
 
 @router.get("/v2/experience-requests/{xreq}/episode-requests", response_model=Envelope[api.EpisodeRequest])
-async def page_episodes(call: SignedIn, xreq: str, query: Annotated[PageQuery, Query()]) -> Json:
+async def page_episodes(call: SignedIn, xreq: str, query: Annotated[LabelledQuery, Query()]) -> Json:
     """Episodes of a request, page by page."""
     row = await _find(call, xreq)
     statement = sa.select(EpisodeRequest).where(EpisodeRequest.experience_request_id == row.id)
-    page = await paginate_episodes(call, statement, query)
-    return Json(page.envelope(view_of(call.services, call.caller).row))
+    page = await paginate_episodes(call, statement.where(labelled_episode(query.labels)), query)
+    view, tags = view_of(call.services, call.caller), await labels_of_episodes(call.db, page.rows)
+    return Json(page.envelope(lambda row: view.row(row, tags[row.id])))
 
 
 @router.post("/v2/experience-requests/{xreq}/cancel", response_model=api.ExperienceDetail, responses=refusals(404, 409))
@@ -246,17 +250,20 @@ async def _detail(call: Call, row: ExperienceRequest, coworld: Coworld, user: Us
     counts: dict[str, int] = {}
     for episode in episodes:
         counts[episode.status] = counts.get(episode.status, 0) + 1
-    return _row(row, coworld, user, counts) | {"episodes": _written(call, episodes)}
+    tags = (await labels_of(call.db, [row.id]))[row.id]
+    return _row(row, coworld, user, counts, tags) | {"episodes": await _written(call, episodes)}
 
 
-def _written(call: Call, episodes: Sequence[EpisodeRequest]) -> list[JsonObject]:
+async def _written(call: Call, episodes: Sequence[EpisodeRequest]) -> list[JsonObject]:
     """Episodes with their configs; configs too long for a list are left out, and given with each episode."""
-    view = view_of(call.services, call.caller)
+    view, tags = view_of(call.services, call.caller), await labels_of_episodes(call.db, episodes)
     long = sum(row.shared.size for row in episodes if row.shared is not None) > MAX_BODY
-    return [view.full(row) | ({"game_config": None} if long else {}) for row in episodes]
+    return [view.full(row, tags[row.id]) | ({"game_config": None} if long else {}) for row in episodes]
 
 
-def _row(row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str, int]) -> JsonObject:
+def _row(
+    row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str, int], tags: dict[str, str]
+) -> JsonObject:
     return {
         "id": row.id,
         "requester_user_id": row.user_id,
@@ -279,6 +286,7 @@ def _row(row: ExperienceRequest, coworld: Coworld, user: User, counts: dict[str,
         "error": row.error,
         "title": row.title,
         "description": row.description,
+        "tags": tags,
         "created_at": row.created_at,
         "started_at": row.started_at,
         "completed_at": row.completed_at,

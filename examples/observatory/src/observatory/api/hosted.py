@@ -34,7 +34,7 @@ async def start_play(call: Annotated[Call, gate("known", held=False)], body: api
     coworld = await find_coworld(call.db, call.caller, body.coworld_id)
     sessions = sessions_of(call.services)
     game = game_for_people(coworld, body.variant_id)
-    session = await sessions.play(game, call.caller, spectators=body.allow_spectators)
+    session = await sessions.play(game, call.caller, spectators=body.allow_spectators, labels=body.tags or {})
     await wait_ready(session)
     return Json(_session_json(call, session))
 
@@ -78,7 +78,9 @@ async def change_play(
     if body.kind == "variant":
         coworld = await find_coworld(call.db, call.caller, session.coworld_id)
         game = game_for_people(coworld, body.variant_id)
-        session = await sessions.play(game, call.caller, spectators=session.spectators, instead_of=session)
+        session = await sessions.play(
+            game, call.caller, spectators=session.spectators, labels=session.labels, instead_of=session
+        )
         await wait_ready(session)
     elif body.allow_spectators is not None:
         session.spectators = body.allow_spectators
@@ -108,6 +110,7 @@ def _session_json(call: Call, session: Session) -> JsonObject:
         "lobby_url": f"{call.base_url}/play/{session.id}",
         "player_count": session.game.slots,
         "global_url": f"{call.base_url}/sessions/{session.id}{session.page}" if session.spectators else None,
+        "tags": session.labels,
     }
 
 

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import sqlalchemy as sa
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.base import ExecutableOption
+
+from coworld_core.errors import UsageError
+from coworld_core.records.labels import label_patterns
 
 from ..errors import Refusal
 from ..store.columns import JsonObject
@@ -22,7 +25,7 @@ from ..store.models import EpisodeRequest
 from ..store.row_cache import RowCache
 from .routing import Call, Json, QueryModel
 
-__all__ = ["Envelope", "Page", "PageQuery", "paginate", "paginate_episodes"]
+__all__ = ["Envelope", "LabelledQuery", "Page", "PageQuery", "paginate", "paginate_episodes"]
 
 _Row = TypeVar("_Row")
 _Item = TypeVar("_Item")
@@ -39,6 +42,30 @@ class PageQuery(QueryModel):
         default=0, ge=0, le=10**9, description="Number of rows to skip; not allowed together with a cursor."
     )
     cursor: str | None = Field(default=None, max_length=400, description="`next_cursor` of the previous page.")
+
+
+class LabelledQuery(PageQuery):
+    """The page of a list of what has labels."""
+
+    tags: list[str] | None = Field(
+        default=None,
+        max_length=20,
+        description="Only what has these labels: `NAME=VALUE`, where `*`, `?` and `[…]` are wildcards, or `NAME`.",
+    )
+
+    @field_validator("tags")
+    @classmethod
+    def _patterns(cls, tags: list[str] | None) -> list[str] | None:
+        try:
+            label_patterns(tags or ())
+        except UsageError as error:
+            raise ValueError(f"{error.message} {error.hint}") from None
+        return tags
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The patterns, by name of the label."""
+        return label_patterns(self.tags or ())
 
 
 class Envelope(BaseModel, Generic[_Item]):

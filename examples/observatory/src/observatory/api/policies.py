@@ -17,10 +17,11 @@ from ..errors import conflict, forbidden, invalid, not_found
 from ..operations.moderation import disabled_since
 from ..store.audit import audit
 from ..store.columns import JsonObject
+from ..store.kept_labels import labelled, labels_of, set_labels
 from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
 from ..store.player_files import keep_player
 from .images import find_image
-from .pagination import Envelope, PageQuery, paginate
+from .pagination import Envelope, LabelledQuery, paginate
 from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["router"]
@@ -28,7 +29,7 @@ __all__ = ["router"]
 router = ApiRouter(tags=["Policies"])
 
 
-class VersionQuery(PageQuery):
+class VersionQuery(LabelledQuery):
     """Filters for policy versions."""
 
     limit: int = Field(default=100, ge=1, le=1000, description="Maximum number of rows in the page.")
@@ -102,8 +103,10 @@ async def list_policy_versions(call: SignedIn, query: Annotated[VersionQuery, Qu
         statement = statement.where(Policy.name == query.name_exact)
     if query.version is not None:
         statement = statement.where(PolicyVersion.version == query.version)
+    statement = statement.where(labelled(PolicyVersion.id, query.labels))
     page = await paginate(call.db, statement, query, moment=PolicyVersion.created_at, key=PolicyVersion.id)
-    return Json(page.envelope(_row_json))
+    tags = await labels_of(call.db, [row.id for row in page.rows])
+    return Json(page.envelope(lambda row: _row_json(row, tags[row.id])))
 
 
 @router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
@@ -146,10 +149,10 @@ async def _next_version(
         image_id=image.id,
         run=list(run) if run is not None else None,
         secret_env_id=body.policy_secret_env_id,
-        tags=body.tags,
     )
     call.db.add(version)
     await call.db.flush()
+    await set_labels(call.db, version.id, body.tags)
     subject = f"{policy.name}:v{version.version}"
     audit(call.db, "policy.uploaded", user_id=user.id, subject=subject, id=version.id, image=image.digest)
     return {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
@@ -181,7 +184,7 @@ async def _own_policy(call: Call, policy_id: str) -> Policy:
     return policy
 
 
-def _row_json(version: PolicyVersion) -> JsonObject:
+def _row_json(version: PolicyVersion, tags: dict[str, str]) -> JsonObject:
     disabled_at, disabled_reason = disabled_since(version) or (None, None)
     return {
         "id": version.id,
@@ -194,7 +197,7 @@ def _row_json(version: PolicyVersion) -> JsonObject:
         "player_id": version.player_id,
         "user_name": version.user.name,
         "player_name": version.player.name if version.player else None,
-        "tags": version.tags,
+        "tags": tags,
         "created_at": version.created_at,
         "disabled_at": disabled_at,
         "disabled_reason": disabled_reason,

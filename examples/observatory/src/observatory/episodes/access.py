@@ -153,8 +153,8 @@ class EpisodeView:
         self._links = links
         self._caller = caller
 
-    def full(self, row: EpisodeRequest) -> JsonObject:
-        """All fields."""
+    def full(self, row: EpisodeRequest, tags: JsonObject) -> JsonObject:
+        """All fields; `tags` are its labels."""
         hidden = sealed(row, self._caller)
         return {
             "id": row.id,
@@ -186,14 +186,15 @@ class EpisodeView:
             "player_faults": player_faults(row),
             "scores": self.scores(row),
             "attempts": row.attempts,
+            "tags": tags,
             "created_at": row.created_at,
             "started_at": row.started_at,
             "completed_at": row.completed_at,
         }
 
-    def row(self, row: EpisodeRequest) -> JsonObject:
+    def row(self, row: EpisodeRequest, tags: JsonObject) -> JsonObject:
         """The fields in lists of a round, a policy version or a Coworld."""
-        return {key: value for key, value in self.full(row).items() if key != "game_config"}
+        return {key: value for key, value in self.full(row, tags).items() if key != "game_config"}
 
     def progress(self, row: EpisodeRequest, *, results: bool) -> JsonObject:
         """A short form, for following many episodes."""

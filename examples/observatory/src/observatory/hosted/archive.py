@@ -13,6 +13,7 @@ from coworld_core.episode.verdict import judge
 from ..episodes.stats import SeatNames
 from ..store.columns import new_id
 from ..store.database import next_revision
+from ..store.kept_labels import set_labels
 from ..store.models import EpisodeRequest, HostedSession, Participant
 from ..work.new_episodes import participant
 from ..work.outcome import POLICY, store_outcome
@@ -93,6 +94,7 @@ async def archive_play(
             db.add_all(participant(episode_id, slot, policy) for slot, policy in policies.items())
             await db.flush()
             await write_outcome(db, row, outcome)
+            await set_labels(db, episode_id, session.labels)
             (await db.get_one(HostedSession, session.id)).episode_request_id = episode_id
             await db.flush()
             row.revision = await next_revision(db)

@@ -10,7 +10,7 @@ import contextlib
 import hmac
 import logging
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +91,8 @@ class Session:
     episode_id: str | None = None
     """The episode that is replayed, or the one that a played game was stored as."""
     spectators: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Labels of the episode that a played game becomes."""
     game: HostedGame = _NOTHING
     """What is played, and by which policies."""
     address: str = ""
@@ -208,6 +210,7 @@ class Sessions:
         caller: Caller,
         *,
         spectators: bool,
+        labels: Mapping[str, str] | None = None,
         instead_of: Session | None = None,
         within: Within | None = None,
     ) -> Session:
@@ -217,6 +220,7 @@ class Sessions:
             game: The game.
             caller: The account that starts it.
             spectators: Whether anyone with the link may watch.
+            labels: Labels of the episode that it becomes.
             instead_of: A game without players to replace; the new one gets its id.
             within: Called in the transaction that stores the session; if it raises, no game is started.
 
@@ -237,6 +241,7 @@ class Sessions:
             "play", game.coworld_id, caller, variant=game.variant, session=instead_of, within=within
         )
         session.spectators, session.game, session.joined = spectators, game, dict(game.people)
+        session.labels = dict(labels or {})
         self._group.start_soon(self._run, session, self._play, game, name=f"play {session.id}")
         return session
 

@@ -20,6 +20,7 @@ from .models_episodes import (
     Participant,
     Tally,
 )
+from .models_labels import Label
 from .models_lobbies import Lobby
 from .models_operations import AuditEntry, WorkerRow
 from .models_platform import (
@@ -76,6 +77,7 @@ __all__ = [
     "HostedSession",
     "Idempotent",
     "Image",
+    "Label",
     "League",
     "LeagueSeed",
     "Lobby",

@@ -289,7 +289,6 @@ class PolicyVersion(Base):
     image_id: Mapped[str] = reference("container_images.id")
     run: Mapped[JsonList | None]
     secret_env_id: Mapped[str | None] = reference("policy_secret_envs.id")
-    tags: Mapped[JsonObject | None]
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
     disabled_at: Mapped[dt.datetime | None]
     """When an operator closed it."""
