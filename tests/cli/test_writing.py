@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from support.certificates import Authority
 from support.cli_kit import Started, coworld
 
 from coworld_runner.kit.server.scaffolds import new_game
@@ -32,6 +33,28 @@ def test_rules_are_served_and_players_sit_down(start: Start, tmp_path: Path) -> 
     assert first.end().status == 0
     done = game.end()
     assert (done.status, done.stdout.splitlines()[-2:]) == (0, ["Seat 0: 1", "Seat 1: 0"])
+
+
+def test_players_come_from_other_machines_with_an_authority_of_ones_own(start: Start, tmp_path: Path) -> None:
+    new_game("small-game", directory=tmp_path / "game")
+    (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[-1]\n")
+    authority = Authority(tmp_path)
+    where = ("--host", "127.0.0.1", "--announce", "localhost", "--tls-cert", authority.issue("localhost"))
+    game = start("game", "serve", tmp_path / "game" / "small_game.py", "--config", '{"target": 4}', *where)
+    seats = game.until(
+        lambda: re.findall(r"https://localhost:\S+/player\S+", game.stdout) if "global" in game.stdout else None,
+        "links",
+    )
+    distrusts = coworld("game", "join", seats[0], "./bot.py", "--json", cwd=tmp_path)
+    assert (distrusts.status, distrusts.json["ok"]) == (1, False)
+    assert "no authority that this machine trusts" in distrusts.stderr
+    wrong = coworld("game", "join", seats[0], "./bot.py", "--ca", "bot.py", "--json", cwd=tmp_path)
+    assert (wrong.status, wrong.json["error"]["code"]) == (2, "bad_certificate")
+    first = start("game", "join", seats[0], tmp_path / "bot.py", env={"COWORLD_CA_FILE": str(authority.file)})
+    # A path of here, although the player has a directory of its own
+    second = coworld("game", "join", seats[1], "./bot.py", "--ca", "authority.pem", cwd=tmp_path)
+    assert (second.status, first.end().status, game.end().status) == (0, 0, 0), second.stderr
+    assert "over: scores" in second.stderr
 
 
 def test_a_game_is_not_served_to_others_without_tls_or_an_address(tmp_path: Path) -> None:

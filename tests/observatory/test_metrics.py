@@ -11,7 +11,13 @@ import pytest
 from support.observatory import inside, run_server
 from support.observatory_kit import open_platform, roster, seed
 
-from observatory.operations.metrics import PlatformMetrics, metrics_application
+from coworld_runner.telemetry.gateway_metrics import GatewayMetrics
+from coworld_runner.telemetry.metrics_server import open_metrics
+from coworld_runner.web.gateway import Gateway
+from coworld_runner.web.http_server import listen
+from coworld_runner.web.public_address import PublicAddress
+from observatory.operations.metrics import PlatformMetrics, platform_trouble
+from observatory.server import address_of
 from observatory.services import Services
 from observatory.work.queue import Queue
 
@@ -19,9 +25,14 @@ DASHBOARD = Path(__file__).parents[2] / "docs" / "metrics" / "grafana-dashboard.
 
 
 async def scraped(services: Services, path: str = "/metrics") -> httpx2.Response:
-    assert services.runtime.metrics is not None
-    application = metrics_application(services, services.runtime.metrics)
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=application), base_url="http://here") as http:
+    listener = listen("127.0.0.1", 0)
+    base = address_of(listener)
+    metrics = services.runtime.metrics
+    assert metrics is not None
+    async with (
+        open_metrics(listener, read=metrics.read, trouble=lambda: platform_trouble(services)),
+        httpx2.AsyncClient(base_url=base) as http,
+    ):
         return await http.get(path)
 
 
@@ -84,7 +95,9 @@ async def test_the_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
             families.add(family.name)
             there |= {f"{family.name}{suffix}" for suffix in kinds}
     assert asked <= there
-    # The page lists them all
+    # The page lists them all, and those of a game that is served
+    gateway = GatewayMetrics(Gateway(PublicAddress(host="127.0.0.1"), 1))
+    families |= {family.name for family in gateway.registry.collect()}
     page = (DASHBOARD.parents[1] / "metrics.md").read_text()
     ours = {family for family in families if family.startswith(("coworld_", "observatory_"))}
     assert ours == set(re.findall(r"^\| `([a-z_]+)`", page, re.M))

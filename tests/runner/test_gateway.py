@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,8 +22,11 @@ from websockets.exceptions import InvalidStatus
 from coworld_core.errors import UsageError
 from coworld_runner.kit.dev import open_served
 from coworld_runner.kit.server.scaffolds import new_game
+from coworld_runner.telemetry.gateway_metrics import GatewayMetrics
+from coworld_runner.telemetry.metrics_server import open_metrics
 from coworld_runner.web import gateway as gateways
 from coworld_runner.web.gateway import Gateway, open_gateway
+from coworld_runner.web.http_server import listen
 from coworld_runner.web.public_address import PublicAddress
 
 
@@ -170,12 +174,46 @@ async def test_without_tls_or_a_word_a_client_is_let_go(authority: Authority, mo
 async def test_a_served_game_has_links_for_others(authority: Authority, tmp_path: Path) -> None:
     new_game("small-game", directory=tmp_path / "game")
     public = PublicAddress(host="127.0.0.1", announced="wss://games.example/room/", certificate=authority.issue("h"))
-    async with open_served(str(tmp_path / "game"), public=public) as served:
+    async with open_gateway(public) as gateway, open_served(str(tmp_path / "game"), gateway=gateway) as served:
         assert served.shared_links.viewer == "https://games.example/room/client/global"
         assert served.shared_links.players[1] == (
             f"https://games.example/room/client/player?slot=1&token={served.tokens[1]}"
         )
         assert served.links.viewer == f"http://{served.address}/client/global"
+
+
+async def test_its_traffic_is_measured(tmp_path: Path) -> None:
+    async with serving() as table, open_gateway(PublicAddress(host="127.0.0.1")) as gateway:
+        metrics = GatewayMetrics(gateway)
+        listener = listen("127.0.0.1", 0)
+        base = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with (
+            open_metrics(listener, read=metrics.read, trouble=metrics.trouble),
+            httpx2.AsyncClient() as http,
+        ):
+            early = await http.get(f"{base}/healthz")
+            assert (early.status_code, early.json()["detail"]) == (503, "The game is not ready.")
+            gateway.lead(f"127.0.0.1:{table.port}")
+            assert (await http.get(f"{base}/healthz")).json() == {"status": "ok"}
+            page = await http.get(f"{gateway.base}/client/global")
+            assert (await http.get(f"{gateway.base}/admin")).status_code == 403
+            url = gateway.base.replace("http:", "ws:") + table.url(0).partition(str(table.port))[2]
+            async with connect(url, proxy=None):
+                assert "coworld_gateway_connections 1.0" in (await http.get(f"{base}/metrics")).text
+            shown = await http.get(f"{base}/metrics")
+            assert shown.headers["content-type"].startswith("text/plain")
+            for line in (
+                'coworld_gateway_requests_total{status="200",what="page"} 1.0',
+                'coworld_gateway_requests_total{status="403",what="other"} 1.0',
+                'coworld_gateway_requests_total{status="101",what="player"} 1.0',
+            ):
+                assert line in shown.text
+            (sent,) = re.findall(r'coworld_gateway_bytes_total{direction="sent"} (\S+)', shown.text)
+            assert float(sent) > len(page.content)
+            assert TOKENS[0] not in shown.text
+            assert (await http.get(f"{base}/")).status_code == 404
+        gateway.lead("127.0.0.1:1")
+        assert await metrics.trouble() == "The game does not answer."
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,14 @@ def _program_trouble(name: str) -> Callable[[], str]:
     return lambda: "" if shutil.which(name) else f"The command {name} is not on PATH."
 
 
+@cache
+def _network_trouble() -> str:
+    # Only tests of two machines run programs on them
+    from .two_machines import network_trouble
+
+    return network_trouble()
+
+
 NEEDS: Mapping[str, Need] = {
     "docker": Need(
         trouble=_docker_trouble,
@@ -120,6 +128,7 @@ NEEDS: Mapping[str, Need] = {
         ),
         bring="sudo apt-get install postgresql",
     ),
+    "networks": Need(trouble=_network_trouble, bring="sudo apt-get install iproute2, and run the tests as root"),
     "kubernetes": Need(
         trouble=_kubernetes_trouble, bring="KUBECONFIG=FILE uv run --group test pytest -m kubernetes (README, Tests)"
     ),

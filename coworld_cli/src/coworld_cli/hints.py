@@ -77,6 +77,9 @@ WORDS: Mapping[str, str] = {
     # Games for other machines
     "announce_address": "Name it with --announce, or listen on that one only, with --host.",
     "give_certificate": "Give the certificate, too, with --tls-cert.",
+    "show_certificate": "If it asks for a certificate of yours, name the file with it and its key in "
+    "COWORLD_CLIENT_CERT.",
+    "trust_authority": "If you trust that authority, name the file with its certificate in COWORLD_CA_FILE.",
     "serve_with_tls": "Give a certificate with --tls-cert and --tls-key, or --announce the wss:// address of a proxy "
     "that has one. In a network that you trust, --no-tls lets them.",
     # Episodes

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
     from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.evaluation.entrants import Entrants
-    from coworld_runner.web.public_address import PublicAddress
+    from coworld_runner.runs.event_bus import Listener
+    from coworld_runner.web.gateway import Gateway
 
+    from .options.serving_options import ServingOptions
     from .render.progress import Progress
 
 __all__ = [
@@ -50,11 +52,11 @@ __all__ = [
     "find_package",
     "opened_backend",
     "opened_for_measuring",
+    "opened_gateway",
     "player_secrets",
     "read_secrets",
     "tell_network",
     "tell_players",
-    "tell_unencrypted",
     "unit_status",
 ]
 
@@ -317,10 +319,42 @@ def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> Se
     return secrets
 
 
-def tell_unencrypted(public: PublicAddress | None, out: Output) -> None:
-    """Warn of links whose tokens travel for all to read, which was asked for."""
-    if public is not None and public.plain:
-        out.note("The tokens in the links travel unencrypted: whoever is in between can read them, and take a seat.")
+@asynccontextmanager
+async def opened_gateway(
+    where: ServingOptions, out: Output
+) -> AsyncGenerator[tuple[Gateway | None, Sequence[Listener]]]:
+    """Open the way to a game for other machines, and its metrics, before there is a game.
+
+    Yields:
+        The way, None if nobody asked for one; and what counts an episode that is played there.
+    """
+    public = where.public
+    if public is None:
+        yield None, ()
+        return
+    from coworld_runner.web.gateway import open_gateway
+
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(open_gateway(public))
+        listeners: Sequence[Listener] = ()
+        if where.metrics is not None:
+            from coworld_runner.telemetry.gateway_metrics import GatewayMetrics
+            from coworld_runner.telemetry.metrics_server import open_metrics
+            from coworld_runner.telemetry.run_metrics import RunMetrics
+            from coworld_runner.web.http_server import listen
+
+            runs = RunMetrics()
+            metrics = GatewayMetrics(gateway, runs.registry)
+            listeners = (runs,)
+            listener = listen(*where.metrics)
+            host, port = listener.getsockname()[:2]
+            await stack.enter_async_context(open_metrics(listener, read=metrics.read, trouble=metrics.trouble))
+            out.note(f"Metrics: http://{f'[{host}]' if ':' in host else host}:{port}/metrics")
+        if public.plain:
+            out.note(
+                "The tokens in the links travel unencrypted: whoever is in between can read them, and take a seat."
+            )
+        yield gateway, listeners
 
 
 async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str = "") -> int:

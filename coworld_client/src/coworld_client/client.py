@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
+from ssl import SSLContext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,9 +57,14 @@ class CoworldClient:
         user_agent: Prepended to the client's own.
         elevated: Request team rights with every call.
         backoff: Pauses between attempts.
+        ssl: Whom to trust, and which certificate to show: `coworld_client.tls.tls_context(ca=…, certificate=…)`. It
+            counts for the storage and the registry that the platform points to, too. By default as `SSL_CERT_FILE`,
+            `SSL_CERT_DIR`, `COWORLD_CA_FILE` and `COWORLD_CLIENT_CERT` say.
+        headers: Headers for each request to this server, for a proxy before it; they are sent to no other host.
 
     Raises:
-        UsageError: The server is not an address, the token is malformed, or a player's session asks for team rights.
+        UsageError: The server is not an address, the token is malformed, a player's session asks for team rights, or a
+            header is none or one that the client sets itself (`bad_header`).
     """
 
     def __init__(
@@ -72,6 +78,8 @@ class CoworldClient:
         user_agent: str | None = None,
         elevated: bool = False,
         backoff: Backoff | None = None,
+        ssl: SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.connection = Connection(
             server,
@@ -82,6 +90,8 @@ class CoworldClient:
             user_agent=user_agent,
             elevated=elevated,
             backoff=backoff,
+            ssl=ssl,
+            headers=headers,
         )
         self.acting_as: str = "anonymous" if token is None else "token"
         """`user`, `environment`, `anonymous`, `token` when one was given here, or the player's id."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
@@ -600,6 +601,8 @@ class SyncClient:
         user_agent: str | None = None,
         elevated: bool = False,
         backoff: Backoff | None = None,
+        ssl: SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None: ...
     @classmethod
     def from_login(cls, server: str | None = None, *, identity: str = "active", **options: Any) -> Self: ...

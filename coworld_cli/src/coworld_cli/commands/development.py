@@ -10,7 +10,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
-from ..options.common import browser_option
+from ..options.common import browser_option, ca_option
 from ..options.declarations import declared_by, takes
 from ..options.play_options import PlayOptions
 from ..options.serving_options import ServingOptions
@@ -136,20 +136,21 @@ def serve(
         from ..browser import open_page, wants_browser
         from ..files import read_object
         from ..render.results import play_links
-        from ..run_preparation import tell_unencrypted, unit_status
+        from ..run_preparation import opened_gateway, unit_status
 
-        public = where.public
-        async with open_served(
-            source,
-            config=read_object(config, what="--config") if config else None,
-            seed=seed,
-            port=where.port if public is None else 0,
-            public=public,
-        ) as served:
+        async with (
+            opened_gateway(where, out) as (gateway, _),
+            open_served(
+                source,
+                config=read_object(config, what="--config") if config else None,
+                seed=seed,
+                port=where.port if gateway is None else 0,
+                gateway=gateway,
+            ) as served,
+        ):
             links = served.shared_links
             out.answer({"links": {**links.players, "global": links.viewer}, "names": served.names})
             out.say(play_links(links, served.names))
-            tell_unencrypted(public, out)
             out.note("Ctrl-C ends it.")
             if wants_browser(open_browser):
                 running.tasks.start_soon(open_page, served.links.players[0], out)
@@ -167,8 +168,16 @@ def serve(
 @click.argument("player")
 @declared_by(PlayOptions, "secret_env")
 @declared_by(PlayOptions, "secret_env_file")
+@ca_option
 @output_options
-def join(out: Output, address: str, player: str, secret_env: tuple[str, ...], secret_env_file: tuple[Path, ...]) -> int:
+def join(
+    out: Output,
+    address: str,
+    player: str,
+    secret_env: tuple[str, ...],
+    secret_env_file: tuple[Path, ...],
+    ca: Path | None,
+) -> int:
     """Let PLAYER take a seat in a game that runs anywhere.
 
     ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
@@ -183,7 +192,7 @@ def join(out: Output, address: str, player: str, secret_env: tuple[str, ...], se
         from ..run_preparation import read_secrets
 
         secrets = read_secrets(secret_env, secret_env_file, out)
-        async with open_seat(address, player, secret_env=secrets.values) as unit:
+        async with open_seat(address, player, secret_env=secrets.values, ca=ca) as unit:
             await follow_log(unit, lambda line: out.note(clean(line, one_line=True)))
             ended = await unit.wait()
         out.answer({"ok": ended.ok, "exit": ended.model_dump(mode="json")})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -320,15 +319,14 @@ async def _play(
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.single import run_episode
     from coworld_runner.package.plan import plan_for_people
-    from coworld_runner.web.gateway import open_gateway
 
     from ..browser import open_page, wants_browser
     from ..render.progress import show_progress
     from ..render.results import play_links, seat_words
-    from ..run_preparation import episode_arguments, evidence_directory, opened_backend, tell_unencrypted
+    from ..run_preparation import episode_arguments, evidence_directory, opened_backend, opened_gateway
     from ..terminal_view import TerminalGame
 
-    out, public = running.out, where.public
+    out = running.out
     package, (plan,) = await _prepared(options, running, watched=True)
     people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
     plan = plan_for_people(plan) if people else plan
@@ -347,7 +345,6 @@ async def _play(
             shared = links.at(gateway.base)
         if view is None or len(people) > 1 or gateway is not None:
             out.show(play_links(shared, seat_words(plan)))
-            tell_unencrypted(public, out)
         if view is not None:
             running.tasks.start_soon(view.show, links)
         elif wants_browser(open_browser):
@@ -355,7 +352,7 @@ async def _play(
             running.tasks.start_soon(open_page, mine, out)
 
     async with (
-        open_gateway(public) if public is not None else nullcontext() as gateway,
+        opened_gateway(where, out) as (gateway, counting),
         opened_backend(options, package, running) as backend,
     ):
         _tell_players(options, plan, package, backend, out)
@@ -367,6 +364,7 @@ async def _play(
             run = episode_arguments(
                 options, progress, backend, workspace, run_id, watch=not out.quiet, countdown=countdown
             )
+            run["listeners"] = (*run.get("listeners", ()), *counting)
             record = await run_episode(plan, on_ready=ready, **run)
         running.out = out
         if view is not None:

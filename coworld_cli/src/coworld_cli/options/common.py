@@ -7,9 +7,16 @@ from typing import Any, TypeVar
 
 import click
 
-from .values import Seconds
+from .values import FILE, Seconds
 
-__all__ = ["browser_option", "concurrency_option", "in_terminal_option", "overwrite_option", "seconds_option"]
+__all__ = [
+    "browser_option",
+    "ca_option",
+    "concurrency_option",
+    "in_terminal_option",
+    "overwrite_option",
+    "seconds_option",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -24,6 +31,15 @@ in_terminal_option = click.option(
     help="Show the board here, in text, instead of in the browser; over ssh, for example.",
 )
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+
+ca_option = click.option(
+    "--ca",
+    type=FILE,
+    metavar="FILE",
+    envvar="COWORLD_CA_FILE",
+    show_envvar=True,
+    help="Trust this authority as well: its certificate, as PEM.",
+)
 
 
 def seconds_option(name: str, default: float, help: str, *, least: float = 0.0) -> Callable[[_F], _F]:

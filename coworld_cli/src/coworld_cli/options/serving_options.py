@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .declarations import Options, given, option
-from .values import FILE
+from .declarations import Options, option
+from .values import FILE, HostAndPort
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,13 @@ class ServingOptions(Options):
         default=False,
         help="Let the seats' tokens travel unencrypted, in a network that you trust.",
     )
+    metrics: tuple[str, int] | None = option(
+        "--metrics",
+        section=_SECTION,
+        type=HostAndPort(),
+        metavar="[HOST:]PORT",
+        help="Show metrics for Prometheus at /metrics and the state at /healthz, to whoever reaches this address.",
+    )
 
     def check(self) -> None:
         """Check that the options fit together."""
@@ -75,12 +82,12 @@ class ServingOptions(Options):
 
     @property
     def public(self) -> PublicAddress | None:
-        """Where other machines reach the game; None if only this one does.
+        """Where the game is reached by others, or measured; None if neither is asked for.
 
         Raises:
             UsageError: There is no such address, or tokens would travel without TLS.
         """
-        if given(("host", "announce", "tls_cert", "tls_key")) is None:
+        if self.host == _HERE and not (self.announce or self.tls_cert or self.tls_key or self.metrics):
             return None
         from coworld_runner.web.public_address import PublicAddress
 

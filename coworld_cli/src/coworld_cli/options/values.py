@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
+    _HostAndPortType = click.ParamType[tuple[str, int]]
     _TextType = click.ParamType[str]
     _TextsType = click.ParamType[tuple[str, ...]]
 else:
-    _FloatType = _TextType = _TextsType = click.ParamType  # Generic only since click 8.4
+    _FloatType = _HostAndPortType = _TextType = _TextsType = click.ParamType  # Generic only since click 8.4
 
 __all__ = [
     "DIRECTORY",
@@ -20,6 +21,7 @@ __all__ = [
     "RATINGS",
     "AtATime",
     "BackendName",
+    "HostAndPort",
     "HttpsHosts",
     "IdType",
     "PathType",
@@ -70,6 +72,21 @@ class Seconds(_FloatType):
             least = f"at least {self._least:g}" if self._least or self._zero else "more than 0"
             self.fail(f"{value!r} is not {least} seconds.", param, ctx)
         return seconds
+
+
+class HostAndPort(_HostAndPortType):
+    """An address to listen on: a port of the loopback interface, or `HOST:PORT`."""
+
+    name = "[host:]port"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Read a host and a port."""
+        if isinstance(value, tuple):
+            return cast("tuple[str, int]", value)
+        host, _, port = str(value).rpartition(":")
+        if not port.isdecimal() or int(port) > 65535:
+            self.fail(f"{value!r} is no port, nor an address and a port such as 127.0.0.1:9464.", param, ctx)
+        return host.strip("[]") or "127.0.0.1", int(port)
 
 
 class AtATime(click.IntRange):

@@ -131,6 +131,7 @@ class Images(Resource):
                 RegistryTarget.from_pre_signed(grant.model_dump()),
                 packed,
                 concurrency=concurrency,
+                ssl=self._connection.ssl,
                 on_progress=lambda done, total: told("pushing", total)(done),
             )
         image = await self._post(

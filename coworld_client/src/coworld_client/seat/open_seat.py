@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from typing import TYPE_CHECKING, Any
 
 from coworld_core.rules.plain_values import to_json
 
-from .connection import SeatError, connected, received
+from .connection import SeatError, connected, connected_again, received
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from websockets.asyncio.client import ClientConnection
 
 __all__ = ["OpenSeat"]
@@ -32,19 +33,21 @@ class OpenSeat:
     Args:
         url: The address of the seat.
         rng: The player's random numbers; by default without a seed.
+        ssl: Whom to trust if the address is wss://; by default `coworld_client.tls.tls_context()`.
 
     Attributes:
         rng: The player's random numbers, seeded like those of `act`.
     """
 
-    def __init__(self, url: str, *, rng: random.Random | None = None) -> None:
+    def __init__(self, url: str, *, rng: random.Random | None = None, ssl: SSLContext | None = None) -> None:
         self.rng = rng or random.Random()
         self._url = url
+        self._ssl = ssl
         self._socket: ClientConnection | None = None
         self._greeted = False
 
     async def __aenter__(self) -> OpenSeat:
-        self._socket = await connected(self._url)
+        self._socket = await connected(self._url, self._ssl)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -58,8 +61,8 @@ class OpenSeat:
         """The next message.
 
         Raises:
-            SeatError: The message is not JSON or too long, or the game refuses this player or was lost before its first
-                message.
+            SeatError: The message is not JSON or too long, the game refuses this player or was lost before its first
+                message, or the network to it is gone (`link_lost`).
         """
         from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
@@ -68,8 +71,8 @@ class OpenSeat:
                 frame = await received(self._socket, self._url)
             except ConnectionClosedOK:
                 break
-            except ConnectionClosedError:
-                await self._again()
+            except ConnectionClosedError as lost:
+                self._socket = await connected_again(self._url, lost, greeted=self._greeted, ssl=self._ssl)
                 continue
             self._greeted = True
             try:
@@ -94,13 +97,3 @@ class OpenSeat:
             except ConnectionClosed:
                 # The game's last messages are still to be read, and then the reason of the close.
                 return
-
-    async def _again(self) -> None:
-        print("connection lost, trying again", file=sys.stderr, flush=True)
-        try:
-            self._socket = await connected(self._url)
-        except SeatError as error:
-            if not self._greeted or error.code != SeatError.default_code:
-                raise
-            print(error.message, file=sys.stderr, flush=True)
-            self._socket = None

@@ -18,10 +18,12 @@ from coworld_core.rules.plain_values import action_text
 from coworld_core.rules.player_loader import PlayerForm, is_session, seated
 from coworld_core.rules.seat_wire import MAX_REFUSED, PROTOCOL
 
-from .connection import SeatError, connected, received
+from .connection import SeatError, connected, connected_again, received
 from .open_seat import OpenSeat
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from websockets.asyncio.client import ClientConnection
 
 __all__ = ["Act", "SeatError", "load_player", "play_seat", "seat_seed", "seat_url"]
@@ -57,7 +59,9 @@ def seat_seed() -> int | None:
         raise UsageError(f"{PLAYER_SEED_ENV} is {text!r}; a seed is a whole number.", code="no_seat") from None
 
 
-async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) -> dict[str, Any] | None:
+async def play_seat(
+    player: PlayerForm, url: str, *, seed: int | None = None, ssl: SSLContext | None = None
+) -> dict[str, Any] | None:
     """Play one game to its end, and reconnect after a lost connection.
 
     Args:
@@ -65,6 +69,7 @@ async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) ->
             `async def play(seat)`, which handles the messages itself, so that its game may have any protocol.
         url: The address of its seat.
         seed: The seed of the player's `rng`; by default the one that the runner has set, if any (`seat_seed`).
+        ssl: Whom to trust if the address is wss://; by default `coworld_client.tls.tls_context()`.
 
     Returns:
         The game's last message, `over`. None if the game closed the connection normally without it, or cannot be
@@ -72,44 +77,39 @@ async def play_seat(player: PlayerForm, url: str, *, seed: int | None = None) ->
         None for a session.
 
     Raises:
-        SeatError: The game cannot be reached, refuses this player, speaks another protocol, has sent a message of more
-            than 16 MiB, or has refused too many of its actions; or the player raised an exception, which is then the
-            cause.
+        SeatError: The game cannot be reached, is not trusted (`tls_failed`), refuses this player, speaks another
+            protocol, has sent a message of more than 16 MiB, or has refused too many of its actions; the network to it
+            is gone (`link_lost`); or the player raised an exception, which is then the cause.
     """
     rng = random.Random(seat_seed() if seed is None else seed)
     if is_session(player):
-        await _play_session(player, url, rng)
+        await _play_session(player, url, rng, ssl)
         return None
 
     sitting = _Sitting(player, rng)
     try:
-        return await _sit(sitting, url)
+        return await _sit(sitting, url, ssl)
     finally:
         await sitting.close()
 
 
-async def _sit(sitting: _Sitting, url: str) -> dict[str, Any] | None:
+async def _sit(sitting: _Sitting, url: str, ssl: SSLContext | None) -> dict[str, Any] | None:
     from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
-    while True:
-        try:
-            socket = await connected(url)
-        except SeatError as error:
-            if sitting.greeted and error.code == SeatError.default_code:
-                _say(error.message)
-                return None
-            raise
+    socket: ClientConnection | None = await connected(url, ssl)
+    while socket is not None:
         try:
             async with socket:
                 return await sitting.converse(socket, url)
         except ConnectionClosedOK:
             return None
-        except ConnectionClosedError:
-            _say("connection lost, trying again")
+        except ConnectionClosedError as lost:
+            socket = await connected_again(url, lost, greeted=sitting.greeted, ssl=ssl)
+    return None
 
 
-async def _play_session(play: PlayerForm, url: str, rng: random.Random) -> None:
-    async with OpenSeat(url, rng=rng) as seat:
+async def _play_session(play: PlayerForm, url: str, rng: random.Random, ssl: SSLContext | None) -> None:
+    async with OpenSeat(url, rng=rng, ssl=ssl) as seat:
         try:
             await play(seat)
         except SeatError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import httpx2
 
@@ -14,10 +16,20 @@ from coworld_core.hints import Hint
 from ..errors import ApiError
 from ..sign_in.credentials import Token
 
-__all__ = ["Identity", "Origin", "check_elsewhere", "is_inside", "mint_key", "origin_of"]
+__all__ = ["Identity", "Origin", "check_elsewhere", "checked_headers", "is_inside", "mint_key", "origin_of"]
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[!-~]([ \t!-~]*[!-~])?")
+_OWN = frozenset(
+    (
+        *("accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"),
+        *("idempotency-key", "range", "te", "transfer-encoding", "upgrade", "user-agent", "x-use-elevated-privileges"),
+    )
+)
+_SECRET_LENGTH = 8
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -32,13 +44,33 @@ def mint_key() -> str:
     return secrets.token_hex(16)
 
 
+def checked_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Check headers that a user adds to each request.
+
+    Raises:
+        UsageError: One is no header, or one that the client sets itself (`bad_header`).
+    """
+    for name, value in headers.items():
+        if not _HEADER.fullmatch(name) or not _VALUE.fullmatch(value):
+            # Without the value, which may be a secret
+            raise UsageError(f"{name!r} is not a header, or its value is none.", code="bad_header")
+        if name.lower() in _OWN:
+            raise UsageError(
+                f"The header {name} is set by the client itself.",
+                code="bad_header",
+                hint="The token and the user agent are arguments of their own.",
+            )
+    return dict(headers)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A token, and the only origin it is sent to."""
+    """A token, other headers of the user's, and the only origin they are sent to."""
 
     origin: Origin
     token: Token | None = None
     elevated: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
         if self.elevated and self.token is not None and self.token.is_player:
@@ -49,16 +81,20 @@ class Identity:
             )
 
     def headers_for(self, url: httpx2.URL) -> dict[str, str]:
-        """The authentication headers for a URL; empty for any other origin."""
-        if self.token is None or origin_of(url) != self.origin:
+        """The token and the user's headers for a URL; none for any other origin."""
+        if origin_of(url) != self.origin:
             return {}
-        headers = {"Authorization": f"Bearer {self.token.reveal()}"}
+        if self.token is None:
+            return dict(self.headers)
+        headers = {**self.headers, "Authorization": f"Bearer {self.token.reveal()}"}
         return {**headers, "X-Use-Elevated-Privileges": "true"} if self.elevated else headers
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """Strings to redact from output."""
-        return () if self.token is None else (self.token.reveal(),)
+        own = () if self.token is None else (self.token.reveal(),)
+        # A header may be a secret of a proxy; a short one is a word like any other
+        return (*own, *(value for value in self.headers.values() if len(value) >= _SECRET_LENGTH))
 
 
 def check_elsewhere(url: httpx2.URL, *, own: Origin, from_scheme: str) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -16,12 +18,14 @@ import httpx2
 
 from coworld_core.errors import UsageError
 from coworld_core.retries import Tries
+from coworld_core.rules.seat_wire import CA_ENV, CLIENT_CERT_ENV
 from coworld_core.text.urls import shown_url
 
 from .._version import __version__
 from ..errors import ApiConnectionError, ApiError, ApiShapeError
 from ..sign_in.credentials import Token, normalise_server
-from ._auth import Identity, check_elsewhere, mint_key, origin_of
+from ..tls import tls_context
+from ._auth import Identity, check_elsewhere, checked_headers, mint_key, origin_of
 from ._redact import watch_loggers
 from ._replies import Reply, close, late, read_body, refusal, unreachable
 from ._retry import Backoff, worth_retrying
@@ -64,18 +68,22 @@ def path(template: str, *parts: str) -> str:
     return template.format(*(quote(part, safe="") for part in parts))
 
 
-def http_client(**options: Any) -> httpx2.AsyncClient:
+def http_client(ssl: SSLContext | None = None, **options: Any) -> httpx2.AsyncClient:
     """Create an HTTP client that follows no redirects, with the proxies and certificate authorities of the environment.
 
     Args:
+        ssl: Whom to trust, and as whom; None: as the environment says.
         options: Passed to `httpx2.AsyncClient`.
 
     Raises:
+        UsageError: A file that the environment names for TLS cannot be used (`bad_certificate`).
         ApiConnectionError: The authorities cannot be read (`tls_failed`), or the proxy needs a library that is not
             installed (`proxy_unusable`).
     """
+    if ssl is None and (os.environ.get(CA_ENV) or os.environ.get(CLIENT_CERT_ENV)):
+        ssl = tls_context()
     try:
-        return httpx2.AsyncClient(follow_redirects=False, **options)
+        return httpx2.AsyncClient(follow_redirects=False, verify=True if ssl is None else ssl, **options)
     except OSError as error:
         raise ApiConnectionError(
             f"The certificates of the authorities to trust cannot be read: {error.strerror or error}.",
@@ -104,9 +112,12 @@ class Connection:
         user_agent: Prepended to the client's own.
         elevated: Request team rights with every call.
         backoff: Pauses between attempts.
+        ssl: Whom to trust, and as whom; as the environment says by default.
+        headers: More headers for this server.
 
     Raises:
-        UsageError: The server is not an address, or a player's session asks for team rights.
+        UsageError: The server is not an address, a player's session asks for team rights, or a header is none
+            (`bad_header`).
     """
 
     def __init__(
@@ -120,11 +131,16 @@ class Connection:
         user_agent: str | None = None,
         elevated: bool = False,
         backoff: Backoff | None = None,
+        ssl: SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.server = normalise_server(server)
         self.base = httpx2.URL(self.server.removesuffix(PREFIX) + PREFIX)
         self.origin = origin_of(self.base)
-        self.identity = Identity(origin=self.origin, token=token, elevated=elevated)
+        self.identity = Identity(
+            origin=self.origin, token=token, elevated=elevated, headers=checked_headers(headers or {})
+        )
+        self.ssl = ssl
         self.timeout = timeout
         self.max_retries = max_retries
         self.backoff = backoff or Backoff()
@@ -138,6 +154,7 @@ class Connection:
             raise UsageError("The client is open already.", code="client_open")
         watch_loggers()
         client = http_client(
+            ssl=self.ssl,
             transport=self._transport,
             # Close idle connections before a server does: some do after five seconds, and a request would be lost
             limits=httpx2.Limits(max_connections=64, max_keepalive_connections=32, keepalive_expiry=3),

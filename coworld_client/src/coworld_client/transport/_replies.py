@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -18,6 +17,7 @@ from coworld_core.retries import retry_after
 from coworld_core.text.urls import shown_url
 
 from ..errors import ApiConnectionError, ApiShapeError, ApiStatusError, ApiTimeoutError, detail_text, error_for_status
+from ..tls import tls_problem
 from ._auth import Origin
 from ._redact import redact, redact_json
 
@@ -187,12 +187,12 @@ def unreachable(error: Exception, what: str, origin: Origin) -> ApiConnectionErr
         did = "did not answer" if sent else "could not be reached"
         return ApiTimeoutError(f"{where} {did} in time ({what}).", sent=sent, context=context)
     causes = list(_causes(error))
-    if tls := next((cause for cause in causes if isinstance(cause, ssl.SSLError)), None):
-        reason = getattr(tls, "verify_message", "") or tls.reason or str(tls)
+    if failed := next((found for cause in causes if (found := tls_problem(cause)) is not None), None):
+        why, hint = failed
         return ApiConnectionError(
-            f"No trusted connection to {where}: {str(reason).replace('_', ' ').lower()}.",
+            f"No trusted connection to {where}: {why}.",
             code="tls_failed",
-            hint="Is it https, and is its certificate one that this machine trusts? SSL_CERT_FILE adds authorities.",
+            hint=hint,
             context=context,
             sent=False,
         )

@@ -25,6 +25,8 @@ from .docker_images import Blob
 from .packed_image import PackedImage
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from httpx2 import URL, AsyncBaseTransport, AsyncClient, Response
 
 __all__ = ["Pushed", "Registry", "RegistryError", "RegistryTarget", "push_image"]
@@ -111,7 +113,7 @@ class Pushed:
 
 @asynccontextmanager
 async def _opened(
-    target: RegistryTarget, transport: AsyncBaseTransport | None, timeout: float
+    target: RegistryTarget, transport: AsyncBaseTransport | None, timeout: float, ssl: SSLContext | None
 ) -> AsyncGenerator[Registry]:
     from httpx2 import Timeout
 
@@ -119,7 +121,7 @@ async def _opened(
 
     # A registry reads a whole chunk before it answers, and checking gigabytes takes time
     limits = Timeout(timeout, read=max(timeout, 600.0))
-    async with http_client(transport=transport, timeout=limits) as client:
+    async with http_client(ssl=ssl, transport=transport, timeout=limits) as client:
         yield Registry(client, target)
 
 
@@ -131,6 +133,7 @@ async def push_image(
     chunk: int | None = None,
     timeout: float = 60.0,
     transport: AsyncBaseTransport | None = None,
+    ssl: SSLContext | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> Pushed:
     """Push an image: blobs concurrently, the manifest last.
@@ -143,6 +146,7 @@ async def push_image(
             interrupted upload resumes at the offset that the registry reports.
         timeout: Seconds to wait for a connection, or for the next bytes to leave.
         transport: The HTTP transport; sockets by default.
+        ssl: Whom to trust; as the environment says by default.
         on_progress: Called with the bytes in the registry so far and the total.
 
     Raises:
@@ -159,7 +163,7 @@ async def push_image(
         if on_progress is not None:
             on_progress(sum(done.values()), total)
 
-    async with _opened(target, transport, timeout) as registry:
+    async with _opened(target, transport, timeout, ssl) as registry:
         limiter = anyio.CapacityLimiter(concurrency)
 
         async def push(blob: Blob) -> None:

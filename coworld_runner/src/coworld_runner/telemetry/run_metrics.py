@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from coworld_core.episode.events import (
@@ -20,11 +21,21 @@ from ..errors import extra_missing
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-__all__ = ["RunMetrics"]
+__all__ = ["RunMetrics", "require_prometheus"]
 
 _EPISODE_SECONDS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 _PHASE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _EPISODE = "episode"
+
+
+def require_prometheus() -> None:
+    """Require the library for metrics, which not everybody needs.
+
+    Raises:
+        UsageError: It is not installed (`metrics_missing`).
+    """
+    if find_spec("prometheus_client") is None:
+        raise extra_missing("Metrics need", "prometheus-client", extra="metrics", code="metrics_missing")
 
 
 class RunMetrics:
@@ -47,10 +58,9 @@ class RunMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        try:
-            import prometheus_client as prometheus
-        except ModuleNotFoundError:
-            raise extra_missing("Metrics need", "prometheus-client", extra="metrics", code="metrics_missing") from None
+        require_prometheus()
+        import prometheus_client as prometheus
+
         self.registry = registry if registry is not None else prometheus.CollectorRegistry()
         into = self.registry
         self._running = prometheus.Gauge(

@@ -15,9 +15,9 @@ import re
 import socket
 import ssl
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, cast
 from urllib.parse import unquote
 
@@ -33,7 +33,7 @@ from .game_paths import is_operator_path, plain_path, quoted_path
 from .http_requests import connect_to
 from .public_address import PublicAddress
 
-__all__ = ["Gateway", "open_gateway"]
+__all__ = ["Gateway", "Traffic", "open_gateway"]
 
 HEAD_SECONDS: Final = 10.0
 """Time that a client has to say what it wants, TLS included."""
@@ -73,9 +73,23 @@ class _Request:
     """What a client has asked for, as the game is asked."""
 
     head: bytes
+    what: str
+    """As in `Traffic.requests`."""
     upgrades: bool
     body: int
     """Number of bytes that follow."""
+
+
+@dataclass
+class Traffic:
+    """What has passed a gateway since it was opened."""
+
+    requests: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    """Requests that were answered, by what they asked for (`player`, `global`, `page`, or `other`) and by status."""
+    received: int = 0
+    """Bytes from clients to the game, within TLS."""
+    sent: int = 0
+    """Bytes from the game to clients, within TLS."""
 
 
 class Gateway:
@@ -88,12 +102,15 @@ class Gateway:
     Attributes:
         base: What links of the game's pages begin with.
         open: Connections that are open.
+        traffic: What has passed.
+        target: The game's `host:port`; empty before `lead`.
     """
 
     def __init__(self, address: PublicAddress, port: int) -> None:
         self.base = address.base(port)
         self._context = address.context()
-        self._target = ""
+        self.target = ""
+        self.traffic = Traffic()
         self._led = anyio.Event()
         self._from: Counter[str] = Counter()
 
@@ -104,7 +121,7 @@ class Gateway:
 
     def lead(self, address: str) -> None:
         """Pass connections on to the game that listens at `host:port`; those that came before have waited for it."""
-        self._target = address
+        self.target = address
         self._led.set()
 
     async def serve(self, stream: SocketStream) -> None:
@@ -132,6 +149,7 @@ class Gateway:
     async def _serve(self, stream: SocketStream, *, full: bool) -> None:
         client: AnyByteStream = stream
         game: SocketStream | None = None
+        what = "other"
         try:
             try:
                 with anyio.fail_after(HEAD_SECONDS):
@@ -141,10 +159,12 @@ class Gateway:
                         raise _Refusal(503)
                     asking = BufferedByteStream(client)
                     request = await _asked(asking)
+                    what = request.what
                     await self._led.wait()
                     game = await self._reach()
-                await _pass_on(asking, game, request)
+                await _pass_on(asking, game, request, self.traffic)
             except _Refusal as refusal:
+                self.traffic.requests[what, refusal.status] += 1
                 with anyio.move_on_after(CLOSING_SECONDS):
                     await client.send(_answer(refusal.status))
         finally:
@@ -156,7 +176,7 @@ class Gateway:
 
     async def _reach(self) -> SocketStream:
         try:
-            return await connect_to(self._target)
+            return await connect_to(self.target)
         except OSError:
             raise _Refusal(502) from None
 
@@ -279,17 +299,26 @@ async def _asked(client: BufferedByteStream) -> _Request:
     kept += [] if upgrades else [b"Connection: close"]
     start = b"%s %s HTTP/1.1" % (match[1], target.encode())
     whole = b"\r\n".join([start, *kept]) + _END
-    return _Request(whole, upgrades, 0 if upgrades else int(next(iter(lengths), b"0")))
+    what = path if path in ("player", "global") else "page" if path.startswith(("client/", "clients/")) else "other"
+    return _Request(whole, what, upgrades, 0 if upgrades else int(next(iter(lengths), b"0")))
 
 
-async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Request) -> None:
+async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Request, traffic: Traffic) -> None:
     """Pass a request on and its answer back, and both directions of a websocket until one of them ends.
 
     Raises:
         _Refusal: The game gives no answer.
     """
+
+    def received(size: int) -> None:
+        traffic.received += size
+
+    def sent(size: int) -> None:
+        traffic.sent += size
+
     await game.send(request.head)
-    await _copy(client, game, limit=request.body, patience=IDLE_SECONDS)
+    received(len(request.head))
+    await _copy(client, game, received, limit=request.body, patience=IDLE_SECONDS)
     answer = BufferedByteStream(game)
     patience = math.inf if request.upgrades else IDLE_SECONDS
     try:
@@ -297,26 +326,36 @@ async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Req
             status = await answer.receive_until(b"\r\n", _MAX_HEAD) + b"\r\n"
     except (anyio.DelimiterNotFound, anyio.IncompleteRead, anyio.BrokenResourceError):
         raise _Refusal(502) from None
+    number = re.match(rb"HTTP/1\.[01] ([1-5][0-9]{2})\b", status)
+    if number is None:
+        raise _Refusal(502)
+    traffic.requests[request.what, int(number[1])] += 1
     await client.send(status)
+    sent(len(status))
     # Where no websocket is opened, what follows would be another request
-    if not (request.upgrades and b" 101 " in status):
-        await _copy(answer, client, patience=IDLE_SECONDS)
+    if not (request.upgrades and int(number[1]) == http.HTTPStatus.SWITCHING_PROTOCOLS):
+        await _copy(answer, client, sent, patience=IDLE_SECONDS)
         return
 
     async def up() -> None:
-        await _copy(client, game)
+        await _copy(client, game, received)
         # The game may still have something to say
         with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             await game.send_eof()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(up)
-        await _copy(answer, client)
+        await _copy(answer, client, sent)
         tasks.cancel_scope.cancel()
 
 
 async def _copy(
-    source: BufferedByteStream, sink: ByteSendStream, *, limit: int | None = None, patience: float = math.inf
+    source: BufferedByteStream,
+    sink: ByteSendStream,
+    count: Callable[[int], None],
+    *,
+    limit: int | None = None,
+    patience: float = math.inf,
 ) -> None:
     """Copy bytes until the source has ended, the sink is gone, `limit` is reached, or nothing comes for too long."""
     left = limit
@@ -326,6 +365,7 @@ async def _copy(
                 data = await source.receive(_CHUNK if left is None else min(_CHUNK, left))
             left = None if left is None else left - len(data)
             await sink.send(data)
+            count(len(data))
 
 
 def _answer(status: int) -> bytes:

@@ -15,12 +15,14 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
+from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.rules.seat_wire import MAX_FRAME
 
 from .paced_websockets import PacedServer
 from .page_documents import Document
 
-__all__ = ["CLOSING_SECONDS", "address_of", "content_response", "open_server", "page_response", "response"]
+__all__ = ["CLOSING_SECONDS", "address_of", "content_response", "listen", "open_server", "page_response", "response"]
 
 CLOSING_SECONDS: Final = 1.0
 """Seconds that the end of a server waits for clients to take their last message and close."""
@@ -73,6 +75,22 @@ async def open_server(
                 await server.wait_closed()
             for connection in server.connections:
                 connection.transport.abort()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address of this machine.
+
+    Raises:
+        UsageError: It is taken, or none of this machine (`port_taken`).
+    """
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot listen on {host}, port {port}: {error.strerror or error}.",
+            code="port_taken",
+            hint=Hint("other_port", "Pass another port, or 0 for any."),
+        ) from error
 
 
 def _silent() -> logging.Logger:

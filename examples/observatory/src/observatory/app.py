@@ -23,10 +23,11 @@ from starlette.routing import BaseRoute, Match
 from starlette.staticfiles import StaticFiles
 
 from coworld_core.api import Problem
+from coworld_runner.telemetry.metrics_server import health_of
 
 from .api.routing import PREFIX
 from .errors import Refusal
-from .operations.metrics import health
+from .operations.metrics import platform_trouble
 from .services import Services
 from .store.columns import JsonObject
 from .web.visit import open_visit, trouble
@@ -154,7 +155,8 @@ async def _document(request: Request) -> Response:
 
 
 async def _health(request: Request) -> Response:
-    return await health(request.app.state.services)
+    status, said = health_of(await platform_trouble(request.app.state.services))
+    return JSONResponse(said, status)
 
 
 async def _docs(request: Request) -> Response:

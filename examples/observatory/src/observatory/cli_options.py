@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_cli.console import Output, table
+from coworld_cli.console import HostAndPort, Output, table
 from coworld_core.commissioner.hook_names import HOOKS
 from coworld_core.errors import UsageError
 
@@ -225,22 +225,12 @@ port_option = click.option(
 )
 
 
-def _host_and_port(_context: click.Context, _option: click.Parameter, given: str | None) -> tuple[str, int] | None:
-    """Read where metrics are shown."""
-    if given is None:
-        return None
-    host, _, port = given.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise click.BadParameter(f"{given!r} is no port, nor an address and a port such as 127.0.0.1:9464.")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
 metrics_option = click.option(
     "--metrics",
     metavar="[HOST:]PORT",
     envvar="OBSERVATORY_METRICS",
     show_envvar=True,
-    callback=_host_and_port,
+    type=HostAndPort(),
     help="Show metrics for Prometheus at /metrics and the state at /healthz, to whoever reaches this address.",
 )
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")

@@ -268,21 +268,14 @@ async def serve_metrics(services: Services, listener: socket.socket) -> AsyncGen
     Raises:
         UsageError: `prometheus-client` is not installed.
     """
-    from .operations.metrics import PlatformMetrics, metrics_application
+    from coworld_runner.telemetry.metrics_server import open_metrics
 
-    with contextlib.closing(listener):
-        services.runtime.metrics = PlatformMetrics(services)
-        config = uvicorn.Config(
-            metrics_application(services, services.runtime.metrics),
-            http=_Connection,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=STOPPING_SECONDS,
-        )
-        async with _answering(config, listener):
-            yield
+    from .operations.metrics import PlatformMetrics, platform_trouble
+
+    services.runtime.metrics = PlatformMetrics(services)
+    read = services.runtime.metrics.read
+    async with open_metrics(listener, read=read, trouble=lambda: platform_trouble(services)):
+        yield
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http
 import os
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,11 +18,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.errors import CoworldError, UsageError, unwrapped
-from coworld_core.hints import Hint
+from coworld_core.errors import CoworldError, unwrapped
 from coworld_core.tournament.tournament_log import LOG_NAME
 
-from ...web.http_server import address_of, content_response, open_server
+from ...web.http_server import address_of, content_response, listen, open_server
 from ..evaluation_page import live_policy, report_page
 from .tournament_folder import read_tournament
 
@@ -113,7 +111,7 @@ async def open_site(directory: str | os.PathLike[str], *, port: int = 0) -> Asyn
                 known = length
                 broadcast(pages, "changed")
 
-    with unwrapped(), _listener(port) as listener:
+    with unwrapped(), listen("127.0.0.1", port) as listener:
         port = listener.getsockname()[1]
         names = {f"{host}:{port}" for host in ("127.0.0.1", "localhost")}
 
@@ -143,14 +141,3 @@ async def open_site(directory: str | os.PathLike[str], *, port: int = 0) -> Asyn
                 yield f"http://127.0.0.1:{port}/"
             finally:
                 tasks.cancel_scope.cancel()
-
-
-def _listener(port: int) -> socket.socket:
-    try:
-        return socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise UsageError(
-            f"Cannot listen on port {port}: {error.strerror or error}.",
-            code="port_taken",
-            hint=Hint("other_port", "Pass another port, or 0 for any."),
-        ) from error

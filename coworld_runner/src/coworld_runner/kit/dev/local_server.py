@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,8 +20,7 @@ from ...backends.process.process_backend import ProcessBackend
 from ...episode.play_links import PlayLinks
 from ...package.plan import plan_episode, plan_for_people
 from ...package.resolver import resolve_package
-from ...web.gateway import open_gateway
-from ...web.public_address import PublicAddress
+from ...web.gateway import Gateway
 from .local_programs import OpenGame, local_backend, open_game, ready_game
 
 __all__ = ["Served", "open_served"]
@@ -49,7 +47,7 @@ async def open_served(
     config: Mapping[str, Any] | None = None,
     seed: int | None = None,
     port: int = 0,
-    public: PublicAddress | None = None,
+    gateway: Gateway | None = None,
     timeout: float = 60.0,
 ) -> AsyncGenerator[Served]:
     """Serve one game on the loopback interface until the block ends, and for other machines if that is asked for.
@@ -60,19 +58,17 @@ async def open_served(
             it holds some.
         seed: The game's seed.
         port: The port on the loopback interface; 0: any free one.
-        public: Where other machines reach the game; None: nowhere.
+        gateway: The open way to the game for other machines (`open_gateway`); None: there is none.
         timeout: Seconds for the game to become ready.
 
     Raises:
-        UsageError: There is no such game, it does not accept this config, or the public address cannot be listened on.
+        UsageError: There is no such game, or it does not accept this config.
         ManifestError: The manifest has errors, or the config does not satisfy it.
         EpisodeError: The game did not become ready; the end of its log is in `context['log_tail']`.
     """
     is_package = await anyio.Path(game).is_dir()
     found = await _of_package(game, config or {}, seed) if is_package else _of_rules(game, config or {}, seed)
     async with (
-        # Before the game is started, which would be for nothing if its address is taken
-        open_gateway(public) if public is not None else contextlib.nullcontext() as gateway,
         found.backend as backend,
         open_game(found.runnable, config=found.config, backend=backend, port=port) as unit,
     ):

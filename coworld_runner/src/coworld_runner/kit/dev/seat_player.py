@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import anyio.to_thread
+
 from coworld_core.errors import UsageError
 from coworld_core.manifest.models import Runnable
+from coworld_core.rules.seat_wire import CA_ENV, CLIENT_CERT_ENV
 
 from ...backend import Unit
 from ...backends.process.process_backend import ProcessBackend
@@ -51,27 +56,38 @@ def socket_address(address: str) -> str:
 
 
 @asynccontextmanager
-async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] | None = None) -> AsyncGenerator[Unit]:
+async def open_seat(
+    address: str,
+    player: str,
+    *,
+    secret_env: Mapping[str, str] | None = None,
+    ca: str | os.PathLike[str] | None = None,
+) -> AsyncGenerator[Unit]:
     """Run a player in a seat as a local process; stop it when the block ends.
 
     Args:
         address: Address of the seat, as for `socket_address`.
         player: A player as `read_own_player` accepts it, or a function: `module:act`, `file.py:act`.
-        secret_env: Environment variables for the player, which does not inherit ours.
+        secret_env: Environment variables for the player, which does not inherit ours, except for those about TLS:
+            `SSL_CERT_FILE`, `SSL_CERT_DIR`, `COWORLD_CA_FILE` and `COWORLD_CLIENT_CERT`.
+        ca: A file with the certificate of an authority, as PEM, that the player trusts as well. A player in another
+            language reads its path in `COWORLD_CA_FILE`; Node trusts it by itself.
 
     Raises:
-        UsageError: There is no such seat or player, or the player cannot be run.
+        UsageError: There is no such seat or player, the player cannot be run, or there is no such authority
+            (`bad_certificate`).
         StartError: It could not be started.
     """
     url = socket_address(address)
     here = Path.cwd()
+    trust = await anyio.to_thread.run_sync(_tls_variables, ca)
     async with ProcessBackend(default_context=here) as backend:
         own = _read(player)
         if own is not None:
             require_own_player(own, backend, platform=None)
         run = ("python", "-m", "coworld_client.seat", player)
         async with open_player(
-            Runnable(type="player", image="here:latest", run=run),
+            Runnable(type="player", image="here:latest", run=run, env=trust),
             own,
             slot=0,
             url=url,
@@ -79,6 +95,23 @@ async def open_seat(address: str, player: str, *, secret_env: Mapping[str, str] 
             secret_env={**(own.secret_env if own is not None else {}), **(secret_env or {})},
         ) as unit:
             yield unit
+
+
+def _tls_variables(ca: str | os.PathLike[str] | None) -> dict[str, str]:
+    """A player's variables about TLS, with absolute paths, since it runs in a directory of its own."""
+    named = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", CA_ENV, CLIENT_CERT_ENV)}
+    named[CA_ENV] = os.fspath(ca) if ca is not None else named[CA_ENV]
+    found = {name: str(Path(path).absolute()) for name, path in named.items() if path}
+    if (authority := found.get(CA_ENV)) is not None:
+        try:
+            ssl.create_default_context().load_verify_locations(authority)
+        except OSError as error:
+            why = "it is not PEM" if isinstance(error, ssl.SSLError) else error.strerror
+            raise UsageError(
+                f"There is no certificate of an authority in {authority}: {why}.", code="bad_certificate"
+            ) from error
+        found["NODE_EXTRA_CA_CERTS"] = authority
+    return found
 
 
 def _read(player: str) -> OwnPlayer | None:

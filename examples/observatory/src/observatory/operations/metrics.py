@@ -14,10 +14,6 @@ import anyio
 import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from coworld_runner.telemetry.run_metrics import RunMetrics
 
@@ -29,7 +25,7 @@ from . import overview
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PlatformMetrics", "health", "metrics_application"]
+__all__ = ["PlatformMetrics", "platform_trouble"]
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
@@ -87,10 +83,19 @@ class PlatformMetrics:
         """The metrics as text, those of the queue as they are now.
 
         Raises:
-            SQLAlchemyError: The database does not answer.
+            OSError: The database does not answer.
         """
         from prometheus_client import generate_latest
 
+        try:
+            await self._ask()
+        except SQLAlchemyError:
+            raise OSError("The database does not answer.") from None
+        usage = await anyio.to_thread.run_sync(shutil.disk_usage, self._services.settings.data)
+        self._free.set(usage.free)
+        return generate_latest(self.runs.registry)
+
+    async def _ask(self) -> None:
         async with self._services.database.reading() as session:
             for what, table in (("episodes", EpisodeRequest), ("roles", RoleRun)):
                 rows = await session.execute(
@@ -110,34 +115,14 @@ class PlatformMetrics:
         for state in ("working", "paused", "gone"):
             self._workers.labels(state).set(states[state])
         self._rounds.set(rounds or 0)
-        usage = await anyio.to_thread.run_sync(shutil.disk_usage, self._services.settings.data)
-        self._free.set(usage.free)
-        return generate_latest(self.runs.registry)
 
 
-async def health(services: Services) -> Response:
-    """Whether the platform can work: 200, or 503 with what it lacks."""
+async def platform_trouble(services: Services) -> str:
+    """Say why the platform cannot work, in a sentence; empty if it can."""
     try:
         with anyio.fail_after(_PATIENCE):
             async with services.database.reading() as session:
                 await session.execute(sa.select(1))
     except (SQLAlchemyError, OSError, TimeoutError):
-        return JSONResponse({"status": "unavailable", "detail": "The database does not answer."}, 503)
-    return JSONResponse({"status": "ok"})
-
-
-def metrics_application(services: Services, metrics: PlatformMetrics) -> Starlette:
-    """The pages `/metrics` and `/healthz`."""
-
-    async def show(_: Request) -> Response:
-        from prometheus_client import CONTENT_TYPE_LATEST
-
-        try:
-            return Response(await metrics.read(), media_type=CONTENT_TYPE_LATEST)
-        except (SQLAlchemyError, OSError):
-            return Response("The database does not answer.\n", 503)
-
-    async def well(_: Request) -> Response:
-        return await health(services)
-
-    return Starlette(routes=[Route("/metrics", show), Route("/healthz", well)])
+        return "The database does not answer."
+    return ""
