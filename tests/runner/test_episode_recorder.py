@@ -134,7 +134,7 @@ async def test_what_cannot_be_recorded_is_refused_before_anything_starts(tmp_pat
 
         @property
         def capabilities(self) -> Capabilities:
-            return replace(super().capabilities, images=True, remote=True)
+            return replace(super().capabilities, images=True)
 
     plan = plan_episode(await resolve_package(NIM), players=["random", "random"])
     with pytest.raises(CapabilityError) as refused:

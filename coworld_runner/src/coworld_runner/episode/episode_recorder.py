@@ -68,10 +68,10 @@ def require_recording(plan: EpisodePlan, backend: Backend, options: EpisodeOptio
         return
     if plan.game_hosts:
         raise UsageError(f"{game.name} runs its players itself: there are no frames to record.", code="no_frames")
-    if backend.capabilities.images and (backend.capabilities.remote or not backend.helper_image):
+    if backend.capabilities.images and not backend.helper_image:
         raise CapabilityError(
             f"The {backend.name} backend puts no recorder between players and game.",
-            hint=Hint("backend_with_recorder", 'Docker can (backend="docker"), and so can local processes.'),
+            hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
             context={"backend": backend.name, "capability": "record"},
         )
 
