@@ -260,10 +260,8 @@ class _Lines:
     def __init__(self, path: Path, format: str) -> None:
         self._path, self._number = path, 1
         self._lines = self._read()
-        try:
-            self.header = next(self._lines)
-        except StopIteration:
-            raise self.invalid("it is empty") from None
+        # Nothing is in the file of a writer that was killed at once
+        self.header = next(self._lines, {"format": format})
         if self.header.get("format") != format:
             raise self.invalid(f"its format is {self.header.get('format')!r}, not {format}")
 

@@ -240,10 +240,11 @@ def export_runs(
                     on_progress(start, len(numbers))
                 for episode in find_episodes(index, RunFilter(), numbers=numbers[start : start + _EPISODES]):
                     _write(episode, open_tables, missing)
-            if "events" in open_tables:
-                for run in find_runs(index, asked or RunFilter(), below=below):
-                    if run.kind not in ("episode", "tournament"):
-                        _write_events(str(run.path), "", EpisodeLayout(run.path), open_tables["events"])
+            for run in find_runs(index, asked or RunFilter(), below=below):
+                # An episode whose runner was killed has no record, and so is none of the episodes above
+                unfinished = run.kind == "episode" and not run.episodes
+                if unfinished or run.kind not in ("episode", "tournament"):
+                    _write_rest(str(run.path), "", EpisodeLayout(run.path), open_tables, missing)
     except OSError as error:
         raise unwritable(directory, error) from error
     return ExportedTables(
@@ -280,10 +281,18 @@ def _write(episode: EpisodeEntry, tables: Mapping[str, ParquetTable], missing: _
     if "turns" in tables:
         why = "rows" if layout is None else _write_turns(run, key, layout, tables["turns"])
         missing.turns.update([why] if why else [])
-    if "samples" in tables and layout is not None and layout.samples.is_file():
+    if layout is not None:
+        _write_rest(run, key, layout, tables, missing)
+
+
+def _write_rest(
+    run: str, key: str, layout: EpisodeLayout, tables: Mapping[str, ParquetTable], missing: _Missing
+) -> None:
+    """Write what is in files of its own: samples and events."""
+    if "samples" in tables and layout.samples.is_file():
         why = _write_samples(run, key, layout, tables["samples"])
         missing.samples.update([why] if why else [])
-    if "events" in tables and layout is not None:
+    if "events" in tables:
         _write_events(run, key, layout, tables["events"])
 
 
