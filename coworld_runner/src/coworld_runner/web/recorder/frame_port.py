@@ -33,7 +33,7 @@ class FramePort:
         selector: The program's selector.
         token: What the reader must know.
         frames: The kept frames.
-        on_end: Called when the reader asks for the end, before the last line is added.
+        on_end: Called when the reader asks for the end; reads what was passed on before the last line is added.
     """
 
     def __init__(
