@@ -1,6 +1,6 @@
-"""The index of runs with many rows, and the export of many turns, beside pyarrow alone.
+"""The index of runs with many rows, and the export of many turns and samples, beside pyarrow alone.
 
-python tests/benchmarks/records.py --rows 100000 --turns 1000000
+python tests/benchmarks/records.py --rows 100000 --turns 1000000 --samples 1000000
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from _measure import finish, machine, peak_mib, python, run, show
 from coworld_core.episode.events import RunFinished, RunStarted
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, SlotRecord, SlotRow
 from coworld_core.records.run_filter import RunFilter
+from coworld_core.records.samples import SAMPLES_FORMAT
 from coworld_core.rules.replay import ReplayWriter
 from coworld_runner.records.local_runs import LocalRuns
 from coworld_runner.records.run_export import EXPORTED
@@ -171,43 +172,75 @@ def index_figures(rows: int, alone: int) -> dict[str, Any]:
     return figures
 
 
-def export_alone(place: str, to: str) -> None:
-    """Export the turns of a run, and print the peak of memory: in a process of its own."""
+def leave_samples(results: Path, samples: int) -> None:
+    """Write the workspace of a run of many episodes with samples of a game of two seats, as the kit writes them."""
+    place = results / "samples"
+    place.mkdir(parents=True)
+    start = RunStarted(what="batch", seq=1, run_id="samples", coworld="game", variant="quick")
+    (place / "events.ndjson").write_text(f"{start.model_dump_json()}\n")
+    header = {"format": SAMPLES_FORMAT, "episode": "e", "names": ["a", "b"]}
+    legal = '[{"take":1},{"take":2},{"take":3}]'
+    with (place / "episodes.jsonl").open("w") as file:
+        for number in range(1, samples // _TURNS_OF_REPLAY + 1):
+            directory = place / f"episode-{number:04d}"
+            directory.mkdir()
+            with (directory / "samples.ndjson").open("w") as written:
+                written.write(f"{json.dumps(header)}\n")
+                for tick in range(_TURNS_OF_REPLAY):
+                    written.write(
+                        f'{{"tick":{tick},"time":{tick}.5,"seat":{tick % 2},"observation":{{"left":{tick}}},'
+                        f'"legal":{legal},"action":{{"take":{tick % 3}}},"acted":true}}\n'
+                    )
+                written.write('{"end":"over","complete":true,"scores":[1.0,0.0]}\n')
+            file.write(row(0, number).model_dump_json() + "\n")
+
+
+def export_alone(place: str, to: str, table: str) -> None:
+    """Export a table of a run, and print the peak of memory: in a process of its own."""
     with LocalRuns(place, index=Path(to, "index.sqlite3")) as runs:
         before = peak_mib()
-        took = timed(lambda: runs.export(Path(to, "out"), tables=("turns",)))
+        took = timed(lambda: runs.export(Path(to, "out"), tables=(table,)))
     print(json.dumps({**took, "before_mib": before, "peak_mib": peak_mib()}))
 
 
-def write_alone(turns: str, to: str) -> None:
+def write_alone(count: str, to: str, table: str) -> None:
     """Write as many rows of the same columns with pyarrow alone, from memory."""
     import pyarrow
     import pyarrow.parquet
 
     before = peak_mib()
-    columns = EXPORTED["turns"]
-    cells = [("/results/turns", "episode-0001", 7, 1, "a", '{"take":1}', None, 1.5, 0.5, False)] * 65536
-    schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in columns.items()])
+    legal = '[{"take":1},{"take":2},{"take":3}]'
+    row = {
+        "turns": ("/results/turns", "episode-0001", 7, 1, "a", '{"take":1}', None, 1.5, 0.5, False),
+        "samples": (
+            *("/results/samples", "episode-0001", 7, 1, 1, "a", '{"left":7}', legal, '{"take":1}', True),
+            *(None, 1.5, 0.5, False),
+        ),
+    }[table]
+    cells = [row] * 65536
+    kinds = {name: "int64" if kind == "time" else kind for name, kind in EXPORTED[table].items()}
+    schema = pyarrow.schema([(name, getattr(pyarrow, kind)()) for name, kind in kinds.items()])
 
     def write() -> None:
         with pyarrow.parquet.ParquetWriter(Path(to, "alone.parquet"), schema, compression="zstd") as writer:
-            for start in range(0, int(turns), len(cells)):
-                part = list(zip(*cells[: int(turns) - start], strict=True))
+            for start in range(0, int(count), len(cells)):
+                part = list(zip(*cells[: int(count) - start], strict=True))
                 arrays = [pyarrow.array(column, kind) for column, kind in zip(part, schema.types, strict=True)]
                 writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
 
     print(json.dumps({**timed(write), "before_mib": before, "peak_mib": peak_mib()}))
 
 
-def export_figures(turns: int) -> dict[str, Any]:
-    """Export turns, a tenth of them, and write as many rows with pyarrow alone."""
-    figures: dict[str, Any] = {"turns": turns}
+def export_figures(table: str, rows: int) -> dict[str, Any]:
+    """Export turns or samples, a tenth of them, and write as many rows with pyarrow alone."""
+    figures: dict[str, Any] = {"rows": rows}
+    leave = {"turns": leave_turns, "samples": leave_samples}[table]
     with tempfile.TemporaryDirectory() as scratch:
-        for name, count in (("tenth", max(turns // 10, _TURNS_OF_REPLAY)), ("all", turns)):
+        for name, count in (("tenth", max(rows // 10, _TURNS_OF_REPLAY)), ("all", rows)):
             place = Path(scratch, name)
-            leave_turns(place, count)
-            figures[name] = _apart("--export", str(place), str(place))
-        figures["pyarrow alone"] = _apart("--alone", str(turns), scratch)
+            leave(place, count)
+            figures[name] = _apart("--export", str(place), str(place), table)
+        figures["pyarrow alone"] = _apart("--alone", str(rows), scratch, table)
     return figures
 
 
@@ -220,15 +253,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000, help="of episodes in the index")
     parser.add_argument("--alone", type=int, default=20_000, help="runs of one episode, each in a folder of its own")
     parser.add_argument("--turns", type=int, default=1_000_000, help="to export")
+    parser.add_argument("--samples", type=int, default=1_000_000, help="to export")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = {
         "benchmark": "records",
         "machine": machine(),
         "index": index_figures(options.rows, options.alone),
-        "export": export_figures(options.turns),
+        "export": {table: export_figures(table, getattr(options, table)) for table in ("turns", "samples")},
     }
-    index, export = figures["index"], figures["export"]
+    index = figures["index"]
     asked = {
         "index from nothing": index["index"],
         "look again, nothing changed": index["refresh"],
@@ -239,18 +273,19 @@ def main() -> None:
     }
     rows = [[words, f"{took['seconds']:.3f}", f"{took['cpu_seconds']:.3f}"] for words, took in asked.items()]
     show(f"{options.rows:,} episodes", ["what", "seconds", "of a processor"], rows)
-    show(
-        f"{options.turns:,} turns to Parquet",
-        ["what", "seconds", "of a processor", "peak RSS, MiB", "grown by, MiB"],
-        [
+    for table, export in figures["export"].items():
+        show(
+            f"{export['rows']:,} {table} to Parquet",
+            ["what", "seconds", "of a processor", "peak RSS, MiB", "grown by, MiB"],
             [
-                *(name, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}", f"{one['peak_mib']:.0f}"),
-                f"{one['peak_mib'] - one['before_mib']:.0f}",
-            ]
-            for name, one in export.items()
-            if name != "turns"
-        ],
-    )
+                [
+                    *(name, f"{one['seconds']:.1f}", f"{one['cpu_seconds']:.1f}", f"{one['peak_mib']:.0f}"),
+                    f"{one['peak_mib'] - one['before_mib']:.0f}",
+                ]
+                for name, one in export.items()
+                if name != "rows"
+            ],
+        )
     finish(figures, as_json=options.json)
 
 

@@ -140,6 +140,14 @@ def test_serving() -> None:
 
 @pytest.mark.timeout(300)
 def test_records() -> None:
-    found = figures("records.py", "--rows", "1000", "--alone", "10", "--turns", "1000")
+    found = figures("records.py", "--rows", "1000", "--alone", "10", "--turns", "1000", "--samples", "1000")
     assert found["index"]["index"]["seconds"] > 0
-    assert found["export"]["all"]["peak_mib"] > 0
+    assert found["export"]["turns"]["all"]["peak_mib"] > 0
+    assert found["export"]["samples"]["all"]["peak_mib"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_recorder() -> None:
+    found = figures("recorder.py", "--rounds", "1", "--turns", "100", "--frames", "200")
+    assert set(found["turns_per_second"]) == {"off", "samples", "frames"}
+    assert found["recorded_of_direct"] > 0

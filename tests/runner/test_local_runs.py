@@ -308,7 +308,7 @@ def test_runs_are_exported_as_parquet_and_asked_in_sql(tmp_path: Path) -> None:
     many, out = leave_replays(tmp_path), tmp_path / "out"
     with opened(tmp_path) as runs:
         done = runs.export(out)
-        assert done.rows == {"episodes": 4, "seats": 8, "turns": 4, "events": 3}
+        assert done.rows == {"episodes": 4, "seats": 8, "turns": 4, "samples": 0, "events": 3}
         (notice,) = done.notices
         assert "1 only the row is kept" in notice.replace("of ", "")
         assert "another format" in notice
@@ -331,6 +331,47 @@ def test_runs_are_exported_as_parquet_and_asked_in_sql(tmp_path: Path) -> None:
         )
         answer = runs.query(asked, parquet=[out])
         assert (answer.columns, answer.to_records()) == (("number", "gained"), [{"number": 1, "gained": 3.0}])
+
+
+def test_samples_are_exported_as_far_as_they_go(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    many = leave_replays(tmp_path)
+    header = {"format": "coworld.samples/1", "episode": "e", "names": ["a", "b"]}
+    turn = {"tick": 0, "time": 1.5, "seat": 1, "observation": {"b": 1, "a": [None]}, "action": "x", "acted": False}
+    end = {"end": "over", "complete": True, "scores": [0, 2]}
+    for name, lines in (("1", [header, turn, end]), ("2", [header, {**turn, "legal": ["x"]}, {}])):
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (many / f"episode-000{name}").mkdir(exist_ok=True)
+        (many / f"episode-000{name}" / "samples.ndjson").write_text(text)
+    with opened(tmp_path) as runs:
+        done = runs.export(tmp_path / "out", tables=("samples",))
+    assert done.rows == {"samples": 2}
+    assert done.notices == ("Samples are not complete: of 1 the file is damaged, and they end there.",)
+    whole, cut = parquet.read_table(done.path("samples")).to_pylist()
+    assert whole.pop("time") == dt.datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=dt.UTC)
+    assert whole == {
+        "run": str(many),
+        "key": "episode-0001",
+        "tick": 0,
+        "seat": 1,
+        "name": "b",
+        "observation": '{"a":[null],"b":1}',
+        "legal": None,
+        "action": '"x"',
+        "acted": False,
+        "by": None,
+        "score": None,
+        "reward": 2.0,
+        "done": True,
+    }
+    (many / "episode-0002" / "samples.ndjson").write_text(f"{json.dumps(header)}\n{json.dumps(turn)}\n")
+    with opened(tmp_path) as runs:
+        again = runs.export(tmp_path / "again", tables=("samples",))
+    assert (again.rows, again.notices) == (
+        {"samples": 2},
+        ("Samples are not complete: of 1 they end before the game did.",),
+    )
+    assert (cut["key"], cut["legal"], cut["reward"], cut["done"]) == ("episode-0002", '["x"]', None, False)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, RulesError, read_config
 from coworld_runner.kit.server.game_server import game_server, talked_out
 from coworld_runner.kit.server.match import Match
+from coworld_runner.kit.server.sample_stream import SampleStream
 
 __all__ = [
     "TOKENS",
@@ -149,13 +150,18 @@ class Table:
 
 
 @asynccontextmanager
-async def serving(rules: type[Rules] = Sticks, *, countdown: float = 0.0, **config: Any) -> AsyncGenerator[Table]:
+async def serving(
+    rules: type[Rules] = Sticks, *, countdown: float = 0.0, samples: SampleStream | None = None, **config: Any
+) -> AsyncGenerator[Table]:
     """Serve a game until the block or the game ends."""
     parsed = read_config(rules, {"tokens": list(TOKENS), **config})
     said: list[str] = []
-    match = Match(rules, parsed, seed=1, log=said.append, countdown=countdown)
+    match = Match(rules, parsed, seed=1, log=said.append, countdown=countdown, samples=samples)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with game_server(match, TOKENS, listener=listener) as server, anyio.create_task_group() as tasks:
+        async with (
+            game_server(match, TOKENS, listener=listener, samples=samples) as server,
+            anyio.create_task_group() as tasks,
+        ):
             table = Table(match, listener.getsockname()[1], said)
 
             async def play() -> None:

@@ -42,7 +42,6 @@ WORDS: Mapping[str, str] = {
     "give_public_key": "Give the public key that you have from its authority with --key.",
     "make_key": "`coworld certificate keygen FILE` makes one.",
     # Backends
-    "backend_with_recorder": "Docker can (--backend docker), and so can local processes (--backend process).",
     "backend_with_hosts": "Docker can (--backend docker), and so can a cluster that enforces network policies.",
     "certify_images": "Certify with --backend docker, too.",
     "kubernetes_backend": "Use a backend that can (--backend kubernetes).",

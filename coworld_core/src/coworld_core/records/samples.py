@@ -35,6 +35,8 @@ SAMPLES_FORMAT: Final = "coworld.samples/1"
 FRAMES_FORMAT: Final = "coworld.frames/1"
 """Names of the formats in the headers."""
 
+_TURN = ("tick", "time", "seat", "observation", "action", "acted")
+"""Fields of every turn."""
 _MOST_OF_LINE = 256 << 20
 """Bytes of the longest line that is read."""
 _END_BYTES = 1 << 16
@@ -171,6 +173,7 @@ def iter_samples(source: Source) -> Iterator[RecordedSample]:
 
     scores: list[float] | None = None
     is_over = False
+    damage: UsageError | None = None
     try:
         for line in lines:
             if "end" in line:
@@ -181,12 +184,16 @@ def iter_samples(source: Source) -> Iterator[RecordedSample]:
                 seat = line["seat"]
                 if (turn := turns.get(seat)) is not None:
                     yield closed(turn, line.get("score"), line["observation"])
-                turns[seat] = line
-        for seat, turn in turns.items():
-            score = scores[seat] if is_over and scores is not None and seat < len(scores) else None
-            yield closed(turn, score, finals.get(seat), done=is_over)
-    except (KeyError, TypeError, ValueError) as error:
-        raise lines.invalid("it is no sample") from error
+                turns[seat] = {name: line[name] for name in _TURN} | line
+    except UsageError as error:
+        damage = error
+    except (KeyError, TypeError, ValueError):
+        damage = lines.invalid("it is no sample")
+    for seat, turn in turns.items():
+        score = scores[seat] if is_over and scores is not None and seat < len(scores) else None
+        yield closed(turn, score, finals.get(seat), done=is_over)
+    if damage is not None:
+        raise damage
 
 
 def iter_frames(source: Source) -> Iterator[RecordedFrame]:
@@ -253,10 +260,8 @@ class _Lines:
     def __init__(self, path: Path, format: str) -> None:
         self._path, self._number = path, 1
         self._lines = self._read()
-        try:
-            self.header = next(self._lines)
-        except StopIteration:
-            raise self.invalid("it is empty") from None
+        # Nothing is in the file of a writer that was killed at once
+        self.header = next(self._lines, {"format": format})
         if self.header.get("format") != format:
             raise self.invalid(f"its format is {self.header.get('format')!r}, not {format}")
 

@@ -6,6 +6,7 @@ and game. This process writes them to the workspace as they come, so that they a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -67,10 +68,10 @@ def require_recording(plan: EpisodePlan, backend: Backend, options: EpisodeOptio
         return
     if plan.game_hosts:
         raise UsageError(f"{game.name} runs its players itself: there are no frames to record.", code="no_frames")
-    if backend.capabilities.images and (backend.capabilities.remote or not backend.helper_image):
+    if backend.capabilities.images and not backend.helper_image:
         raise CapabilityError(
             f"The {backend.name} backend puts no recorder between players and game.",
-            hint=Hint("backend_with_recorder", 'Docker can (backend="docker"), and so can local processes.'),
+            hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
             context={"backend": backend.name, "capability": "record"},
         )
 
@@ -250,21 +251,27 @@ class Recorder:
             self._append(f"{json.dumps(header)}\n".encode())
 
     def _append(self, lines: bytes) -> None:
+        """Write lines, or as many of them as there is room for."""
         if self._file is None or self._problem:
             return
         self._size += len(lines)
-        try:
-            if self._size > _MOST_OF_FILE:
-                self._cut(f"the file would have more than {_MOST_OF_FILE >> 30} GiB")
-                return
-            self._file.append(lines)
-        except EnvironmentFault as error:
-            self._cut(error.message.removesuffix("."))
+        if self._size > _MOST_OF_FILE:
+            self._cut(f"the file would have more than {_MOST_OF_FILE >> 30} GiB")
             return
-        if found := _LINE.findall(lines):
-            self._count += len(found)
-            ticks = [int(tick) for tick in found if tick != b"null"]
-            self._last_tick = ticks[-1] if ticks else self._last_tick
+        try:
+            self._file.append(lines)
+            self._count_lines(lines)
+        except EnvironmentFault as error:
+            with contextlib.suppress(EnvironmentFault):
+                for line in lines.splitlines(keepends=True):
+                    self._file.append(line)
+                    self._count_lines(line)
+            self._cut(error.message.removesuffix("."))
+
+    def _count_lines(self, lines: bytes) -> None:
+        found = _LINE.findall(lines)
+        self._count += len(found)
+        self._last_tick = next((int(tick) for tick in reversed(found) if tick != b"null"), self._last_tick)
 
     def _cut(self, why: str) -> None:
         """Record nothing more; the episode goes on."""

@@ -212,7 +212,7 @@ class LocalRuns:
         return self._ask(lambda index: query_runs(index, sql, parquet=files))
 
     def export(self, directory: str | os.PathLike[str], asked: RunFilter | None = None, **how: Any) -> ExportedTables:
-        """Write episodes, seats, turns and events as Parquet files; see `run_export.export_runs`."""
+        """Write episodes, seats, turns, samples and events as Parquet files; see `run_export.export_runs`."""
         from .run_export import export_runs
 
         place = expand(os.fspath(directory))

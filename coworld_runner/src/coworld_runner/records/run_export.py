@@ -1,4 +1,4 @@
-"""Writes runs as Parquet files: episodes, seats, turns and events, a row group at a time."""
+"""Writes runs as Parquet files: episodes, seats, turns, samples and events, a row group at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from coworld_core.hints import Hint
 from coworld_core.lazy import load_library
 from coworld_core.records.run_entries import EpisodeEntry
 from coworld_core.records.run_filter import RunFilter
+from coworld_core.records.samples import iter_samples, recording_end
 from coworld_core.records.turn_rows import turn_rows
+from coworld_core.rules.plain_values import to_json
 from coworld_core.text.phrases import listed
 
 from ..runs.workspace import unwritable
@@ -44,6 +46,21 @@ EXPORTED: Mapping[str, Mapping[str, str]] = {
         "reward": "float64",
         "done": "bool_",
     },
+    "samples": {
+        **_KEYS,
+        "tick": "int64",
+        "time": "time",
+        "seat": "int32",
+        "name": "string",
+        "observation": "string",
+        "legal": "string",
+        "action": "string",
+        "acted": "bool_",
+        "by": "string",
+        "score": "float64",
+        "reward": "float64",
+        "done": "bool_",
+    },
     "events": {
         **_KEYS,
         "source": "string",
@@ -59,6 +76,8 @@ EXPORTED: Mapping[str, Mapping[str, str]] = {
 
 _GROUP = 65536
 """Rows of a row group, which is what is kept in memory."""
+_GROUP_CHARACTERS = 32 << 20
+"""Characters of a row group, of rows that may be long."""
 _EPISODES = 1000
 """Number of episodes that are looked up at a time."""
 _WHY = {
@@ -66,6 +85,10 @@ _WHY = {
     "replay": "{count} left no replay",
     "format": "{count} left a replay of another format",
     "damaged": "{count} left a replay that is damaged, whose turns end there",
+}
+_SAMPLES_WHY = {
+    "unfinished": "of {count} they end before the game did",
+    "damaged": "of {count} the file is damaged, and they end there",
 }
 
 
@@ -125,6 +148,7 @@ class ParquetTable:
         ]
         self._schema = self._arrow.schema(kinds)
         self._rows: list[tuple[Any, ...]] = []
+        self._characters = 0
         self.count = 0
 
     def __enter__(self) -> Self:
@@ -143,11 +167,17 @@ class ParquetTable:
         finally:
             self._part.unlink(missing_ok=True)
 
-    def add(self, row: tuple[Any, ...]) -> None:
-        """Add a row, its values in the order of the columns."""
+    def add(self, row: tuple[Any, ...], *, characters: int = 0) -> None:
+        """Add a row, its values in the order of the columns.
+
+        Args:
+            row: The values.
+            characters: How many characters it has, roughly, if that may be many.
+        """
         self._rows.append(row)
+        self._characters += characters
         self.count += 1
-        if len(self._rows) >= _GROUP:
+        if len(self._rows) >= _GROUP or self._characters >= _GROUP_CHARACTERS:
             self._flush()
 
     def _flush(self) -> None:
@@ -155,7 +185,7 @@ class ParquetTable:
             return
         cells = zip(*self._rows, strict=True)
         arrays = [self._arrow.array(column, kind) for column, kind in zip(cells, self._schema.types, strict=True)]
-        self._rows = []
+        self._rows, self._characters = [], 0
         self._writer.write_batch(self._arrow.record_batch(arrays, schema=self._schema))
 
 
@@ -197,7 +227,7 @@ def export_runs(
             hint=Hint("overwrite_export", "Name another directory, or pass overwrite=True to replace what is there."),
         )
     load_library("pyarrow", _HINT)
-    missing: Counter[str] = Counter()
+    missing = _Missing()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
@@ -210,20 +240,35 @@ def export_runs(
                     on_progress(start, len(numbers))
                 for episode in find_episodes(index, RunFilter(), numbers=numbers[start : start + _EPISODES]):
                     _write(episode, open_tables, missing)
-            if "events" in open_tables:
-                for run in find_runs(index, asked or RunFilter(), below=below):
-                    if run.kind not in ("episode", "tournament"):
-                        _write_events(str(run.path), "", EpisodeLayout(run.path), open_tables["events"])
+            for run in find_runs(index, asked or RunFilter(), below=below):
+                # An episode whose runner was killed has no record, and so is none of the episodes above
+                unfinished = run.kind == "episode" and not run.episodes
+                if unfinished or run.kind not in ("episode", "tournament"):
+                    _write_rest(str(run.path), "", EpisodeLayout(run.path), open_tables, missing)
     except OSError as error:
         raise unwritable(directory, error) from error
-    said = listed(_WHY[why].format(count=count) for why, count in missing.items())
-    notices = (f"There are no turns of some episodes: {said}.",) if said else ()
     return ExportedTables(
-        directory=directory, rows={table: one.count for table, one in open_tables.items()}, notices=notices
+        directory=directory, rows={table: one.count for table, one in open_tables.items()}, notices=missing.notices()
     )
 
 
-def _write(episode: EpisodeEntry, tables: Mapping[str, ParquetTable], missing: Counter[str]) -> None:
+@dataclass(frozen=True)
+class _Missing:
+    """What there is not, with the number of episodes."""
+
+    turns: Counter[str] = field(default_factory=Counter[str])
+    samples: Counter[str] = field(default_factory=Counter[str])
+
+    def notices(self) -> tuple[str, ...]:
+        turns = listed(_WHY[why].format(count=count) for why, count in self.turns.items())
+        samples = listed(_SAMPLES_WHY[why].format(count=count) for why, count in self.samples.items())
+        return (
+            *((f"There are no turns of some episodes: {turns}.",) if turns else ()),
+            *((f"Samples are not complete: {samples}.",) if samples else ()),
+        )
+
+
+def _write(episode: EpisodeEntry, tables: Mapping[str, ParquetTable], missing: _Missing) -> None:
     run, key = str(episode.run), episode.key
     if "episodes" in tables:
         values = {name: getattr(episode, name, None) for name in TABLES["episodes"]}
@@ -235,8 +280,19 @@ def _write(episode: EpisodeEntry, tables: Mapping[str, ParquetTable], missing: C
     layout = EpisodeLayout(episode.path) if episode.path is not None else None
     if "turns" in tables:
         why = "rows" if layout is None else _write_turns(run, key, layout, tables["turns"])
-        missing.update([why] if why else [])
-    if "events" in tables and layout is not None:
+        missing.turns.update([why] if why else [])
+    if layout is not None:
+        _write_rest(run, key, layout, tables, missing)
+
+
+def _write_rest(
+    run: str, key: str, layout: EpisodeLayout, tables: Mapping[str, ParquetTable], missing: _Missing
+) -> None:
+    """Write what is in files of its own: samples and events."""
+    if "samples" in tables and layout.samples.is_file():
+        why = _write_samples(run, key, layout, tables["samples"])
+        missing.samples.update([why] if why else [])
+    if "events" in tables:
         _write_events(run, key, layout, tables["events"])
 
 
@@ -251,6 +307,25 @@ def _write_turns(run: str, key: str, layout: EpisodeLayout, table: ParquetTable)
     except CoworldError:
         return "damaged" if table.count > before else "format"
     return ""
+
+
+def _write_samples(run: str, key: str, layout: EpisodeLayout, table: ParquetTable) -> str:
+    """Write the samples of an episode; returns why they are not all that there were."""
+    try:
+        for one in iter_samples(layout.samples):
+            observation, action = to_json(one.observation), to_json(one.action)
+            legal = None if one.legal is None else to_json(one.legal)
+            table.add(
+                (
+                    *(run, key, one.tick, round(one.time * 1e6), one.seat, one.name, observation, legal, action),
+                    *(one.acted, one.by, one.score, one.reward, one.done),
+                ),
+                characters=len(observation) + len(legal or "") + len(action),
+            )
+    except UsageError:
+        return "damaged"
+    end = recording_end(layout.samples)
+    return "" if end is not None and end.complete else "unfinished"
 
 
 def _write_events(run: str, key: str, layout: EpisodeLayout, table: ParquetTable) -> None:

@@ -3,7 +3,7 @@
 `rollout` plays one episode, `rollouts` many. `as_gym_env` and `as_vector_env` make Gymnasium environments from rules,
 `as_parallel_env`, `as_aec_env` and `as_parallel_vector_env` PettingZoo environments, and `SeatEnv` makes a Gymnasium
 environment from a seat of any Coworld. Environments need the extra `env`, whose libraries are imported when they are
-first used.
+first used. `to_minari` writes recorded samples as a dataset of Minari (extra `minari`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .episode_rollout import rollout as rollout
     from .gymnasium_env import as_gym_env as as_gym_env
     from .gymnasium_env import as_vector_env as as_vector_env
+    from .minari_dataset import to_minari as to_minari
     from .pettingzoo_env import as_aec_env as as_aec_env
     from .pettingzoo_env import as_parallel_env as as_parallel_env
     from .pettingzoo_vector import as_parallel_vector_env as as_parallel_vector_env
@@ -31,6 +32,7 @@ else:
         {
             ".rollout_batch": ("rollouts",),
             ".gymnasium_env": ("as_gym_env", "as_vector_env"),
+            ".minari_dataset": ("to_minari",),
             ".pettingzoo_env": ("as_aec_env", "as_parallel_env"),
             ".pettingzoo_vector": ("as_parallel_vector_env",),
             ".episode_rollout": ("PolicyError", "Rollout", "SeatPolicies", "SeatPolicy", "rollout"),

@@ -150,6 +150,18 @@ class ActionSpace:
         """1 for each legal action, 0 for the others, as an array of int8; None means that all are legal."""
         return np.frombuffer(self.offered(options)[1], np.int8).copy()
 
+    def encode(self, action: Any) -> Any:
+        """An action (as JSON) as an element of the space.
+
+        Raises:
+            UsageError: It is none of those that have numbers, or numbers depend on what is legal.
+        """
+        if self._codec is not None:
+            return self._codec.encode(action)
+        if self._moves is None:
+            raise UsageError("Actions have no numbers of their own here: give all of them.", code="no_space")
+        return np.int64(self._moves.number(action))
+
     def decode(self, element: Any, legal: Callable[[], Sequence[Any] | None]) -> Any:
         """The action as JSON; None if no action has that number."""
         if self._codec is not None:

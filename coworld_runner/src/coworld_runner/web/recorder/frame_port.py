@@ -9,7 +9,7 @@ import time
 from urllib.parse import parse_qs, urlsplit
 
 from .kept_frames import KeptFrames
-from .socket_messages import CLOSING, accept_key, text_frame
+from .socket_messages import CLOSING, accept_key, is_closing, text_frame
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class FramePort:
         selector: The program's selector.
         token: What the reader must know.
         frames: The kept frames.
-        on_end: Called when the reader asks for the end, before the last line is added.
+        on_end: Called when the reader asks for the end; reads what was passed on before the last line is added.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class FramePort:
             caller.close()
 
     def _hear(self, reader: socket.socket) -> None:
-        """Whatever the reader says asks for the end. If it is gone, the game goes on unrecorded."""
+        """Whatever the reader says asks for the end. If it says goodbye or is gone, the game goes on unrecorded."""
         data = _received(reader)
-        if data:
+        if data and (self._ending or not is_closing(data)):
             if not self._ending:
                 self._on_end()
                 self._frames.finish()

@@ -1,4 +1,4 @@
-"""Passes on what players and their game say, and reads it when there is nothing to pass on."""
+"""Passes on what players and their game say, and reads it afterwards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hmac
 import selectors
 import socket
 import time
-from collections import deque
 from urllib.parse import parse_qs, urlsplit
 
 from .frame_port import FramePort, fields_of, prepare
@@ -16,7 +15,7 @@ from .socket_messages import MessageReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
 __all__ = ["FrameRelay"]
@@ -28,8 +27,6 @@ _HEAD = 1 << 16
 """Bytes of the longest head of a request."""
 _MOST_EACH = 32
 """Connections of one host at a time, besides some for each seat, so that no player can block the others."""
-_MOST_UNREAD = 1000
-"""Pieces, each of up to `_CHUNK` bytes, that wait to be read."""
 _NOT_PASSED_ON = (b"sec-websocket-extensions", b"connection")
 
 
@@ -40,6 +37,10 @@ class FrameRelay:
         game: Host and port of the game.
         tokens: The token of each seat.
         token: What the reader of the frames must know.
+
+    Attributes:
+        frames: The kept frames.
+        unread: What was passed on and not read yet: seat, time, direction, the reader of its messages, and the bytes.
     """
 
     def __init__(self, game: tuple[str, int], tokens: Sequence[str], token: str) -> None:
@@ -48,7 +49,7 @@ class FrameRelay:
         self._selector = selectors.DefaultSelector()
         self._open: dict[str, int] = {}
         self._most_each = _MOST_EACH + 8 * len(tokens)
-        self._unread: deque[Callable[[], None]] = deque()
+        self.unread: list[tuple[int, float, str, MessageReader, bytes]] = []
         self.frames = KeptFrames(len(tokens))
         self._port = FramePort(self._selector, token, self.frames, self._read_all)
 
@@ -58,27 +59,21 @@ class FrameRelay:
             listener.setblocking(False)
             self._selector.register(listener, selectors.EVENT_READ, accept)
         while True:
-            ready = self._selector.select(0 if self._unread else self._port.pause())
-            if not ready and self._unread:
-                # Nobody waits for this
-                self._unread.popleft()()
-            for key, events in ready:
+            for key, events in self._selector.select(self._port.pause()):
                 if type(key.data) is _Side:
                     self._serve(key.data, events)
                 else:
                     key.data(key.fileobj)
+            # Everything has been passed on, and nobody waits for this
+            self._read_all()
             if self._port.send():
                 return self._port.close()
 
-    def read_later(self, read: Callable[[], None]) -> None:
-        """Read something when there is nothing to pass on; at once, if too much waits for that."""
-        self._unread.append(read)
-        while len(self._unread) > _MOST_UNREAD:
-            self._unread.popleft()()
-
     def _read_all(self) -> None:
-        while self._unread:
-            self._unread.popleft()()
+        for seat, when, direction, reader, data in self.unread:
+            for is_text, content, size in reader.feed(data):
+                self.frames.add(seat, when, direction, is_text, content, size)
+        self.unread.clear()
 
     # Connections
 
@@ -287,15 +282,9 @@ class _Link:
             self._keep("to_player", bytes(answer[end + 4 :]))
 
     def _keep(self, direction: str, data: bytes) -> None:
-        frames, reader, seat, now = self._relay.frames, self._readers[direction], self._seat, time.time()
-        assert seat is not None
-
-        def read() -> None:
-            for is_text, content, size in reader.feed(data):
-                frames.add(seat, now, direction, is_text, content, size)
-
-        if data and frames.is_open:
-            self._relay.read_later(read)
+        assert self._seat is not None
+        if data and self._relay.frames.is_open:
+            self._relay.unread.append((self._seat, time.time(), direction, self._readers[direction], data))
 
     def close(self) -> None:
         """Close both sides."""

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import struct
 
-__all__ = ["CLOSING", "MOST_OF_MESSAGE", "MessageReader", "accept_key", "text_frame"]
+__all__ = ["CLOSING", "MOST_OF_MESSAGE", "MessageReader", "accept_key", "is_closing", "text_frame"]
 
 MOST_OF_MESSAGE = 16 << 20
 """Bytes of the longest message whose content is kept."""
@@ -27,6 +27,11 @@ class MessageReader:
         self._parts: list[bytes] = []
         self._size = 0
         self._is_text = True
+
+    @property
+    def held(self) -> int:
+        """Bytes of an incomplete frame that are held."""
+        return len(self._bytes)
 
     def feed(self, data: bytes) -> list[tuple[bool, bytes | None, int]]:
         """Take more bytes, and return the messages that they complete.
@@ -97,6 +102,11 @@ def text_frame(content: bytes) -> bytes:
     if size <= _MOST_OF_CONTROL:
         return struct.pack(">BB", 0x81, size) + content
     return (struct.pack(">BBH", 0x81, 126, size) if size < 1 << 16 else struct.pack(">BBQ", 0x81, 127, size)) + content
+
+
+def is_closing(data: bytes) -> bool:
+    """Whether what arrives begins with a frame that closes the connection."""
+    return data[0] & 15 == 8
 
 
 def accept_key(key: bytes) -> bytes:
