@@ -36,11 +36,26 @@ coworld runs export exported --label exp=a --table turns --overwrite
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay
 coworld bundle results/latest/3 --slot 0
+coworld registry publish bot ./bot.py --tag champion
+coworld registry publish bot my-player:latest --run python --run -m --run my_player --meta steps=5000
+coworld registry list
+coworld registry list bot --json
+coworld registry show bot:champion
+coworld registry show bot:v3
+coworld registry tag bot:v3 champion
+coworld registry tag bot:v3 champion --expected v2
+coworld registry updates bot
+coworld registry updates bot --after v3 --count 1 --json
+coworld registry fetch bot:v3 -o copy
+coworld registry fetch bot -o newest
+coworld registry remove bot:v1
+coworld registry remove bot
 coworld check ./bot.py -m examples/nim
 coworld check ./bot -m examples/paintarena --steps 10 --json
 coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
 coworld compare ./new.py ./old.py -m examples/nim
 coworld compare ./new.py ./old.py -m examples/nim --plan
+coworld compare bot:latest bot:champion -m examples/nim
 coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
 coworld gate ./bot.py -m examples/nim
 coworld gate ./bot.py --watch

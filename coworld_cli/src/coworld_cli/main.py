@@ -30,6 +30,7 @@ _COMMANDS: CommandTable = {
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
         "improve": ("improvements", "Let a program improve a player, step by step."),
+        "registry": ("registries", "Publish players under names, in numbered versions."),
         "evaluation": ("evaluations", "Diagnose a player, and report what was measured."),
         "grade": ("roles", "Grade episodes."),
         "report-episode": ("roles", "Write a report about one or more episodes."),

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from .manifest.manifest_file import dump_manifest as dump_manifest
     from .manifest.manifest_file import load_manifest as load_manifest
     from .manifest.models import Manifest as Manifest
+    from .player_registry import PlayerRegistry as PlayerRegistry
+    from .player_registry import PlayerVersion as PlayerVersion
     from .records.run_filter import RunFilter as RunFilter
     from .rules.audit import audit_rules as audit_rules
     from .rules.game import Rules as Rules
@@ -111,6 +113,10 @@ else:
                 "Results",
                 "check_results",
                 "read_results",
+            ),
+            ".player_registry": (
+                "PlayerRegistry",
+                "PlayerVersion",
             ),
             ".records.run_filter": ("RunFilter",),
             ".rules.audit": ("audit_rules",),
