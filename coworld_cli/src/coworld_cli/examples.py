@@ -218,6 +218,10 @@ coworld upload-policy ./bot.py --dry-run -m examples/nim
 coworld upload-policy ./bot.py --league LEAGUE
 coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
 coworld upload-policy my-player:2 --name my-player --secret-env API_KEY
+coworld policies list
+coworld policies list bot --limit 3 --json
+coworld policies download bot:v3 -o bot-v3
+coworld policies download bot -o newest --json
 coworld submit my-player --league LEAGUE
 coworld submit my-player:v3 --league LEAGUE --auto-champion never
 coworld champion my-player --league LEAGUE

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PlayerEvidence,
         PlaySession,
         PolicyStats,
+        PolicyVersionRow,
         Round,
         RoundDetail,
         RoundResult,
@@ -56,6 +57,7 @@ __all__ = [
     "LEADERBOARD",
     "LEAGUES",
     "MEMBERSHIPS",
+    "POLICY_VERSIONS",
     "REPLAYS",
     "ROUNDS",
     "ROUND_RESULTS",
@@ -169,6 +171,14 @@ MEMBERSHIPS: tuple[Column[Membership], ...] = (
     Column("Division", lambda row: row.division.name),
     Column("Status", lambda row: status_word(row.status)),
     Column("Substatus", lambda row: row.substatus),
+)
+
+POLICY_VERSIONS: tuple[Column[PolicyVersionRow], ...] = (
+    Column("Version", lambda row: row.label),
+    Column("Uploaded", lambda row: row.created_at),
+    Column("What", lambda row: row.kind),
+    Column("Of", lambda row: row.source, free=True),
+    Column("ID", lambda row: row.id),
 )
 
 SUBMISSIONS: tuple[Column[Submission], ...] = (

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from ..errors import UsageError
+from ..files.new_files import write_new_files
 from ._wire_models import Body, Text, Time, Wire, part, required
 from .platform_ids import is_uuid
 
@@ -83,6 +84,15 @@ class PolicyVersionRow(Wire):
         default=None, description="When an operator disabled it, so that it is not scheduled."
     )
     disabled_reason: str | None = Field(default=None, description="The operator's reason.")
+    created_at: Time | None = Field(default=None, description="When it was uploaded.")
+    tags: dict[str, Any] | None = Field(default=None, description="The labels that it was uploaded with.")
+    kind: str | None = Field(
+        default=None, description="What was uploaded: `files` or `image`; null if the server does not tell."
+    )
+    source: str | None = Field(default=None, description="Name of its file, directory or image, if the server tells.")
+    digest: str | None = Field(
+        default=None, description="Digest of what was uploaded; of files, of what the download of them returns."
+    )
 
     @computed_field
     @property
@@ -177,6 +187,21 @@ class PlayerFiles(Body):
             if any(parent.as_posix() in self.files for parent in PurePosixPath(name).parents):
                 raise ValueError(f"{name} is below another file")
         return self
+
+    def write(self, directory: Path) -> Path:
+        """Write the files into a directory, where none of them exists yet.
+
+        Returns:
+            The player's file or directory.
+
+        Raises:
+            UsageError: One of them exists (`file_exists`).
+            OSError: One cannot be written.
+        """
+        target = directory / PurePosixPath(self.file).name
+        place = directory if self.file in self.files else target
+        write_new_files(place, self.files, executable=self.runnable)
+        return target
 
     @classmethod
     def of_bytes(cls, files: Mapping[str, bytes], **values: Any) -> PlayerFiles:

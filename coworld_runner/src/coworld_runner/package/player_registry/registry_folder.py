@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.files.new_files import write_new_files
 from coworld_core.images import ImageRef
 from coworld_core.player_registry import (
     ANY_VERSION,
@@ -136,20 +137,10 @@ class RegistryFolder:
 
     def fetch(self, version: PlayerVersion, directory: Path) -> Path:
         """Copy the files of a version into a directory; see `PlayerRegistry.fetch`."""
-        own = self.read(version)
-        target = directory / version.source
-        names = [version.source] if self.path(version).is_dir() else list(own.files)
-        for name in names:
-            if (directory / name).exists():
-                raise UsageError(
-                    f"There is {directory / name} already, and nothing is overwritten.",
-                    code="file_exists",
-                    hint="Name another directory.",
-                )
+        own, target = self.read(version), directory / version.source
         try:
             place = target if self.path(version).is_dir() else directory
-            place.mkdir(parents=True, exist_ok=True)
-            own.put(place)
+            write_new_files(place, own.files, executable=own.runnable)
         except OSError as error:
             raise unwritable(directory, error) from error
         return target
