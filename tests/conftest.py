@@ -43,6 +43,8 @@ def own_scratch(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
     with private_scratch(tmp_path_factory.mktemp("scratch")), pytest.MonkeyPatch.context() as patch:
         # Where runs were left is noted there, and those of tests are soon gone
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        # A player is named by any word, and must not be one that somebody has published
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
 
 

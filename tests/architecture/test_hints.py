@@ -27,7 +27,7 @@ ARGUMENTS = {
     "coworld_runner.backends.process._python_environment": "uv and pip",
     "coworld_runner.build._pinned_sources": "git",
     "coworld_runner.kit.wrappers.card": "itself, as a program of its own",
-    "coworld_runner.package.images.dockerfile": "pip",
+    "coworld_runner.images.dockerfile": "pip",
 }
 """Modules that give or read options of other programs, and which."""
 

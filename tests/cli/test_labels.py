@@ -21,7 +21,7 @@ ROWS = [{"exp": "ab", "n": "1"}, {"exp": "b"}, {}]
 LISTS = {
     "episodes": ("/v2/episode-requests", EPISODE),
     "xp-request list": ("/v2/experience-requests", EXPERIENCE),
-    "policies": ("/stats/policy-versions", {"id": uid(4), "name": "painter", "version": 3}),
+    "policies list": ("/stats/policy-versions", {"id": uid(4), "name": "painter", "version": 3}),
     "list": ("/v2/coworlds", COWORLD),
 }
 

@@ -59,11 +59,11 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
         [DIVISION["id"], "First", "1", "Open", "2026-11-01 12:30"],
     ),
     (
-        "policies",
+        "policies list",
         "/stats/policy-versions",
         {"id": uid(4), "name": "painter", "version": 3, "tags": {"net": "big", "exp": "a"}},
-        ["ID", "Policy", "Labels", "Disabled"],
-        [uid(4), "painter:v3", "net=big, exp=a", "-"],
+        ["ID", "Policy", "Uploaded", "What", "Of", "Labels", "Disabled"],
+        [uid(4), "painter:v3", "-", "-", "-", "net=big, exp=a", "-"],
     ),
     (
         "memberships",

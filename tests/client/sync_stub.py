@@ -52,7 +52,12 @@ _OWN_IMPORTS = (
     "from .watch import Change",
 )
 
-_SYNC = {"AsyncPager": "_Rows", "AbstractAsyncContextManager": "AbstractContextManager", "Changes": "_Changes"}
+_SYNC = {
+    "AsyncPager": "_Rows",
+    "AsyncIterator": "Iterator",
+    "AbstractAsyncContextManager": "AbstractContextManager",
+    "Changes": "_Changes",
+}
 """What each async type is for code that is not async."""
 
 

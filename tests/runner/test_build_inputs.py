@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from typing_extensions import Buffer
 
 from coworld_runner.backends.docker._buildkit import BuildkitTrace
-from coworld_runner.package.images.build_context import ContextError, Ignore, SentContext, dockerfile_of, write_context
-from coworld_runner.package.images.compose import Build
-from coworld_runner.package.images.dockerfile import read_dockerfile
+from coworld_runner.images.build_context import ContextError, Ignore, SentContext, dockerfile_of, write_context
+from coworld_runner.images.compose import Build
+from coworld_runner.images.dockerfile import read_dockerfile
 
 # --- Dockerfiles
 

@@ -28,7 +28,7 @@ from coworld_runner.certification import (
     signing_keys,
 )
 from coworld_runner.certification.package_content import content_of, package_files
-from coworld_runner.package.images.compose import contexts_for
+from coworld_runner.images.compose import contexts_for
 from coworld_runner.package.resolver import Package, resolve_package
 from coworld_runner.testing.fake_backend import FakeBackend
 

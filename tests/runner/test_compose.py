@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.issues import Issue
-from coworld_runner.package.images.compose import (
+from coworld_runner.images.compose import (
     COMPOSE_NAMES,
     ComposeFile,
     contexts_for,

@@ -23,7 +23,7 @@ from coworld_runner.backends.process._pip_requirements import Requirements, requ
 from coworld_runner.backends.process._python_environment import PythonEnvironment
 from coworld_runner.episode.run_context import entered_backend
 from coworld_runner.errors import BuildError
-from coworld_runner.package.images.compose import Build
+from coworld_runner.images.compose import Build
 from coworld_runner.runs.scratch import make_scratch
 
 DOCKERFILE = """FROM python:3.12

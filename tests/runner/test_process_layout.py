@@ -18,8 +18,8 @@ from coworld_runner.backend import HttpProbe, Port, UnitSpec
 from coworld_runner.backends.process import ProcessBackend
 from coworld_runner.backends.process._image_layout import Laid, layout_of
 from coworld_runner.errors import OWN_DOING
-from coworld_runner.package.images.compose import Build, contexts_for, load_compose
-from coworld_runner.package.images.dockerfile import read_dockerfile
+from coworld_runner.images.compose import Build, contexts_for, load_compose
+from coworld_runner.images.dockerfile import read_dockerfile
 from coworld_runner.runs.scratch import make_scratch
 
 SRC = """FROM python:3.12 AS build

@@ -13,7 +13,7 @@ from support.small_world import MANIFEST
 from coworld_core.errors import UsageError
 from coworld_runner.build.rebuild import build_again
 from coworld_runner.episode.backend_choice import choose_backend
-from coworld_runner.package.images.compose import Contexts
+from coworld_runner.images.compose import Contexts
 from coworld_runner.package.resolver import resolve_package
 
 

@@ -86,6 +86,7 @@ TABLE: dict[str, Row] = {
         KNOWN, body={"name": "x", "player": {"file": "a", "files": {"a": "YQ=="}, "command": ["{}/a"]}}
     ),
     "GET /stats/policy-versions": Row(KNOWN),
+    "GET /stats/policy-versions/{version_id}/files": Row(OWN_404),
     "GET /v2/policies/{policy_id}/selection-access": Row(KNOWN_403),
     "PUT /v2/policies/{policy_id}/selection-access": Row(KNOWN_403, body={"selection_scope": "owner_visible"}),
     "GET /v2/coworlds/secrets/{coworld}": Row(KNOWN_403, params=SECRET),

@@ -39,11 +39,26 @@ coworld stop ereq_00000000-0000-4000-8000-000000000001
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay
 coworld bundle results/latest/3 --slot 0
+coworld registry publish bot ./bot.py --tag champion
+coworld registry publish bot my-player:latest --run python --run -m --run my_player --meta steps=5000
+coworld registry list
+coworld registry list bot --json
+coworld registry show bot:champion
+coworld registry show bot:v3
+coworld registry tag bot:v3 champion
+coworld registry tag bot:v3 champion --expected v2
+coworld registry updates bot
+coworld registry updates bot --after v3 --count 1 --json
+coworld registry fetch bot:v3 -o copy
+coworld registry fetch bot -o newest
+coworld registry remove bot:v1
+coworld registry remove bot
 coworld check ./bot.py -m examples/nim
 coworld check ./bot -m examples/paintarena --steps 10 --json
 coworld compare frontier-painter sweep-painter -m examples/paintarena --variant quick
 coworld compare ./new.py ./old.py -m examples/nim
 coworld compare ./new.py ./old.py -m examples/nim --plan
+coworld compare bot:latest bot:champion -m examples/nim
 coworld compare my-player:2 my-player:1 -m examples/paintarena --require better --markdown
 coworld gate ./bot.py -m examples/nim
 coworld gate ./bot.py --watch
@@ -197,8 +212,6 @@ coworld results LEAGUE
 coworld results DIV_ID --include-recent-rounds 5
 coworld rounds --division DIV_ID
 coworld rounds ROUND_ID
-coworld policies
-coworld policies --label net=big
 coworld memberships --mine
 coworld memberships --league LEAGUE --champions-only
 coworld submissions --mine
@@ -209,6 +222,10 @@ coworld upload-policy ./bot.py --dry-run -m examples/nim
 coworld upload-policy ./bot.py --league LEAGUE
 coworld upload-policy my-player:latest --name my-player --run python --run my_player.py
 coworld upload-policy my-player:2 --name my-player --secret-env API_KEY
+coworld policies list --label net=big
+coworld policies list bot --limit 3 --json
+coworld policies download bot:v3 -o bot-v3
+coworld policies download bot -o newest --json
 coworld submit my-player --league LEAGUE
 coworld submit my-player:v3 --league LEAGUE --auto-champion never
 coworld champion my-player --league LEAGUE

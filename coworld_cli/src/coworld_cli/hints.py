@@ -35,6 +35,7 @@ WORDS: Mapping[str, str] = {
     "update_images": "`coworld build`, or --build, brings them up to date.",
     # Gates
     "accept_version": "Put its files back, or accept another version as it is: `coworld gate BOT --accept`.",
+    "copy_version": "Copy its files to such a folder, and gate that: `coworld registry fetch NAME:vN -o DIR`.",
     "gate_first": "`coworld gate BOT` makes one.",
     # Certificates
     "certify_for_certificate": "`coworld certify {package!q}` leaves one. To compare one with the Coworld as it is: "

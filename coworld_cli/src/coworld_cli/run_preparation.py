@@ -17,7 +17,8 @@ from coworld_core.text.phrases import listed
 from coworld_runner.backend import Backend, Unit
 from coworld_runner.episode.backend_choice import open_backend
 from coworld_runner.package.own_players.own_player import OwnPlayer
-from coworld_runner.package.player_names import housing_words
+from coworld_runner.package.player_names import housing_words, registry_words
+from coworld_runner.package.player_registry.registered_player import RegisteredPlayer
 from coworld_runner.package.resolver import Package, coworld_id, resolve_package
 from coworld_runner.package.secret_env import SecretEnv, read_secret_env
 
@@ -164,6 +165,9 @@ def tell_players(
     package: Package,
     backend: Backend,
     out: Output,
+    *,
+    registered: Iterable[RegisteredPlayer | None] = (),
+    measured: bool = False,
 ) -> None:
     """Say in which environment the user's own players run, and whether players reach the services that they call.
 
@@ -174,9 +178,11 @@ def tell_players(
         package: The package that is played.
         backend: The backend that it is played on.
         out: Where to narrate.
+        registered: The versions of the user's registry among all players.
+        measured: Whether they are measured, so that they do not change.
     """
     own = [player for player in players if player is not None]
-    for line in housing_words(own, package, backend):
+    for line in (*registry_words(registered, frozen=measured), *housing_words(own, package, backend)):
         out.note(clean(line, one_line=True))
     if backend.capabilities.network_isolation:
         theirs = {name: value for player in own for name, value in player.secret_env.items()}

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .resources.memberships import Memberships
     from .resources.players import Players
     from .resources.policies import Policies
+    from .resources.policy_registry import PolicyRegistry
     from .resources.reporters import Reporters
     from .resources.role_runs import RoleRuns
     from .resources.rounds import Rounds
@@ -324,6 +325,13 @@ class CoworldClient:
         from .resources.policies import Policies
 
         return Policies(self)
+
+    @cached_property
+    def registry(self) -> PolicyRegistry:
+        """Your policies as a registry of players, as a directory of this machine is one."""
+        from .resources.policy_registry import PolicyRegistry
+
+        return PolicyRegistry(self)
 
     @cached_property
     def reporters(self) -> Reporters:

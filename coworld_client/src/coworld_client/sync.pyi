@@ -66,6 +66,7 @@ from coworld_core.api import (
 )
 from coworld_core.documents.json_text import Source
 from coworld_core.manifest.manifest_file import LoadedManifest
+from coworld_core.player_registry import ANY_VERSION, PlayerVersion
 
 from .client import CoworldClient
 from .pages import Page
@@ -491,6 +492,33 @@ class _Policies:
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PolicyVersionCreated: ...
+    def download(
+        self,
+        policy: str | PolicyRef | PolicyVersionRow,
+        directory: Path,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Path: ...
+
+class _PolicyRegistry:
+    def publish(
+        self,
+        name: str,
+        player: PlayerFiles | str,
+        *,
+        run: Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+        tags: Sequence[str] = (),
+    ) -> PlayerVersion: ...
+    def names(self) -> tuple[str, ...]: ...
+    def versions(self, name: str) -> tuple[PlayerVersion, ...]: ...
+    def get(self, ref: str) -> PlayerVersion: ...
+    def tag(
+        self, name: str, version: int | None, tag: str, *, expected: int | None = ANY_VERSION
+    ) -> PlayerVersion | None: ...
+    def updates(self, name: str, *, after: int | None = None) -> Iterator[PlayerVersion]: ...
+    def fetch(self, version: PlayerVersion | str, directory: Path) -> Path: ...
 
 class _Reporters:
     def list(
@@ -658,6 +686,8 @@ class SyncClient:
     def players(self) -> _Players: ...
     @property
     def policies(self) -> _Policies: ...
+    @property
+    def registry(self) -> _PolicyRegistry: ...
     @property
     def reporters(self) -> _Reporters: ...
     @property

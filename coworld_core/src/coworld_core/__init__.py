@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from .manifest.manifest_file import dump_manifest as dump_manifest
     from .manifest.manifest_file import load_manifest as load_manifest
     from .manifest.models import Manifest as Manifest
+    from .player_registry import PlayerRegistry as PlayerRegistry
+    from .player_registry import PlayerVersion as PlayerVersion
     from .records.run_filter import RunFilter as RunFilter
     from .records.samples import iter_frames as iter_frames
     from .records.samples import iter_samples as iter_samples
@@ -119,6 +121,10 @@ else:
                 "Results",
                 "check_results",
                 "read_results",
+            ),
+            ".player_registry": (
+                "PlayerRegistry",
+                "PlayerVersion",
             ),
             ".records.run_filter": ("RunFilter",),
             ".records.samples": (

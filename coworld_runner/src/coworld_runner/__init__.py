@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .kit.rollout.rollout_batch import rollouts as rollouts
     from .package.plan import EpisodePlan as EpisodePlan
     from .package.plan import plan_episode as plan_episode
+    from .package.player_registry.local_registry import LocalRegistry as LocalRegistry
     from .package.resolver import Package as Package
     from .package.resolver import resolve_package as resolve_package
     from .records.local_runs import LocalRuns as LocalRuns
@@ -95,6 +96,7 @@ else:
             ".evaluation.evaluation_rules": ("EvaluationRules",),
             ".evaluation.self_play": ("scrimmage",),
             ".episode.many": ("run_many",),
+            ".package.player_registry.local_registry": ("LocalRegistry",),
             ".package.resolver": (
                 "Package",
                 "resolve_package",

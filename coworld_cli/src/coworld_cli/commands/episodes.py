@@ -378,7 +378,8 @@ def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, bac
     from ..run_preparation import tell_players
 
     secrets = {name: value for seat in plan.seats for name, value in seat.secret_env.items()}
-    tell_players(options, (seat.own for seat in plan.seats), secrets, package, backend, out)
+    registered = [seat.registered for seat in plan.seats]
+    tell_players(options, (seat.own for seat in plan.seats), secrets, package, backend, out, registered=registered)
 
 
 async def _show_again(package: Package, workspace: Path, backend: Backend, out: Output) -> None:

@@ -657,7 +657,7 @@ async def _play(
     out = running.out
     package = await find_package(options, running)
     # Report a wrong player before opening a backend
-    own = [player.own for player in read_players(players, package)]
+    named = read_players(players, package)
     rules = evaluation_rules(options, package, await player_secrets(options, out))
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
@@ -667,7 +667,8 @@ async def _play(
     others = others or entrants.seats > 2
     async with opened_for_measuring(options, package, entrants, running, others=others) as backend:
         running.to_go_on = f"Run the same command{where} again to resume."
-        tell_players(options, own, rules.secret_env, package, backend, out)
+        own, registered = [player.own for player in named], [player.registered for player in named]
+        tell_players(options, own, rules.secret_env, package, backend, out, registered=registered, measured=True)
         with show_progress(running, package.manifest.game.name) as progress:
             episode = episode_arguments(options, progress, backend, workspace, run_id, watch=out.live)
             run = batch_arguments(options, progress, episode)

@@ -181,8 +181,9 @@ async def _gated(
         # Each measurement knows best where it is played, unless that was said
         if backend != "auto" or options.install:
             backend = await stack.enter_async_context(opened_backend(options, package, running))
-            own = [player.own for player in read_players(begun.players(), package)]
-            tell_players(options, own, rules.secret_env, package, backend, out)
+            named = read_players(begun.players(), package)
+            own, registered = [player.own for player in named], [player.registered for player in named]
+            tell_players(options, own, rules.secret_env, package, backend, out, registered=registered, measured=True)
         progress = stack.enter_context(show_progress(running, package.manifest.game.name))
         run: BatchArguments = {
             "backend": backend,

@@ -1,4 +1,4 @@
-"""Policies in leagues: submissions and memberships."""
+"""Policies: your versions and their files; and policies in leagues: submissions and memberships."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..options.platform import (
     player_filter,
     policy_filter,
 )
-from ..options.values import IdType, PolicyType, key_values
+from ..options.values import DIRECTORY, IdType, PolicyType, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
@@ -30,6 +30,7 @@ from .leagues import of_league
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from coworld_client import CoworldClient
     from coworld_core.api import AutoChampion
@@ -39,21 +40,49 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 
-@commands.command("policies")
-@click.option("--name", "-n", metavar="NAME", help="Only versions of the policy with this name.")
-@label_filter
-@listing_options(None, cursor=False, noun="versions")
-@platform_options
-def policies(out: Output, connection: Connection, listing: Listing, name: str | None, labels: dict[str, str]) -> int:
-    """List the versions of your policies, the newest first.
+@commands.group("policies", cls=NounGroup)
+def policies() -> None:
+    """List the versions of your policies, and download their files."""
 
-    `coworld memberships --mine` lists those that are in leagues. A player on this machine is a file, an id of the
-    package, or an image.
+
+@policies.command("list")
+@click.argument("name", required=False)
+@label_filter
+@listing_options(None, noun="versions", cursor=False)
+@platform_options
+def list_(out: Output, connection: Connection, listing: Listing, name: str | None, labels: dict[str, str]) -> int:
+    """List the versions of your policies, or of the policy NAME, the newest first.
+
+    `coworld memberships --mine` lists those that are in leagues.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
         pager = api.policies.list(name=name, labels=labels, limit=listing.limit)
-        return await show_list(out, pager, tables.POLICIES, listing, noun="version")
+        return await show_list(out, pager, tables.POLICY_VERSIONS, listing, noun="version")
+
+    return run_api(out, connection, body)
+
+
+@policies.command("download")
+@click.argument("policy", type=PolicyType(), metavar="POLICY")
+@click.option("--output", "-o", type=DIRECTORY, required=True, metavar="DIR", help="Where to put its files.")
+@platform_options
+def download(out: Output, connection: Connection, policy: str, output: Path) -> int:
+    """Download the files of a policy of yours, as they were uploaded.
+
+    POLICY is NAME (its newest version), NAME:N or NAME:vN. Files are checked, and nothing is overwritten. A policy that
+    is an image has none, and only some platforms give files out.
+    """
+    from ..render.text import clean, shown_path
+    from ..render.transfers import shown_progress
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        row = await api.policies.lookup(policy)
+        with shown_progress(out, row.label) as told:
+            path = await api.policies.download(row, output, on_progress=told)
+        out.answer({**dump(row), "path": str(path)})
+        out.say(f"{clean(row.label, one_line=True)}: {shown_path(path)}")
+        return exitcodes.OK
 
     return run_api(out, connection, body)
 

@@ -28,6 +28,7 @@ __all__ = [
     "PolicyType",
     "Quantity",
     "Seconds",
+    "VersionNumber",
     "check_run",
     "key_values",
 ]
@@ -197,6 +198,21 @@ class IdType(_TextType):
         if self._names and text and id_kind(text) is None:
             return text
         return check_id(text, self._kinds)
+
+
+class VersionNumber(click.ParamType):
+    """The number of a version: `v3` or `3`; 0 for none."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read a number."""
+        text = str(value).removeprefix("v")
+        if text == "none":
+            return 0
+        if not text.isdecimal() or not text.isascii() or len(text) > 9:
+            self.fail(f"{value!r} is not the number of a version, such as v3.", param, ctx)
+        return int(text)
 
 
 class PolicyType(_TextType):

@@ -57,7 +57,7 @@ __all__ = [
     "LEADERBOARD",
     "LEAGUES",
     "MEMBERSHIPS",
-    "POLICIES",
+    "POLICY_VERSIONS",
     "REPLAYS",
     "ROUNDS",
     "ROUND_RESULTS",
@@ -164,13 +164,6 @@ ROUND_RESULTS: tuple[Column[RoundResult], ...] = (
     Column("Score", lambda row: row.score, right=True),
 )
 
-POLICIES: tuple[Column[PolicyVersionRow], ...] = (
-    Column("ID", lambda row: row.id),
-    Column("Policy", lambda row: row.label),
-    Column("Labels", lambda row: labels_line(row.tags), free=True),
-    Column("Disabled", lambda row: row.disabled_reason or (when(row.disabled_at) if row.disabled_at else None)),
-)
-
 MEMBERSHIPS: tuple[Column[Membership], ...] = (
     Column("ID", lambda row: row.id),
     Column("Player", lambda row: _who(row.player)),
@@ -178,6 +171,16 @@ MEMBERSHIPS: tuple[Column[Membership], ...] = (
     Column("Division", lambda row: row.division.name),
     Column("Status", lambda row: status_word(row.status)),
     Column("Substatus", lambda row: row.substatus),
+)
+
+POLICY_VERSIONS: tuple[Column[PolicyVersionRow], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Policy", lambda row: row.label),
+    Column("Uploaded", lambda row: row.created_at),
+    Column("What", lambda row: row.kind),
+    Column("Of", lambda row: row.source, free=True),
+    Column("Labels", lambda row: labels_line(row.tags), free=True),
+    Column("Disabled", lambda row: row.disabled_reason or (when(row.disabled_at) if row.disabled_at else None)),
 )
 
 SUBMISSIONS: tuple[Column[Submission], ...] = (

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+from pydantic import ValidationError
 
 from coworld_core.api import (
+    MOST_PLAYER_BYTES,
     Body,
     PlayerFiles,
     PolicyFilesBody,
@@ -16,18 +23,21 @@ from coworld_core.api import (
     PolicyVersionCreated,
     PolicyVersionRow,
 )
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.hints import Hint
 from coworld_core.records.labels import check_labels
 from coworld_core.reserved_env import is_reserved_env
 
-from ..errors import ApiStatusError, NotFound
+from ..errors import ApiStatusError, NotFound, NotOffered
 from ..pages import AsyncPager
 from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
 from ..transport._replies import read
 from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
 from ._base import Resource, has_labels, label_query
+
+if TYPE_CHECKING:
+    from ..transfers.files import OnProgress
 
 __all__ = ["Policies", "check_policy"]
 
@@ -198,6 +208,86 @@ class Policies(Resource):
                 hint=Hint(
                     "upload_image", "Build an image of it, for linux/amd64, and upload that: api.policies.upload."
                 ),
+            ) from error
+
+    async def download(
+        self,
+        policy: str | PolicyRef | PolicyVersionRow,
+        directory: Path,
+        *,
+        timeout: float | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Path:
+        """Download the files of a version of one of your policies, on platforms that support this.
+
+        They are streamed to disk, checked against the digest that the platform lists, and only then put in place.
+
+        Args:
+            policy: `NAME` for its newest version, `NAME:3`, `NAME:v3`, or a row of `list`.
+            directory: Where to put them; nothing is overwritten.
+            timeout: Seconds for each attempt of a call; without data after which the connection counts as lost.
+            on_progress: Called with the progress.
+
+        Returns:
+            The player's file or directory.
+
+        Raises:
+            NotFound: You have no such policy, or it has no such version.
+            UsageError: The version is an image (`version_without_files`), or one of the files exists (`file_exists`).
+            NotOffered: The platform gives no files out.
+            TransferRefused: What arrived is not what was uploaded.
+            EnvironmentFault: The files cannot be stored.
+        """
+        row = policy if isinstance(policy, PolicyVersionRow) else await self.lookup(policy, timeout=timeout)
+        if row.kind == "image":
+            raise UsageError(
+                f"{row.label} is an image, and has no files.",
+                code="version_without_files",
+                hint="Its image is where it was built and pushed from.",
+            )
+        files = await self._files(row, timeout, on_progress)
+        try:
+            return await anyio.to_thread.run_sync(files.write, directory)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"The files of {row.label} cannot be written to {directory}: {error.strerror or error}.",
+                code="file_unwritable",
+                hint="Name a directory that you may write to, on a disk with room.",
+            ) from error
+
+    async def _files(self, row: PolicyVersionRow, timeout: float | None, on_progress: OnProgress | None) -> PlayerFiles:
+        from ..transfers.files import TransferRefused, download
+
+        with tempfile.TemporaryDirectory(prefix="coworld-policy-") as scratch:
+            packed = Path(scratch) / "player.json"
+            try:
+                await download(
+                    self._connection,
+                    path("/stats/policy-versions/{}/files", row.id),
+                    packed,
+                    sha256=row.digest,
+                    limit=2 * MOST_PLAYER_BYTES,
+                    what="player",
+                    timeout=timeout,
+                    on_progress=on_progress,
+                )
+            except ApiStatusError as error:
+                # The version was just listed as one of the caller's
+                if error.status not in (404, 405):
+                    raise
+                raise NotOffered(
+                    f"{self._client.server} does not give out the files of policies.",
+                    status=error.status,
+                    hint="Only some platforms do. A registry on your machine keeps what you publish there.",
+                    context={"server": self._client.server, "policy_version": row.id},
+                ) from error
+            content = await anyio.to_thread.run_sync(packed.read_bytes)
+        try:
+            return PlayerFiles.model_validate_json(content)
+        except ValidationError as error:
+            raise TransferRefused(
+                f"What {self._client.server} gave out for {row.label} is not a player's files.",
+                hint="Upload it again.",
             ) from error
 
     async def _made(

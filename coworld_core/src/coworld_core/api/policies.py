@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from ..errors import UsageError
+from ..files.new_files import write_new_files
 from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .platform_ids import is_uuid
 from .tags import LabelTags
@@ -85,6 +86,10 @@ class PolicyVersionRow(Wire):
     )
     disabled_reason: str | None = Field(default=None, description="The operator's reason.")
     tags: dict[str, str] | None = newer("Its labels, on platforms that tell them.")
+    created_at: Time | None = newer("When it was uploaded.")
+    kind: str | None = newer("What was uploaded: `files` or `image`; null if the server does not tell.")
+    source: str | None = newer("Name of its file, directory or image, if the server tells.")
+    digest: str | None = newer("Digest of what was uploaded; of files, of what the download of them returns.")
 
     @computed_field
     @property
@@ -179,6 +184,21 @@ class PlayerFiles(Body):
             if any(parent.as_posix() in self.files for parent in PurePosixPath(name).parents):
                 raise ValueError(f"{name} is below another file")
         return self
+
+    def write(self, directory: Path) -> Path:
+        """Write the files into a directory, where none of them exists yet.
+
+        Returns:
+            The player's file or directory.
+
+        Raises:
+            UsageError: One of them exists (`file_exists`).
+            OSError: One cannot be written.
+        """
+        target = directory / PurePosixPath(self.file).name
+        place = directory if self.file in self.files else target
+        write_new_files(place, self.files, executable=self.runnable)
+        return target
 
     @classmethod
     def of_bytes(cls, files: Mapping[str, bytes], **values: Any) -> PlayerFiles:

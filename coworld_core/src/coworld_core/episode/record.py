@@ -99,6 +99,11 @@ class SlotRecord(UnitRecord):
     connected: bool | None = Field(
         default=None, description="Whether it was seen to connect to the game; null: that could not be seen."
     )
+    player_version: str = Field(
+        default="",
+        exclude_if=is_empty,
+        description="Its version in a registry of players, such as bot:v3; left out if it is of none.",
+    )
     artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 
@@ -461,6 +466,16 @@ class SlotRow(SeatedPlayer):
 
     image: str = Field(default="", description="The image; empty for a person.")
     digest: str = Field(default="", description="Content id of what ran; empty for people and local processes.")
+    player_version: str = Field(
+        default="",
+        exclude_if=is_empty,
+        description="Its version in a registry of players, such as bot:v3; left out if it is of none.",
+    )
+    follows: str = Field(
+        default="",
+        exclude_if=is_empty,
+        description="What was named, if each episode plays the newest version: bot:latest; left out otherwise.",
+    )
 
 
 class PlayerFault(Record):

@@ -25,8 +25,8 @@ from coworld_core.manifest.template import hydrate, image_names, placeholders
 from coworld_core.text.phrases import closest, listed
 
 from ..errors import BuildError
-from ..package.images.build_context import ContextError, dockerfile_of, ignore_of
-from ..package.images.compose import (
+from ..images.build_context import ContextError, dockerfile_of, ignore_of
+from ..images.compose import (
     COMPOSE_NAMES,
     Build,
     ComposeFile,
@@ -38,7 +38,7 @@ from ..package.images.compose import (
     parts_without_compose,
     without_compose,
 )
-from ..package.images.dockerfile import Dockerfile, read_dockerfile
+from ..images.dockerfile import Dockerfile, read_dockerfile
 from ..package.locations import missing
 
 __all__ = ["DEFAULT_VERSION", "BuildPlan", "canonical", "dockerfile_for", "plan_build"]

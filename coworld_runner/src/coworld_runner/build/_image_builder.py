@@ -20,7 +20,7 @@ from ..backends.docker._engine import Engine, path_segment
 from ..backends.docker._image_pulls import Images
 from ..backends.docker._registry_logins import registry_headers
 from ..errors import BuildError
-from ..package.images.compose import Build, Service
+from ..images.compose import Build, Service
 from ._build_plan import BuildPlan, canonical, dockerfile_for
 
 __all__ = ["Builder", "BuiltImage", "check_platform", "jobs_of"]

@@ -17,8 +17,8 @@ from coworld_core.manifest.manifest_file import MANIFEST_NAME, TEMPLATE_NAME, ma
 from coworld_core.manifest.models import Manifest
 from coworld_core.text.terminal import writable
 
-from ..package.images.build_context import ContextError, dockerfile_of
-from ..package.images.compose import Build, Contexts
+from ..images.build_context import ContextError, dockerfile_of
+from ..images.compose import Build, Contexts
 from ..package.resolver import Package
 from ..package.source_files import source_files
 from ..package.viewer_bundle import find_bundle, is_uploaded, read_bundle

@@ -138,7 +138,7 @@ def _players(plan: EpisodePlan, scored: list[tuple[float, ...]]) -> tuple[Player
             PlayerSummary(
                 name=seat.player_name or seat.name,
                 player_id=seat.player_id,
-                image=seat.image,
+                image=seat.follows or seat.image,
                 slots=tuple(slots),
                 episodes=len(scored),
                 mean_score=round(sum(scores) / len(scores), 6) if scores else None,

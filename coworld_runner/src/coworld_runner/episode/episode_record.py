@@ -111,6 +111,7 @@ def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -
         player_id=seat.player_id,
         human=seat.runnable is None,
         controller=seat.controller,
+        player_version=seat.player_version,
         connected=state.connected if state is not None else None,
         artifact=setup.layout.relative(artifact) if artifact.exists() else None,
         secret_env=tuple(sorted(seat.secret_env)),

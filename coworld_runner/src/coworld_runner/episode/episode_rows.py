@@ -160,6 +160,8 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Slot
             player_id=seat.player_id,
             image=seat.image,
             digest=digest,
+            player_version=seat.player_version,
+            follows=seat.follows,
         )
         for seat, digest in zip(plan.seats, digests, strict=True)
     )
@@ -168,5 +170,5 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Slot
 def _what(variant: str, seed: int | None, seats: tuple[SlotRow, ...], changes: Mapping[str, Any]) -> bytes:
     """A short digest that tells episodes apart; small, because there may be many episodes."""
     changed = canonical_json(changes) if changes else b""
-    told = repr((variant, seed, [(seat.name, seat.player_id, seat.image) for seat in seats], changed))
+    told = repr((variant, seed, [(seat.name, seat.player_id, seat.follows or seat.image) for seat in seats], changed))
     return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=8).digest()

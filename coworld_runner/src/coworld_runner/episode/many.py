@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Unpack
 
 import anyio
+import anyio.to_thread
 
 from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, RunStarted
 from coworld_core.episode.layout import EpisodeLayout
@@ -27,6 +28,7 @@ from coworld_core.ids import new_run_id
 
 from ..backend import Backend
 from ..errors import unwrapped
+from ..package.newest_players import with_newest_players
 from ..package.plan import EpisodePlan
 from ..package.resolver import Package
 from ..runs._append_log import AppendedFile
@@ -279,6 +281,8 @@ class KeyedRun:
         readers = self.options.episode_listeners
         begun, run_id = time.monotonic(), new_run_id()
         try:
+            if any(seat.follows for seat in plan.seats):
+                plan = await anyio.to_thread.run_sync(with_newest_players, plan)
             record = await run_episode(
                 plan,
                 backend=self.backend,

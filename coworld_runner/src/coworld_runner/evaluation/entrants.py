@@ -122,6 +122,7 @@ class Entrants:
                 name=f"{names[label]} ({label})" if names[label] in alike else names[label],
                 player_id=seat.player_id,
                 image=seat.image,
+                player_version=seat.player_version,
             )
             for label, seat in seats.items()
         }
@@ -185,4 +186,5 @@ def _entrant(word: str, package: Package) -> PlayerRef:
             code="not_one_player",
             hint="Name each player once: every player plays every seat.",
         )
-    return found[0]
+    # What is measured must not change before the last episode
+    return found[0].frozen()

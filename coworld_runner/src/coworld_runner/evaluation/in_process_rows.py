@@ -240,6 +240,7 @@ def _slot_records(plan: EpisodePlan, row: EpisodeRow, layout: EpisodeLayout) -> 
             name=seat.name,
             player_id=seat.player_id,
             controller=seat.controller,
+            player_version=seat.player_version,
             connected=slot not in away,
         )
         for slot, seat in enumerate(plan.seats)

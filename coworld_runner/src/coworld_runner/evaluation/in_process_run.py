@@ -218,6 +218,7 @@ class _Playing:
                     player_id=seat.player_id,
                     image=seat.image,
                     digest=seat.own.digest if seat.own is not None else "",
+                    player_version=seat.player_version,
                 )
                 for seat in plan.seats
             )

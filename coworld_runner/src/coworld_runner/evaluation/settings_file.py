@@ -91,6 +91,6 @@ def described_game(directory: Path, game: str) -> str:
 def described_player(directory: Path, player: PlayerRef) -> str:
     """Return a player as the file stores it."""
     own = player.own
-    if own is None or (own.kind != "file" and player.word == own.name):
+    if own is None or player.registered is not None or (own.kind != "file" and player.word == own.name):
         return player.word
     return described_from(directory, own.path)

@@ -33,10 +33,11 @@ from coworld_core.player_seeds import player_seed
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.text.phrases import listed
 
-from .images.compose import Contexts
+from ..images.compose import Contexts
 from .own_players.game_run_player import bundled_hosted
 from .own_players.own_player import OwnPlayer
 from .player_names import HUMAN, PlayerRef, SeatPlayer, player_host, read_players, seat_files
+from .player_registry.registered_player import RegisteredPlayer
 from .resolver import Package
 
 __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
@@ -64,6 +65,8 @@ class Seat:
     """The player's own name, the same in every seat; empty: `name`."""
     own: OwnPlayer | None = None
     """The file or directory that plays; then `runnable` is the image in which it runs."""
+    registered: RegisteredPlayer | None = None
+    """The version in the user's registry that plays, if it is one."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
@@ -89,6 +92,16 @@ class Seat:
         if self.own is not None:
             return self.own.reference
         return self.runnable.image if self.runnable is not None else ""
+
+    @property
+    def player_version(self) -> str:
+        """The version in the registry, as in records: `name:v3`; empty if it is none."""
+        return self.registered.version.label if self.registered is not None else ""
+
+    @property
+    def follows(self) -> str:
+        """The name of whose newest version plays in each episode, as in records: `name:latest`; empty: it is fixed."""
+        return self.registered.name if self.registered is not None and self.registered.follows else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -387,13 +400,14 @@ def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[st
         return _bundled_seat(package, next(entry for entry in package.manifest.player if entry.id == player.word))
     if player.own is None:
         made = package.contexts
-        if isinstance(made, Contexts) and (build := made.build(player.word)) and build == made.build(usual.image):
+        if isinstance(made, Contexts) and (build := made.build(player.image)) and build == made.build(usual.image):
             # What a template's placeholder stands for is known only here
-            usual = usual.model_copy(update={"image": player.word})
-        return Seat(runnable=with_image(usual, player.word, run))
+            usual = usual.model_copy(update={"image": player.image})
+        own_run = player.registered.version.run if player.registered is not None else ()
+        return Seat(runnable=with_image(usual, player.image, run or own_run), registered=player.registered)
     host = player_host(package)
     runnable, own = seat_files(player.own, with_image(usual, host.image), host)
-    return Seat(runnable=runnable, own=own, secret_env=own.secret_env)
+    return Seat(runnable=runnable, own=own, registered=player.registered, secret_env=own.secret_env)
 
 
 def _bundled_seat(package: Package, entry: RoleRunnable) -> Seat:
@@ -479,6 +493,8 @@ def _brief_name(seat: Seat) -> tuple[str, str]:
     """A player's name, and its longer name for when another player has the same one."""
     if seat.runnable is None:
         return _PERSON, _PERSON
+    if seat.registered is not None:
+        return seat.registered.name, seat.registered.name
     if seat.own is not None:
         return seat.own.name, f"{seat.own.path.parent.name}/{seat.own.name}"
     return ImageRef.parse(seat.runnable.image).short, seat.runnable.image

@@ -1,8 +1,9 @@
 """Parses the names of players, wherever a user gives one.
 
-A player is the id of a bundled player, the user's own file or directory, an image, `llm:…`, `recording:…`,
-`random` or `human`. The suffix `@N` on any of them except a recording means N seats in a row. On the directory of a
-training run, `@NAME` is one of its checkpoints.
+A player is the id of a bundled player, the user's own file or directory, a version in the user's registry
+(`name:v3`), an image, `llm:…`, `recording:…`, `random` or `human`, in this order where a word could be two of them;
+`./name`, `registry:name:v3` and `docker.io/library/name:v3` can be only one. The suffix `@N` on any of them except a
+recording means N seats in a row. On the directory of a training run, `@NAME` is one of its checkpoints.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from .own_players.llm_player import LLM
 from .own_players.named_player import near_file, read_own_player
 from .own_players.own_player import OwnPlayer
 from .own_players.recorded_player import RECORDING
+from .player_registry.registered_player import REGISTRY, RegisteredPlayer, find_registered
+from .player_registry.registry_folder import RegistryFolder
 from .random_player import RANDOM
 from .resolver import Package
 
@@ -43,6 +46,7 @@ __all__ = [
     "manifest_host",
     "player_host",
     "read_players",
+    "registry_words",
     "seat_files",
 ]
 
@@ -61,6 +65,19 @@ class PlayerRef:
     kind: Literal["bundled", "own", "image", "human"]
     own: OwnPlayer | None = None
     """The file or directory."""
+    registered: RegisteredPlayer | None = None
+    """The version in the user's registry, if it is one."""
+
+    @property
+    def image(self) -> str:
+        """The image, if it is one."""
+        return self.registered.version.source if self.registered is not None else self.word
+
+    def frozen(self) -> PlayerRef:
+        """The same without following what is published later: `name:latest` is the version that it is now."""
+        if self.registered is None or not self.registered.follows:
+            return self
+        return _registered(self.word, self.registered.frozen())
 
     def __str__(self) -> str:
         return self.word
@@ -181,6 +198,16 @@ def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend
     )
 
 
+def registry_words(players: Iterable[RegisteredPlayer | None], *, frozen: bool = False) -> tuple[str, ...]:
+    """Say which players are versions of the user's registry, one line each.
+
+    Args:
+        players: The players; None: another one.
+        frozen: Whether something is measured, so that no player follows what is published later.
+    """
+    return tuple(dict.fromkeys(player.words(frozen=frozen) for player in players if player is not None))
+
+
 def _counted(word: str) -> tuple[str, int]:
     match = _REPEATED.fullmatch(word)
     # In a recording, the part after the @ says whose actions are replayed
@@ -208,18 +235,25 @@ def _read(word: str, package: Package) -> PlayerRef:
     if any(player.id == word for player in manifest.player):
         return PlayerRef(word=word, kind="bundled")
     if manifest.game.player_runtime == GAME_HOSTED and word != HUMAN:
-        if not is_player_path(word):
+        if word.startswith(REGISTRY) or not is_player_path(word):
             raise _unknown(word, manifest)
         return PlayerRef(word=word, kind="own", own=read_hosted(Path(word).expanduser().absolute()))
     if word == HUMAN:
         return PlayerRef(word=word, kind="human")
     if word == RANDOM:
         return PlayerRef(word=word, kind="own", own=_random_player(manifest))
+    if (word.startswith(REGISTRY) or not is_player_path(word)) and (found := find_registered(word)) is not None:
+        return _registered(word, found)
     if is_player_path(word):
         return PlayerRef(word=word, kind="own", own=read_own_player(word))
     if is_bare(word) and word not in _images(manifest) and word not in package.contexts:
         raise _unknown(word, manifest)
     return PlayerRef(word=word, kind="image")
+
+
+def _registered(word: str, player: RegisteredPlayer) -> PlayerRef:
+    own = player.read()
+    return PlayerRef(word=word, kind="image" if own is None else "own", own=own, registered=player)
 
 
 def _read_function(player: object, manifest: Manifest) -> PlayerRef:
@@ -250,7 +284,11 @@ def _random_player(manifest: Manifest) -> OwnPlayer:
 
 def is_player_path(word: str) -> bool:
     """Return whether a word names a file, a directory, or a source that is read like one, rather than an image."""
-    if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
+    if (
+        word.startswith(("./", "../", "/", "~", LLM, RECORDING, REGISTRY))
+        or word in (".", "..")
+        or word.endswith((".py", "/"))
+    ):
         return True
     try:
         return Path(word).exists() or names_checkpoint(word)
@@ -275,8 +313,11 @@ def _images(manifest: Manifest) -> set[str]:
 def _unknown(word: str, manifest: Manifest) -> UsageError:
     bundled = [player.id for player in manifest.player]
     meant = closest(word, bundled)
+    registered = None if meant else closest(word, RegistryFolder().names())
     if meant:
         hint = f"Did you mean the player {meant!r}?"
+    elif registered:
+        hint = f"Did you mean {registered!r} of your registry?"
     else:
         file = near_file(Path(word))
         hint = f"Did you mean ./{file}?" if file else f"The package's own players are {listed(bundled)}. {_FORMS}"

@@ -33,7 +33,7 @@ from coworld_core.text.tables import TableRow, html_table, one_line
 from coworld_core.text.urls import shown_url
 from coworld_core.versions import Published
 
-from .images.compose import Contexts, contexts_for
+from ..images.compose import Contexts, contexts_for
 from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
 
 __all__ = [

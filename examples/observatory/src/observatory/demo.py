@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest
+from coworld_runner.images.compose import find_compose, load_compose
 from coworld_runner.kit.server.scaffolds import new_sample
-from coworld_runner.package.images.compose import find_compose, load_compose
 
 from .data_directory import prepare_directory, write_secret
 from .services import Services

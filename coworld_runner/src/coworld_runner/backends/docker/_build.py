@@ -21,8 +21,8 @@ from coworld_core.text.terminal import strip_controls
 
 from ...backend import Publish
 from ...errors import BuildError
-from ...package.images.build_context import ContextError, SentContext, write_context
-from ...package.images.compose import Build
+from ...images.build_context import ContextError, SentContext, write_context
+from ...images.compose import Build
 from ._buildkit import BuildkitTrace
 from ._engine import Engine, is_full, json_objects
 

@@ -197,8 +197,8 @@ class DockerBackend(BaseBackend):
         platform: str | None,
         publish: Publish,
     ) -> None:
-        from ...package.images.compose import Build
-        from ...package.images.dockerfile import read_dockerfile
+        from ...images.compose import Build
+        from ...images.dockerfile import read_dockerfile
         from ._build import build_image
 
         read = read_dockerfile(await anyio.Path(context, "Dockerfile").read_text(encoding="utf-8"))

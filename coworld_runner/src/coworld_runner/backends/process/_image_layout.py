@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...package.images.compose import Build
-from ...package.images.dockerfile import Copies, Dockerfile, read_dockerfile
+from ...images.compose import Build
+from ...images.dockerfile import Copies, Dockerfile, read_dockerfile
 
 __all__ = ["Laid", "Layout", "layout_of"]
 

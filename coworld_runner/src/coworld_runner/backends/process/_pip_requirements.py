@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ...errors import BuildError
-from ...package.images.dockerfile import PipInstall
+from ...images.dockerfile import PipInstall
 from ._image_layout import Layout
 
 __all__ = ["PACKAGE_FILES", "Requirements", "requirements_of"]

@@ -24,7 +24,7 @@ from coworld_core.errors import BackendUnavailable, ImageError, StartError
 from coworld_core.issues import Issue
 
 from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reaped, UnitSpec
-from ...package.images.compose import Build, Contexts
+from ...images.compose import Build, Contexts
 from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
 from ._image_layout import Laid, Layout, layout_of

@@ -17,6 +17,7 @@ from coworld_core.hints import Hint
 from ...package.locations import expand
 from ...package.own_players.own_player import OwnPlayer
 from ...package.player_names import PlayerRef, files_player, read_players
+from ...package.player_registry.registered_player import REGISTRY
 from ...package.resolver import Package
 from ..evaluation_rules import EvaluationRules
 from .gate_folder import GateFolder
@@ -70,7 +71,17 @@ class Gate:
 
 
 def gate_folder(bot: str | os.PathLike[str]) -> GateFolder:
-    """The folder of a bot's file or directory."""
+    """The folder of a bot's file or directory.
+
+    Raises:
+        UsageError: The bot is a version in a registry, which has no folder (`not_in_folder`).
+    """
+    if os.fspath(bot).startswith(REGISTRY):
+        raise UsageError(
+            f"{os.fspath(bot)} is not in a folder of bots.",
+            code="not_in_folder",
+            hint=Hint("copy_version", "Copy its files to such a folder, and gate that: LocalRegistry.fetch."),
+        )
     return GateFolder(expand(os.fspath(bot)).parent)
 
 
@@ -116,8 +127,10 @@ def begin_gate(
 
     def begin(history: GateHistory) -> GateRecord | None:
         nonlocal record, kept
-        folder.keep(own)
-        kept = [replace(one, word=str(folder.keep(files))) if files is not None else one for one, files in found]
+        folder.versions.keep(own)
+        kept = [
+            replace(one, word=str(folder.versions.keep(files))) if files is not None else one for one, files in found
+        ]
         same = [gate for gate in history.of_bot(own.path.name) if gate.same_measurement(record)]
         same = [gate for gate in same if seed is None or gate.seed == seed]
         record = record.model_copy(update={"seed": secrets.randbits(_SEED_BITS) if seed is None else seed})
@@ -160,7 +173,7 @@ def accept_player(
 
     def accept(history: GateHistory) -> GateRecord:
         _refuse_other_game(folder, history, package)
-        folder.keep(own)
+        folder.versions.keep(own)
         last = history.accepted_of(own.path.name)
         return begun.model_copy(
             update={

@@ -7,9 +7,8 @@ those of the newest gates are kept, and every bot's last accepted versions.
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from coworld_core.errors import UsageError
@@ -24,6 +23,7 @@ from coworld_core.evaluation.gate_history import (
 from coworld_core.hints import Hint
 from coworld_core.rules.player_directories import defines_player, player_entry
 
+from ...package.own_players.kept_players import KeptPlayers
 from ...package.own_players.own_player import OwnPlayer
 from ...package.own_players.player_directory import CACHES
 from ...runs._append_log import AppendedFile
@@ -50,11 +50,13 @@ class GateFolder:
     Attributes:
         directory: The same.
         place: Where it keeps its history.
+        versions: The files of versions.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
         self.place = self.directory / _PLACE
+        self.versions = KeptPlayers(self.place / "versions")
 
     @property
     def log(self) -> Path:
@@ -131,24 +133,7 @@ class GateFolder:
 
     def version(self, player: GatedPlayer) -> Path:
         """The path of a kept version: its file or its directory."""
-        return self._version(player.digest) / player.name
-
-    def _version(self, digest: str) -> Path:
-        return self.place / "versions" / digest.partition(":")[2][:16]
-
-    def keep(self, own: OwnPlayer) -> Path:
-        """Keep the files of a player, unless they are there; returns the path to play."""
-        place = self._version(own.digest)
-        playable = place / own.path.name
-        if not playable.exists():
-            place.mkdir(parents=True, exist_ok=True)
-            part = place / f".part-{secrets.token_hex(4)}"
-            own.put(part / own.path.name if own.path.is_dir() else part)
-            with suppress(FileExistsError, OSError):
-                for entry in part.iterdir():
-                    entry.rename(place / entry.name)
-            shutil.rmtree(part)
-        return playable
+        return self.versions.path(player.digest, player.name)
 
     def _prune(self) -> None:
         """Remove the measurements of old gates, and versions that neither a kept gate nor a bot needs any more."""
@@ -158,12 +143,11 @@ class GateFolder:
         for bot in history.bots:
             accepted = [gate.bot.digest for gate in history.accepted if gate.bot.name == bot]
             versions.update(accepted[-_VERSIONS:])
-        names = {"gates": {gate.gate for gate in kept}, "versions": {self._version(one).name for one in versions}}
-        for kind, needed in names.items():
-            place = self.place / kind
-            for entry in place.iterdir() if place.is_dir() else ():
-                if entry.name not in needed:
-                    remove_tree(entry)
+        self.versions.prune(versions)
+        needed, place = {gate.gate for gate in kept}, self.place / "gates"
+        for entry in place.iterdir() if place.is_dir() else ():
+            if entry.name not in needed:
+                remove_tree(entry)
 
     # --- bots
 

@@ -15,7 +15,7 @@ from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.published_versions import accepted_by
 from coworld_core.roles.role_functions import ROLE_FUNCTIONS
 
-from ...package.images.build_context import ContextError, Ignore
+from ...images.build_context import ContextError, Ignore
 from ...package.own_players.player_file import only_defines, read_file
 
 __all__ = ["Declaration", "NewProgram", "declaration_of", "declarations", "new_programs"]

@@ -13,7 +13,7 @@ from coworld_core.errors import UsageError
 from coworld_core.rules.player_directories import player_entry
 from coworld_core.text.phrases import listed
 
-from ..images.dockerfile import read_dockerfile
+from ...images.dockerfile import read_dockerfile
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .player_file import parse_python, read_file
 

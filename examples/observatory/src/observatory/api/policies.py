@@ -9,20 +9,22 @@ from typing import Annotated
 import sqlalchemy as sa
 from fastapi import Query
 from pydantic import Field
+from sqlalchemy.orm import joinedload
+from starlette.responses import FileResponse, Response
 
 from coworld_core import api
 from coworld_core.reserved_env import is_reserved_env
 
-from ..errors import conflict, forbidden, invalid, not_found
+from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..operations.moderation import disabled_since
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.kept_labels import labelled, labels_of, set_labels
 from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
-from ..store.player_files import keep_player
+from ..store.player_files import PLAYER_MEDIA, holds_player, keep_player
 from .images import find_image
 from .pagination import Envelope, LabelledQuery, paginate
-from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
+from .routing import ApiRouter, Call, Json, SignedIn, binary, gate, refusals
 
 __all__ = ["router"]
 
@@ -104,9 +106,31 @@ async def list_policy_versions(call: SignedIn, query: Annotated[VersionQuery, Qu
     if query.version is not None:
         statement = statement.where(PolicyVersion.version == query.version)
     statement = statement.where(labelled(PolicyVersion.id, query.labels))
-    page = await paginate(call.db, statement, query, moment=PolicyVersion.created_at, key=PolicyVersion.id)
+    moment, key, options = PolicyVersion.created_at, PolicyVersion.id, (joinedload(PolicyVersion.image),)
+    page = await paginate(call.db, statement, query, moment=moment, key=key, options=options)
     tags = await labels_of(call.db, [row.id for row in page.rows])
     return Json(page.envelope(lambda row: _row_json(row, tags[row.id])))
+
+
+@router.get(
+    "/stats/policy-versions/{version_id}/files", response_class=binary(PLAYER_MEDIA), responses=refusals(409, 410, 416)
+)
+async def get_policy_files(call: SignedIn, version_id: str) -> Response:
+    """The files of your own policy version, as they were uploaded; its owner's alone."""
+    version = await call.db.get(PolicyVersion, version_id, options=[joinedload(PolicyVersion.image)])
+    # Also of a member of the team: nobody but the owner reads a player's code.
+    if version is None or not call.caller.is_owner(version.user_id, version.player_id):
+        raise not_found("policy version of yours", version_id)
+    image = version.image
+    if image.digest is None or not await holds_player(call.db, image):
+        raise conflict(
+            f"{version.policy.name}:v{version.version} is an image, not files: pull it from where it was pushed.",
+            code="policy_is_image",
+        )
+    path = call.services.blobs.path(image.digest)
+    if not path.is_file():
+        raise Refusal(410, "The files of this version are no longer here.", code="gone")
+    return FileResponse(path, media_type=PLAYER_MEDIA, headers={"ETag": f'"{image.digest}"'})
 
 
 @router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)
@@ -186,6 +210,7 @@ async def _own_policy(call: Call, policy_id: str) -> Policy:
 
 def _row_json(version: PolicyVersion, tags: dict[str, str]) -> JsonObject:
     disabled_at, disabled_reason = disabled_since(version) or (None, None)
+    image = version.image
     return {
         "id": version.id,
         "policy_version_id": version.id,
@@ -199,6 +224,9 @@ def _row_json(version: PolicyVersion, tags: dict[str, str]) -> JsonObject:
         "player_name": version.player.name if version.player else None,
         "tags": tags,
         "created_at": version.created_at,
+        "kind": "files" if image.client_hash.startswith(f"{PLAYER_MEDIA};") else "image",
+        "source": image.name,
+        "digest": image.digest,
         "disabled_at": disabled_at,
         "disabled_reason": disabled_reason,
     }

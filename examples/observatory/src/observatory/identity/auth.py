@@ -99,8 +99,10 @@ class Caller:
 
         A user may see everything of its players. A player may see its own things, and those of the user itself.
         """
-        if self.elevated:
-            return True
+        return self.elevated or self.is_owner(user_id, player_id)
+
+    def is_owner(self, user_id: str | None, player_id: str | None = None) -> bool:
+        """Whether something belongs to the caller, as `owns` says, whatever the rights of the team are."""
         if self.user is None or user_id != self.user.id:
             return False
         return self.player is None or player_id in (None, self.player.id)

@@ -16,7 +16,7 @@ from coworld_runner.package.own_players.player_wire import of_wire
 from .blobs import BlobStore
 from .models import Image, RegistryManifest, User
 
-__all__ = ["PLAYER_MEDIA", "keep_player", "read_player"]
+__all__ = ["PLAYER_MEDIA", "holds_player", "keep_player", "read_player"]
 
 PLAYER_MEDIA = "application/vnd.coworld.player.v1+json"
 """Media type of such an artifact; engines do not run it as an image."""
@@ -59,6 +59,14 @@ async def keep_player(blobs: BlobStore, session: AsyncSession, user: User, playe
     return image
 
 
+async def holds_player(session: AsyncSession, image: Image) -> bool:
+    """Whether an upload holds a player's files; otherwise it is an image, or is not complete."""
+    if image.digest is None:
+        return False
+    manifest = await session.get(RegistryManifest, (image.repository, image.digest))
+    return manifest is not None and manifest.media_type == PLAYER_MEDIA
+
+
 async def read_player(blobs: BlobStore, session: AsyncSession, image: Image) -> OwnPlayer | None:
     """The player whose files an upload holds; None if it is an image.
 
@@ -66,10 +74,7 @@ async def read_player(blobs: BlobStore, session: AsyncSession, image: Image) -> 
         FileNotFoundError: The files are missing from this directory.
         ImageError: The content does not match their media type.
     """
-    if image.digest is None:
-        return None
-    manifest = await session.get(RegistryManifest, (image.repository, image.digest))
-    if manifest is None or manifest.media_type != PLAYER_MEDIA:
+    if image.digest is None or not await holds_player(session, image):
         return None
     try:
         # Checked again, since the registry accepts any content.

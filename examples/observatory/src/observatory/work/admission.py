@@ -18,7 +18,7 @@ from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import JsonObject, Manifest, Runnable
-from coworld_runner.package.images.compose import find_compose, load_compose
+from coworld_runner.images.compose import find_compose, load_compose
 from coworld_runner.package.own_players.own_player import OwnPlayer
 from coworld_runner.package.player_names import manifest_host, seat_files
 

@@ -1,0 +1,86 @@
+"""`coworld registry`: versions of players, at the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli_kit import coworld
+
+pytestmark = pytest.mark.slow
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+BOT = "def act(observation, legal, rng):\n    return legal[0]\n"
+
+
+def test_published_played_tagged_fetched_and_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "bot.py").write_text(BOT)
+    first = coworld(
+        "registry", "publish", "bot", tmp_path / "bot.py", "--tag", "champion", "--meta", "steps=5", "--json"
+    )
+    assert first.status == 0, first.stderr
+    assert (first.json["label"], first.json["tags"], first.json["metadata"]) == (
+        "bot:v1",
+        ["champion"],
+        {"steps": "5"},
+    )
+    (tmp_path / "bot.py").write_text(BOT + "# other\n")
+    assert coworld("registry", "publish", "bot", tmp_path / "bot.py").stdout.startswith("bot:v2: bot.py, ")
+
+    listed = coworld("registry", "list", "bot").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == ["Version", "bot:v2", "bot:v1"]
+    assert [one["label"] for one in coworld("registry", "list", "--json").json["versions"]] == ["bot:v2"]
+    shown = coworld("registry", "show", "bot:champion", "--json").json
+    assert Path(shown["path"]).read_text() == BOT
+
+    played = coworld("run", NIM, "bot:latest", "bot:champion", "--backend", "process", "-o", tmp_path / "run")
+    assert played.status == 0, played.stderr
+    assert "bot:champion is from" not in played.stderr
+    assert f"bot:v1 is from the registry {tmp_path / 'data/coworld/players'}, not an image" in played.stderr
+    slots = json.loads((tmp_path / "run" / "episode.json").read_text())["slots"]
+    assert [slot["player_version"] for slot in slots] == ["bot:v2", "bot:v1"]
+    measured = coworld("compare", "bot:latest", "bot:v1", "-m", NIM, "--max-blocks", "20", "-o", tmp_path / "compared")
+    assert "bot:v2 in every episode" in measured.stderr
+    plan = json.loads((tmp_path / "compared" / "plan.json").read_text())
+    assert "bot:v2" in json.dumps(plan)
+
+    assert coworld("registry", "tag", "bot:v2", "champion", "--expected", "v1").status == 0
+    moved = coworld("registry", "tag", "bot:v1", "champion", "--expected", "v1", "--json")
+    assert (moved.status, moved.json["error"]["code"]) == (1, "tag_moved")
+    assert coworld("registry", "tag", "bot:v2", "other", "--expected", "none").status == 0
+    assert coworld("registry", "tag", "bot", "other", "--remove").status == 0
+
+    seen = coworld("registry", "updates", "bot", "--after", "0", "--count", "2", "--json").stdout.splitlines()
+    assert [json.loads(line)["label"] for line in seen] == ["bot:v1", "bot:v2"]
+    assert coworld("registry", "fetch", "bot:v1", "-o", tmp_path / "copy").status == 0
+    assert (tmp_path / "copy" / "bot.py").read_text() == BOT
+    refused = coworld("registry", "fetch", "bot:v1", "-o", tmp_path / "copy", "--json")
+    assert (refused.status, refused.json["error"]["code"]) == (2, "file_exists")
+
+    other = coworld("registry", "list", "--registry", tmp_path / "other")
+    assert other.stdout.startswith("There are no players in")
+    refused = coworld("registry", "remove", "bot:v2")
+    assert (refused.status, "bot:v2 is champion" in refused.stderr) == (2, True)
+    assert coworld("registry", "remove", "bot:v1").stdout == "Removed: bot:v1\n"
+
+
+def test_what_is_misspelt_is_answered_with_what_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "bot.py").write_text(BOT)
+    assert coworld("registry", "publish", "bot", tmp_path / "bot.py", "--tag", "champion").status == 0
+    for words, answer in (
+        (("registry", "show", "bto"), "Did you mean 'bot'?"),
+        (("registry", "show", "bot:campion"), "Did you mean bot:champion?"),
+        (("registry", "tag", "bot", "latest"), "always stands for the newest version"),
+        (("registry", "tag", "bot", "best", "--expected", "first"), "is not the number of a version"),
+        (("registry", "publish", "a/b", tmp_path / "bot.py"), "cannot be a name"),
+        (("registry", "publish", "bot", "nothing"), "There is no file 'nothing'"),
+        (("run", NIM, "bott"), "Did you mean 'bot' of your registry?"),
+        (("run", NIM, "bot:v9"), "docker.io/library/bot:v9"),
+        (("gate", "registry:bot:v1", "-m", NIM), "coworld registry fetch"),
+    ):
+        refused = coworld(*words)
+        assert refused.status == 2, words
+        assert answer in refused.stderr, (words, refused.stderr)
