@@ -108,12 +108,12 @@ def test_lists_are_shown(
     name: str, path: str, row: dict[str, Any], head: list[str], cells: list[str], run: Run, told: FakePlatform
 ) -> None:
     told.on("GET", path, [{**row, "invented_later": [1]}])
-    assert rows_of(run(name)) == [head, cells]
-    listed = json.loads(run(name, "--json").stdout)
+    assert rows_of(run(*name.split())) == [head, cells]
+    listed = json.loads(run(*name.split(), "--json").stdout)
     # A bare list of what the server sent, unknown fields too
     assert [entry["id"] for entry in listed] == [row["id"]]
     assert listed[0]["invented_later"] == [1]
-    (line,) = run(name, "--jsonl").stdout.splitlines()
+    (line,) = run(*name.split(), "--jsonl").stdout.splitlines()
     assert json.loads(line) == listed[0]
     assert all(asked.headers["authorization"] == "Bearer token-of-ada" for asked in told.asked)
 
@@ -121,11 +121,11 @@ def test_lists_are_shown(
 @pytest.mark.parametrize("name", [entry[0] for entry in LISTS])
 def test_empty_list(name: str, run: Run, told: FakePlatform) -> None:
     told.on("GET", next(path for known, path, *_ in LISTS if known == name), [])
-    result = run(name)
+    result = run(*name.split())
     assert result.exit_code == 0
     assert result.stdout.startswith("There are no ")
-    assert json.loads(run(name, "--json").stdout) == []
-    assert run(name, "--jsonl").stdout == ""
+    assert json.loads(run(*name.split(), "--json").stdout) == []
+    assert run(*name.split(), "--jsonl").stdout == ""
 
 
 def test_rounds_are_an_envelope(run: Run, told: FakePlatform) -> None:
