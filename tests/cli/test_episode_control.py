@@ -56,7 +56,7 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     for stream in (watch, told):
         stream.send(signal.SIGINT)
     lines = [json.loads(line) for line in watch.end().stdout.splitlines()]
-    assert [(line["place"], line["state"]) for line in lines] == [
+    assert [(line["workspace"], line["state"]) for line in lines] == [
         (str(results / name), state)
         for name, states in (("one", ("running", "interrupted")), ("two", ("running", "lost")))
         for state in states

@@ -162,7 +162,7 @@ class LocalController:
         """
         word = os.fspath(id)
         if word == LATEST and (going_on := await self.recent(states=("running",), limit=1)):
-            word = going_on[0].place
+            word = going_on[0].workspace or word
         if word in self._own:
             return self._own[word]
 

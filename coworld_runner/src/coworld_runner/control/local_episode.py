@@ -211,7 +211,7 @@ def info_of(workspace: Path, run: ReadRun) -> EpisodeInfo:
         ended_at=ended,
         error_type=episode.error_type if episode is not None else None,
         error=episode.message if episode is not None else None,
-        place=str(workspace),
+        workspace=str(workspace),
     )
 
 
