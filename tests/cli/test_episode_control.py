@@ -46,6 +46,7 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     watch.until_said('"interrupted"')
 
     two = begun(start, results / "two")
+    watch.until(lambda: watch.stdout.count('"running"') == 2, "the second one runs")
     killed = coworld("stop", results / "two", "--hard", *where)
     assert killed.status == 0, killed.stderr
     assert "lost" in killed.stdout
@@ -55,7 +56,7 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     for stream in (watch, told):
         stream.send(signal.SIGINT)
     lines = [json.loads(line) for line in watch.end().stdout.splitlines()]
-    assert [(line["place"], line["state"]) for line in lines] == [
+    assert [(line["workspace"], line["state"]) for line in lines] == [
         (str(results / name), state)
         for name, states in (("one", ("running", "interrupted")), ("two", ("running", "lost")))
         for state in states

@@ -101,7 +101,8 @@ class EpisodeInfo(Record):
     ended_at: dt.datetime | None = Field(default=None, description="When it ended; null: not yet, or unknown.")
     error_type: str | None = Field(default=None, description="Type of the fault that decided it, if there was one.")
     error: str | None = Field(default=None, description="That fault in a sentence.")
-    place: str = Field(default="", description="Where its evidence is: a directory, or the platform's address.")
+    workspace: str | None = Field(default=None, description="On this machine, the directory with its evidence.")
+    server: str | None = Field(default=None, description="On a platform, the platform's address.")
 
     @property
     def ended(self) -> bool:

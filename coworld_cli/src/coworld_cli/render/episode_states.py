@@ -45,7 +45,8 @@ def episode_info_text(info: EpisodeInfo) -> str:
         ("Scores", scores_text(info.scores)),
         ("Fault", info.error or ""),
         ("Labels", _labels(info)),
-        ("Evidence", shown_path(info.place) if info.place.startswith("/") else info.place),
+        ("Evidence", shown_path(info.workspace) if info.workspace is not None else ""),
+        ("Server", info.server or ""),
     ]
     return labelled([(label, clean(text, one_line=True)) for label, text in rows if text], indent="")
 

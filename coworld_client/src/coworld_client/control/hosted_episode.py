@@ -116,7 +116,7 @@ class HostedEpisode:
             ended_at=row.completed_at,
             error_type=row.error_type,
             error=row.error,
-            place=self._client.server,
+            server=self._client.server,
         )
 
     async def seats(self) -> tuple[SeatEntry, ...]:

@@ -43,9 +43,9 @@ from .local_episode import LocalEpisode, OwnRun, read_info, state_of
 __all__ = ["LocalController"]
 
 _LOOK_SECONDS = 0.25
-"""Least seconds between two looks for runs."""
+"""Seconds between two looks at the runs that are going on, and least seconds between two for new ones."""
 _SHARE = 10
-"""A look that takes long is followed by a pause that is as many times as long."""
+"""A look for new runs among very many takes its time; the next one follows after as many times as long."""
 
 
 class LocalController:
@@ -162,7 +162,7 @@ class LocalController:
         """
         word = os.fspath(id)
         if word == LATEST and (going_on := await self.recent(states=("running",), limit=1)):
-            word = going_on[0].place
+            word = going_on[0].workspace or word
         if word in self._own:
             return self._own[word]
 
@@ -179,7 +179,7 @@ class LocalController:
                 return found.run
 
         entry = await anyio.to_thread.run_sync(find)
-        return self._own.get(entry.run_id) or LocalEpisode(entry.run_id, entry.path)
+        return self._own.get(entry.run_id) or LocalEpisode(entry.run_id or entry.path.name, entry.path)
 
     async def recent(
         self, *, states: Collection[str] = (), labels: Mapping[str, str] | None = None, limit: int | None = 50
@@ -218,13 +218,18 @@ class LocalController:
         """
         wanted = read_states(states) or EPISODE_STATES
         seen = _Seen(dt.datetime.now(dt.UTC), labels or {})
+        next_search = anyio.current_time()
         while True:
             began = anyio.current_time()
-            for id, state, info in await anyio.to_thread.run_sync(self._changed, seen):
+            searches = began >= next_search
+            changes = await anyio.to_thread.run_sync(self._changed, seen, searches)
+            if searches:
+                now = anyio.current_time()
+                next_search = now + _SHARE * (now - began)
+            for id, state, info in changes:
                 if state in wanted:
                     yield EpisodeChange(id=id, state=state, info=info if full else None)
-            took = anyio.current_time() - began
-            await anyio.sleep(max(_LOOK_SECONDS, _SHARE * took))
+            await anyio.sleep(_LOOK_SECONDS)
 
     async def versions(self) -> dict[str, str]:
         """The versions of coworld, Python and this platform; of an open backend, also that of its engine."""
@@ -234,20 +239,23 @@ class LocalController:
         places = [*self._places, *(episode.workspace for episode in self._own.values())] if self._places else ()
         return LocalRuns(*places, index=self._index)
 
-    def _changed(self, seen: _Seen) -> list[tuple[str, EpisodeState, EpisodeInfo]]:
-        """The runs that have come into another state since the last look, oldest first."""
-        with self._runs() as runs:
-            found = [
-                *runs.runs(RunFilter(since=seen.since, labels=seen.labels)),
-                *runs.runs(RunFilter(status="running", labels=seen.labels)),
-            ]
-        # Those that went on at the last look may have ended, and are found by no search
+    def _changed(self, seen: _Seen, searches: bool) -> list[tuple[str, EpisodeState, EpisodeInfo]]:
+        """The runs that have come into another state, oldest first; new ones among them only if it searches."""
         places = [*seen.going_on]
-        places += [run.path for run in reversed(found) if seen.states.get(run.run_id) != state_of(run.status)]
+        if searches:
+            with self._runs() as runs:
+                found = [
+                    *runs.runs(RunFilter(since=seen.since, labels=seen.labels)),
+                    *runs.runs(RunFilter(status="running", labels=seen.labels)),
+                ]
+            new = (
+                run for run in reversed(found) if seen.states.get(run.run_id or run.path.name) != state_of(run.status)
+            )
+            places += [run.path for run in new]
         changes: list[tuple[str, EpisodeState, EpisodeInfo]] = []
         for place in dict.fromkeys(places):
             info = read_info(place)
-            if info is None or not info.id:
+            if info is None:
                 seen.going_on.pop(place, None)
             elif seen.states.get(info.id) != info.state:
                 seen.states[info.id] = info.state

@@ -196,7 +196,8 @@ def info_of(workspace: Path, run: ReadRun) -> EpisodeInfo:
     if run.started_at is not None and run.seconds is not None:
         ended = run.started_at + dt.timedelta(seconds=run.seconds)
     return EpisodeInfo(
-        id=run.run_id,
+        # A tournament goes by the name of its directory
+        id=run.run_id or workspace.name,
         state=state_of(run.status),
         kind=run.kind,
         coworld=run.coworld,
@@ -210,7 +211,7 @@ def info_of(workspace: Path, run: ReadRun) -> EpisodeInfo:
         ended_at=ended,
         error_type=episode.error_type if episode is not None else None,
         error=episode.message if episode is not None else None,
-        place=str(workspace),
+        workspace=str(workspace),
     )
 
 
