@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .event_loop import Running
 
     _Report = TypeVar("_Report", bound=ShownReport)
+    _Command = TypeVar("_Command", bound=Callable[..., object])
 
 __all__ = [
     "BASE_SEED",
@@ -31,6 +32,7 @@ __all__ = [
     "EPISODES_ELSEWHERE",
     "RESUMABLE",
     "game_option",
+    "margin_option",
     "markdown_option",
     "measured",
     "play_evaluation",
@@ -64,6 +66,22 @@ markdown_option = click.option(
     section="Evidence",
     help="Write the result as Markdown, for a pull request.",
 )
+
+
+def margin_option(says: str) -> Callable[[_Command], _Command]:
+    """The option `--margin`.
+
+    Args:
+        says: What it is for, for `--help`.
+    """
+    return click.option(
+        "--margin",
+        cls=SectionOption,
+        section="What counts",
+        type=click.FloatRange(min=0),
+        metavar="X",
+        help=says,
+    )
 
 
 def refuse_given(given: Mapping[str, bool], why: str) -> None:

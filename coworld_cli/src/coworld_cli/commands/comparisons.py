@@ -13,6 +13,7 @@ from ..measuring import (
     ELSEWHERE,
     RESUMABLE,
     game_option,
+    margin_option,
     markdown_option,
     measured,
     play_evaluation,
@@ -56,14 +57,7 @@ _FAILED = ("worse", "not_better")
         "help": f"Fail unless NEW is {_BETTER}; or refuse to start on a backend that cannot enforce this. Repeatable.",
     },
 )
-@click.option(
-    "--margin",
-    cls=SectionOption,
-    section="What counts",
-    type=click.FloatRange(min=0),
-    metavar="X",
-    help="Differences of mean scores up to this do not matter: stop when there is certainly no larger one.",
-)
+@margin_option("Differences of mean scores up to this do not matter: stop when there is certainly no larger one.")
 @click.option(
     "--elo1",
     cls=SectionOption,

@@ -8,6 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..measuring import margin_option
 from ..options.common import overwrite_option
 from ..options.declarations import SectionOption, takes
 from ..options.play_options import EvaluationOptions
@@ -63,14 +64,7 @@ _ELSEWHERE = (
     metavar="N",
     help="Base seed. By default each version gets fresh ones, so that no bot is tuned on the seeds it is gated with.",
 )
-@click.option(
-    "--margin",
-    cls=SectionOption,
-    section="What counts",
-    type=click.FloatRange(min=0),
-    metavar="X",
-    help="Also accept what is as good: differences of mean scores up to this do not matter.",
-)
+@margin_option("Also accept what is as good: differences of mean scores up to this do not matter.")
 @click.option(
     "--accept",
     is_flag=True,
