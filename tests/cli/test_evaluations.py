@@ -15,7 +15,7 @@ from support.cli_kit import QUICK, Started, coworld
 from support.launcher import Done
 from support.simulated import comparison_plan, pair_rows, ranking_plan
 
-from coworld_cli.commands.evaluations import passes
+from coworld_cli.commands.comparisons import passes
 from coworld_cli.render.evaluation_text import evaluation_result
 from coworld_cli.render.text import command_line, shown_path
 from coworld_core.episode.record import SlotRow, read_rows

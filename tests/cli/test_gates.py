@@ -37,3 +37,19 @@ def test_bot_of_a_folder_from_its_first_gate_to_its_page(tmp_path: Path) -> None
     assert "IndexError" in page
     refused = coworld("gate", "bot.py", "--accept", "--watch", cwd=tmp_path / "bots")
     assert (refused.status, "exclude each other" in refused.stderr) == (2, True)
+
+
+def test_what_is_missing_is_said_in_order(tmp_path: Path) -> None:
+    """First the bot, then the game, and by which option it is named."""
+    (tmp_path / "bots").mkdir()
+    (tmp_path / "bots" / "bot.py").write_text(WEAK)
+    for words in (["gate", "bots/bat.py"], ["gate", "bots/bat.py", "--watch"]):
+        no_bot = coworld(*words, cwd=tmp_path)
+        assert (no_bot.status, "There is no player at bots/bat.py" in no_bot.stderr) == (2, True), no_bot.stderr
+        assert "Did you mean bots/bot.py?" in no_bot.stderr
+    for words in (["gate", "bots/bot.py"], ["check", "bots/bot.py"], ["compare", "bots/bot.py", "random"]):
+        no_game = coworld(*words, cwd=tmp_path)
+        assert (no_game.status, "Name the game with -m" in no_game.stderr) == (2, True), no_game.stderr
+    elsewhere = coworld("gate", "bots/bot.py", "-m", "bots", cwd=tmp_path)
+    assert "is a directory without a manifest" in elsewhere.stderr
+    assert "with -m" not in elsewhere.stderr

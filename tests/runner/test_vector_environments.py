@@ -14,7 +14,7 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
-from support.games import Gather, Steer, dies, fails, first_legal, last_legal, last_or_stay, no_view
+from support.games import Gather, Leaving, Steer, dies, fails, first_legal, last_legal, last_or_stay, no_view
 from support.served_game import Sticks
 
 from coworld_core.errors import EnvironmentFault, UsageError
@@ -124,6 +124,28 @@ def test_all_seats_take_turns_in_their_rows() -> None:
     assert (seen["observation"].ravel().tolist(), rewards.any(), over.any()) == ([4, 4, 1, 1], False, False)
     with pytest.raises(UsageError, match="multiple of 2"):
         as_vector_env(Sticks, 3, seat="all")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_seats_that_end_at_different_times(processes: int) -> None:
+    """Their rows stay, do not act, and get no more; a learner whose seat is out gets to the end of its game at once."""
+    with as_vector_env(Leaving, 6, seat="all", processes=processes) as envs:
+        _, infos = envs.reset(seed=4)
+        acting, gained = [infos["to_act"][:3].tolist()], np.zeros((8, 6))
+        for step in range(8):
+            _, gained[step], over, _, infos = envs.step(np.full(6, 2))
+            acting.append(infos["to_act"][:3].tolist())
+            assert not infos["action_mask"][~infos["to_act"]].any()
+            assert over.all() == (step == 7)
+        assert acting == [[True] * 3] * 2 + [[True, False, True]] * 2 + [[True, False, False]] * 4 + [[False] * 3]
+        assert not gained[2:, 1::3].any()
+        assert not gained[4:, 2::3].any()
+        assert infos["scores"][0].tolist() == gained.sum(axis=0)[:3].tolist()
+        assert gained.any()
+    alone = as_gym_env(Leaving, seat=1, opponents="random")
+    alone.reset(seed=4)
+    ends = [alone.step(2)[2] for _ in range(2)]
+    assert ends == [False, True]
 
 
 def test_opponents_are_exchanged_where_that_is_wanted() -> None:

@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from coworld_core.rules import Rules, RulesConfig, Ticks
 
 __all__ = [
     "Gather",
+    "Leaving",
     "Prizes",
     "Steer",
     "dies",
@@ -62,7 +63,7 @@ class Gather(Rules):
         self.points = [0] * self.seats
         self.berries = [self.rng.randrange(SIZE)]
 
-    def to_act(self) -> range:
+    def to_act(self) -> Sequence[int]:
         return range(self.seats if len(self.berries) <= self.config.rounds else 0)
 
     def default(self, seat: int) -> str:
@@ -112,6 +113,20 @@ class Prizes(Gather):
 
     def results(self) -> dict[str, Any]:
         return {"berries": self.berries}
+
+
+class Leaving(Gather):
+    """The same for three, of whom the second leaves after two rounds, and the third after four."""
+
+    seats = 3
+    most_seats = 3
+
+    def eliminated(self) -> list[int]:
+        return [seat for seat, last in ((1, 2), (2, 4)) if len(self.berries) > last]
+
+    def to_act(self) -> Sequence[int]:
+        out = self.eliminated()
+        return [seat for seat in super().to_act() if seat not in out]
 
 
 def last_or_stay(observation: Any, legal: Any, rng: random.Random) -> Any:

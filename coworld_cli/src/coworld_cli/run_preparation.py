@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
+from click.core import ParameterSource
 
 from coworld_core.episode.outcome import Exit
+from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.manifest.manifest_file import MANIFEST_NAME
 from coworld_core.text.phrases import listed
 from coworld_runner.backend import Backend, Unit
@@ -80,7 +83,13 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
     if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
             await api.coworlds.download(named, DOWNLOADS)
-    package = await resolve_package(options.manifest, server=server_for(options.manifest, options.server))
+    try:
+        package = await resolve_package(options.manifest, server=server_for(options.manifest, options.server))
+    except UsageError as error:
+        if error.code == "manifest_not_found" and _game_left_out():
+            near = worded(error.hint) if error.hint is not None and not isinstance(error.hint, Hint) else None
+            error.hint = " ".join(filter(None, ["Name the game with -m, or go to its directory.", near]))
+        raise
     builds = options.build
     if package.needs_build and options.backend in ("auto", "docker"):
         out.note(
@@ -104,6 +113,12 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
     if len(told) > 3:
         out.note(f"… and {len(told) - 3} more: {command_line('validate', options.manifest)}")
     return package
+
+
+def _game_left_out() -> bool:
+    """Whether the command takes its game by the option `--game`, and it was not given."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.get_parameter_source("game") is ParameterSource.DEFAULT
 
 
 @asynccontextmanager

@@ -9,22 +9,23 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .hints import Hint, HintValue, hint_fields
 
-__all__ = ["HintCode", "HintValues", "Hinted", "Issue", "Report", "Severity"]
+__all__ = ["HintCode", "HintValues", "Hinted", "Issue", "Report", "Severity", "absent"]
 
 Severity = Literal["error", "warning", "info"]
 
 
-def _absent(value: object) -> bool:
+def absent(value: object) -> bool:
+    """Whether a field was left out. Older readers refuse some fields even as null, so these are not written."""
     return value is None
 
 
 HintCode = Annotated[
-    str | None, Field(exclude_if=_absent, description="Stable snake_case identifier of the hint, if it has one.")
+    str | None, Field(exclude_if=absent, description="Stable snake_case identifier of the hint, if it has one.")
 ]
 """Type of the field `hint_code` of a `Hinted`."""
 
 HintValues = Annotated[
-    dict[str, HintValue] | None, Field(exclude_if=_absent, description="The values that the hint tells, by name.")
+    dict[str, HintValue] | None, Field(exclude_if=absent, description="The values that the hint tells, by name.")
 ]
 """Type of the field `hint_values` of a `Hinted`."""
 

@@ -8,7 +8,8 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options.declarations import SectionOption, takes
+from ..measuring import game_option
+from ..options.declarations import takes
 from ..options.play_options import EvaluationOptions
 from ..output import Output, output_options
 
@@ -45,15 +46,7 @@ _LEFT_OUT = (
 
 @commands.command("check")
 @click.argument("bot")
-@click.option(
-    "--game",
-    "-m",
-    cls=SectionOption,
-    section="What to play",
-    default=".",
-    metavar="MANIFEST",
-    help="The game: a file, a directory that holds one, an address, or a cow_… id.  [default: the current directory]",
-)
+@game_option
 @takes(
     "options",
     EvaluationOptions,

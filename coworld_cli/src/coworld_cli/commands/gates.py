@@ -8,6 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..measuring import margin_option
 from ..options.common import overwrite_option
 from ..options.declarations import SectionOption, takes
 from ..options.play_options import EvaluationOptions
@@ -63,14 +64,7 @@ _ELSEWHERE = (
     metavar="N",
     help="Base seed. By default each version gets fresh ones, so that no bot is tuned on the seeds it is gated with.",
 )
-@click.option(
-    "--margin",
-    cls=SectionOption,
-    section="What counts",
-    type=click.FloatRange(min=0),
-    metavar="X",
-    help="Also accept what is as good: differences of mean scores up to this do not matter.",
-)
+@margin_option("Also accept what is as good: differences of mean scores up to this do not matter.")
 @click.option(
     "--accept",
     is_flag=True,
@@ -118,6 +112,7 @@ def gate(
         from ..render.text import shown_path
         from ..run_preparation import find_package
 
+        _refuse_missing(bot)
         folder = gate_folder(bot)
         settings = read_gate_settings(folder.directory)
         named = options.but(
@@ -143,6 +138,25 @@ def gate(
         return _show(out, outcome)
 
     return run_async(out, body)
+
+
+def _refuse_missing(bot: str) -> None:
+    """Say that there is no such bot before the game is looked for, which may be missing as well.
+
+    Raises:
+        UsageError: There is none.
+    """
+    from coworld_core.errors import UsageError
+    from coworld_runner.package.own_players.named_player import read_own_player
+    from coworld_runner.package.player_names import is_player_path
+
+    if is_player_path(bot):
+        try:
+            read_own_player(bot)
+        except UsageError as error:
+            # Whatever else is wrong with it, its gate says
+            if error.code == "player_not_found":
+                raise
 
 
 async def _gated(

@@ -8,6 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..measuring import margin_option
 from ..options.declarations import SectionOption, takes
 from ..options.play_options import EvaluationOptions
 from ..options.values import Seconds
@@ -107,14 +108,7 @@ _ELSEWHERE = (
     metavar="DIAGNOSER",
     help="Diagnose them with this.  [default: the manifest's only diagnoser, if there is one]",
 )
-@click.option(
-    "--margin",
-    cls=SectionOption,
-    section="What counts",
-    type=click.FloatRange(min=0),
-    metavar="X",
-    help="Differences of mean scores up to this do not matter.",
-)
+@margin_option("Differences of mean scores up to this do not matter.")
 @click.option(
     "--seed",
     cls=SectionOption,

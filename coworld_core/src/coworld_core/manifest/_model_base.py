@@ -23,7 +23,6 @@ __all__ = [
     "Place",
     "Run",
     "SafeId",
-    "absent",
     "fitting",
     "glimpse",
     "quantity",
@@ -32,11 +31,6 @@ __all__ = [
 
 JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object whose shape is defined elsewhere: a game config, a JSON Schema, results."""
-
-
-def absent(value: object) -> bool:
-    """Whether a field was left out. Older readers refuse some fields even as null, so these are not written."""
-    return value is None
 
 
 def refuse(code: str, message: str, hint: str | None = None) -> PydanticCustomError:

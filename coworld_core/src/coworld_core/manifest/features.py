@@ -10,7 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, PlainValidator, StrictInt, StringConstraints
 
 from ..documents.findings import quoted, type_word
-from ._model_base import JsonObject, Model, NonEmpty, Place, absent, fitting, refuse
+from ..issues import absent
+from ._model_base import JsonObject, Model, NonEmpty, Place, fitting, refuse
 
 __all__ = [
     "Achievement",

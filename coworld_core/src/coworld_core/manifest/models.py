@@ -27,6 +27,7 @@ from pydantic import (
 
 from ..documents.findings import Path, quoted
 from ..images import FILE_PLAYER_SCHEME
+from ..issues import absent
 from ..text.tables import TableRow, html_table
 from ._model_base import (
     Env,
@@ -37,7 +38,6 @@ from ._model_base import (
     Place,
     Run,
     SafeId,
-    absent,
     fitting,
     glimpse,
     quantity,

@@ -16,6 +16,7 @@ from ..documents.findings import Finding, did_you_mean, quoted
 from ..documents.json_text import JsonDocument, Source, json_report, parse_json
 from ..documents.records import OpenEnum, Record, open_record, read_as
 from ..errors import RecordError
+from ..issues import absent
 from .bundle import BundleManifest, BundleStatus
 
 __all__ = [
@@ -42,10 +43,6 @@ REPORTER_PROTOCOL = "coworld-reporter/v1"
 _MAX_MESSAGE = 1 << 20
 
 
-def _absent(value: object) -> bool:
-    return value is None
-
-
 class _Sent(Record):
     """What is sent as JSON."""
 
@@ -67,8 +64,8 @@ class ArtifactRef(Record):
 class ReportArtifacts(Record):
     """The files of an episode that a reporter may read."""
 
-    results: ArtifactRef | None = Field(default=None, exclude_if=_absent, description="`results.json`.")
-    replay: ArtifactRef | None = Field(default=None, exclude_if=_absent, description="The replay.")
+    results: ArtifactRef | None = Field(default=None, exclude_if=absent, description="`results.json`.")
+    replay: ArtifactRef | None = Field(default=None, exclude_if=absent, description="The replay.")
     game_logs: dict[str, ArtifactRef] = Field(
         default_factory=dict[str, ArtifactRef], description="The game's logs: `stdout` and `stderr`, or `combined`."
     )
@@ -86,18 +83,16 @@ class EpisodeErrorInfo(Record):
     error_type: str | None = Field(default=None, description="The kind of error.")
     error: str | None = Field(default=None, description="The message.")
     failed_policy_index: int | None = Field(
-        default=None, exclude_if=_absent, description="The slot of the player at fault, if one is."
+        default=None, exclude_if=absent, description="The slot of the player at fault, if one is."
     )
-    failed_agent_index: int | None = Field(
-        default=None, exclude_if=_absent, description="The same, under another name."
-    )
+    failed_agent_index: int | None = Field(default=None, exclude_if=absent, description="The same, under another name.")
 
 
 class InlineJson(Record):
     """Small documents that are in the request itself."""
 
     error_info: EpisodeErrorInfo | None = Field(
-        default=None, exclude_if=_absent, description="Why the episode failed, if it did."
+        default=None, exclude_if=absent, description="Why the episode failed, if it did."
     )
 
 
@@ -157,7 +152,7 @@ class ReportFinished(_Sent):
     report_uri: str = Field(description="Where the report is.")
     episode_count: int = Field(ge=0, description="How many episodes it is about.")
     players: JsonValue = Field(
-        default=None, exclude_if=_absent, description="Its players: their number, or what the reporter tells of them."
+        default=None, exclude_if=absent, description="Its players: their number, or what the reporter tells of them."
     )
 
 

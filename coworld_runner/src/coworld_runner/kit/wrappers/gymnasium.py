@@ -17,7 +17,7 @@ from .env_actions import refused_space
 from .libraries import imported, loaded_extras, read_call
 from .own_modules import OwnModule, is_own
 from .pettingzoo import TRIED, PettingZoo, PettingZooConfig, readable, refused_view
-from .trial import Trials
+from .trial import tried_games
 from .wrappable import Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
 __all__ = ["Gymnasium", "GymnasiumConfig", "find", "listed", "names"]
@@ -91,12 +91,7 @@ def names() -> list[str]:
 
 def listed() -> list[Wrappable]:
     """Try all environments, and return them with the reason for each that cannot be wrapped."""
-    with Trials() as trials:
-        return [
-            Wrappable(source=source, title=_title(name), refused=trials.refusal(source))
-            for name in sorted(names())
-            for source in (f"gymnasium:{name}",)
-        ]
+    return tried_games("gymnasium", {name: _title(name) for name in names()})
 
 
 def find(game: str) -> WrappedGame:

@@ -24,7 +24,7 @@ from .env_actions import action_type, default_action, element_of, refused_space
 from .env_spaces import SeatSpaces, board_space, of_agents
 from .libraries import imported, loaded_extras, read_call
 from .own_modules import OwnModule, is_own
-from .trial import Trials
+from .trial import tried_games
 from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
 __all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "is_own", "listed", "names"]
@@ -232,12 +232,7 @@ def names() -> list[str]:
 
 def listed() -> list[Wrappable]:
     """Try all games, and return them with the reason for each that cannot be wrapped."""
-    with Trials() as trials:
-        return [
-            Wrappable(source=source, title=_title(name), refused=trials.refusal(source))
-            for name in sorted(_specs())
-            for source in (f"pettingzoo:{name}",)
-        ]
+    return tried_games("pettingzoo", {name: _title(name) for name in names()})
 
 
 def find(game: str) -> WrappedGame:

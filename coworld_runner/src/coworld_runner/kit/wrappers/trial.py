@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import select
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from subprocess import DEVNULL, PIPE, Popen
@@ -18,9 +19,9 @@ from coworld_core.hints import hint_fields, hint_from
 
 from ..rollout.process_pipes import own_pipes
 from .game_catalogue import find_game, named_game
-from .wrappable import WrappedGame, not_wrappable
+from .wrappable import Wrappable, WrappedGame, not_wrappable
 
-__all__ = ["TRIAL_SECONDS", "Trials"]
+__all__ = ["TRIAL_SECONDS", "Trials", "tried_games"]
 
 TRIAL_SECONDS: Final = 60.0
 """Time limit to make one game and play its first moves."""
@@ -91,6 +92,21 @@ class Trials:
             # Close the pipes, and wait.
             self._process.communicate()
             self._process = None
+
+
+def tried_games(library: str, titles: Mapping[str, str]) -> list[Wrappable]:
+    """Try all games of a library, and return them with the reason for each that cannot be wrapped.
+
+    Args:
+        library: Its name in sources.
+        titles: Names of its games, and their names for display.
+    """
+    with Trials() as trials:
+        return [
+            Wrappable(source=source, title=titles[name], refused=trials.refusal(source))
+            for name in sorted(titles)
+            for source in (f"{library}:{name}",)
+        ]
 
 
 def main() -> None:

@@ -1,0 +1,176 @@
+"""What commands that measure players share: their options, playing an evaluation, and showing its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from . import exitcodes
+from .options.declarations import SectionOption
+from .options.play_options import EvaluationOptions
+from .output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from coworld_core.evaluation.report_contents import ShownReport
+    from coworld_runner.episode.run_options import BatchArguments
+    from coworld_runner.evaluation import EvaluationRules
+    from coworld_runner.package.resolver import Package
+
+    from .event_loop import Running
+
+    _Report = TypeVar("_Report", bound=ShownReport)
+    _Command = TypeVar("_Command", bound=Callable[..., object])
+
+__all__ = [
+    "BASE_SEED",
+    "ELSEWHERE",
+    "EPISODES",
+    "EPISODES_ELSEWHERE",
+    "RESUMABLE",
+    "game_option",
+    "margin_option",
+    "markdown_option",
+    "measured",
+    "play_evaluation",
+    "refuse_given",
+    "show_report",
+]
+
+ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
+"""Options for playing that commands which measure declare differently, or do not need."""
+BASE_SEED = {"default": 0, "show_default": True, "help": "Base seed, from which the seed of every block is derived."}
+RESUMABLE = {
+    "help": "Directory for the evidence: new, empty, or that of the same command, which then resumes. "
+    "Default: a fresh one under results/ beside the manifest."
+}
+EPISODES_ELSEWHERE = ("watch", "max_blocks", *(name for name in ELSEWHERE if name != "episodes"))
+"""The same, for commands that take a number of episodes instead of blocks."""
+EPISODES = {"default": 50, "help": "Minimum number of episodes to play: the last block is played whole."}
+game_option = click.option(
+    "--game",
+    "-m",
+    cls=SectionOption,
+    section="What to play",
+    default=".",
+    metavar="MANIFEST",
+    help="The game: a file, a directory that holds one, an address, or a cow_… id.  [default: the current directory]",
+)
+markdown_option = click.option(
+    "--markdown",
+    is_flag=True,
+    cls=SectionOption,
+    section="Evidence",
+    help="Write the result as Markdown, for a pull request.",
+)
+
+
+def margin_option(says: str) -> Callable[[_Command], _Command]:
+    """The option `--margin`.
+
+    Args:
+        says: What it is for, for `--help`.
+    """
+    return click.option(
+        "--margin",
+        cls=SectionOption,
+        section="What counts",
+        type=click.FloatRange(min=0),
+        metavar="X",
+        help=says,
+    )
+
+
+def refuse_given(given: Mapping[str, bool], why: str) -> None:
+    """Refuse options that have no meaning here.
+
+    Raises:
+        click.UsageError: One of the options was given.
+    """
+    for option, is_given in given.items():
+        if is_given:
+            raise click.UsageError(f"{option} {why}", click.get_current_context())
+
+
+async def play_evaluation(
+    options: EvaluationOptions,
+    running: Running,
+    players: Sequence[str],
+    play: Callable[[Package, BatchArguments, EvaluationRules], Awaitable[_Report]],
+    *,
+    others: bool = False,
+) -> tuple[_Report, Path]:
+    """Play an evaluation and show its progress; returns its report and its directory.
+
+    Args:
+        options: The options of the command.
+        running: The command that runs.
+        players: The players.
+        play: Plays it.
+        others: Whether the game's own players sit among them even if there are only two seats.
+    """
+    from coworld_core.ids import new_run_id
+    from coworld_runner.evaluation.entrants import Entrants
+    from coworld_runner.package.player_names import read_players
+
+    from .render.progress import show_progress
+    from .render.text import shown_path
+    from .run_preparation import (
+        batch_arguments,
+        episode_arguments,
+        evaluation_rules,
+        evidence_directory,
+        find_package,
+        opened_for_measuring,
+        player_secrets,
+        tell_players,
+    )
+
+    out = running.out
+    package = await find_package(options, running)
+    # Report a wrong player before opening a backend
+    named = read_players(players, package)
+    rules = evaluation_rules(options, package, await player_secrets(options, out))
+    run_id = new_run_id()
+    workspace = evidence_directory(options, package, run_id)
+    where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
+    # Whether variants fit together is for the measurement to say
+    entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
+    others = others or entrants.seats > 2
+    async with opened_for_measuring(options, package, entrants, running, others=others) as backend:
+        running.to_go_on = f"Run the same command{where} again to resume."
+        own, registered = [player.own for player in named], [player.registered for player in named]
+        tell_players(options, own, rules.secret_env, package, backend, out, registered=registered, measured=True)
+        with show_progress(running, package.manifest.game.name) as progress:
+            episode = episode_arguments(options, progress, backend, workspace, run_id, watch=out.live)
+            run = batch_arguments(options, progress, episode)
+            return await play(package, run, rules), workspace
+
+
+def measured(report: ShownReport) -> bool:
+    """Whether anything could be measured."""
+    from coworld_core.evaluation.report_base import UNMEASURED
+
+    return report.stopped not in UNMEASURED
+
+
+def show_report(report: ShownReport, workspace: Path, out: Output, *, ok: bool, markdown: bool) -> int:
+    """Write the result of an evaluation, and return the exit status."""
+    from coworld_core.evaluation.markdown import report_markdown
+
+    from .render.evaluation_text import evaluation_result
+
+    names = {"plan": "plan.json", "episodes": "episodes.jsonl", "report": "report.json", "markdown": "report.md"}
+    out.answer(
+        {
+            "workspace": str(workspace),
+            "paths": {name: str(workspace / file) for name, file in names.items()},
+            "ok": ok,
+            **report.model_dump(mode="json"),
+        }
+    )
+    out.say(report_markdown(report).rstrip("\n") if markdown else evaluation_result(report, workspace))
+    return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
