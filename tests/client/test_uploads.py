@@ -224,7 +224,9 @@ async def test_a_policy_goes_up_in_versions(api: CoworldClient, observatory: Obs
     name = f"coworld-test-policy-{os.getpid()}:one"
     async with loaded_image(name, image_tar(name)):
         secret = {"API_KEY": "s3cret-value"}
-        first = await api.policies.upload(name, name="painter", secret_env=secret, labels={"a": "b"}, run=["/a", "--go"])
+        first = await api.policies.upload(
+            name, name="painter", secret_env=secret, labels={"a": "b"}, run=["/a", "--go"]
+        )
         second = await api.policies.upload(name, name="painter")
         assert (first.label, second.label) == ("painter:v1", "painter:v2")
         assert (await api.policies.lookup("painter")).id == second.id
