@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from observatory import server
 from observatory.identity.accounts import add_user
 from observatory.name_keys import name_key
+from observatory.operations.traces import PlatformTraces
 from observatory.quotas import Quotas
 from observatory.services import Services
 from observatory.settings import Settings
@@ -219,6 +220,7 @@ async def open_platform(
     database: str | None = None,
     artifacts: str | None = None,
     quotas: Quotas | None = None,
+    traces: PlatformTraces | None = None,
     **more: Any,
 ) -> AsyncGenerator[Platform]:
     """Serve an Observatory with its worker while the context is open; `more` are further fields of its settings."""
@@ -238,7 +240,7 @@ async def open_platform(
     listener = server.bind("127.0.0.1", 0)
     settings = server.with_url(settings, listener, None)
     await lay_tables(settings)
-    async with server.serve(settings, listener) as services:
+    async with server.serve(settings, listener, traces=traces) as services:
         yield Platform(services, settings)
 
 

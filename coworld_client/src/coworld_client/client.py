@@ -18,6 +18,8 @@ from .transport._connection import TIMEOUT, Connection
 from .transport._retry import Backoff
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
     from .resources.coworlds import Coworlds
     from .resources.divisions import Divisions
     from .resources.downloads import Downloads
@@ -62,6 +64,8 @@ class CoworldClient:
             counts for the storage and the registry that the platform points to, too. By default as `SSL_CERT_FILE`,
             `SSL_CERT_DIR`, `COWORLD_CA_FILE` and `COWORLD_CLIENT_CERT` say.
         headers: Headers for each request to this server, for a proxy before it; they are sent to no other host.
+        tracer_provider: Where spans go, one for each request (OpenTelemetry, the extra `tracing`). The platform is told
+            of the span that is current, this one or one of yours, and may go on with it.
 
     Raises:
         UsageError: The server is not an address, the token is malformed, a player's session asks for team rights, or a
@@ -81,6 +85,7 @@ class CoworldClient:
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.connection = Connection(
             server,
@@ -93,6 +98,7 @@ class CoworldClient:
             backoff=backoff,
             ssl=ssl,
             headers=headers,
+            tracer_provider=tracer_provider,
         )
         self.acting_as: str = "anonymous" if token is None else "token"
         """`user`, `environment`, `anonymous`, `token` when one was given here, or the player's id."""

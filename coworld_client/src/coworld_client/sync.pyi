@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar
 
 import httpx2
+from opentelemetry.trace import TracerProvider
 
 from coworld_core import time_limits
 from coworld_core.api import (
@@ -631,6 +632,7 @@ class SyncClient:
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None: ...
     @classmethod
     def from_login(cls, server: str | None = None, *, identity: str = "active", **options: Any) -> Self: ...

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ssl import SSLContext
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -29,6 +29,10 @@ from ._auth import Identity, check_elsewhere, checked_headers, mint_key, origin_
 from ._redact import watch_loggers
 from ._replies import Reply, close, late, read_body, refusal, unreachable
 from ._retry import Backoff, worth_retrying
+from ._tracing import Tracing
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 __all__ = ["MAX_BODY", "PREFIX", "TIMEOUT", "Connection", "Content", "Params", "http_client", "path"]
 
@@ -114,6 +118,7 @@ class Connection:
         backoff: Pauses between attempts.
         ssl: Whom to trust, and as whom; as the environment says by default.
         headers: More headers for this server.
+        tracer_provider: Where spans of requests go.
 
     Raises:
         UsageError: The server is not an address, a player's session asks for team rights, or a header is none
@@ -133,6 +138,7 @@ class Connection:
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.server = normalise_server(server)
         self.base = httpx2.URL(self.server.removesuffix(PREFIX) + PREFIX)
@@ -141,6 +147,7 @@ class Connection:
             origin=self.origin, token=token, elevated=elevated, headers=checked_headers(headers or {})
         )
         self.ssl = ssl
+        self._tracing = Tracing(tracer_provider)
         self.timeout = timeout
         self.max_retries = max_retries
         self.backoff = backoff or Backoff()
@@ -342,6 +349,26 @@ class Connection:
         what: str,
     ) -> httpx2.Response:
         own = origin_of(url) == self.origin
+        if not own:
+            return await self._exchange(method, url, json, content, headers, seconds, what, own=False)
+        with self._tracing.request(method, self.origin[1], self.origin[2]) as attempt:
+            headers = {**headers, **attempt.headers}
+            response = await self._exchange(method, url, json, content, headers, seconds, what, own=True)
+            attempt.status = response.status_code
+            return response
+
+    async def _exchange(
+        self,
+        method: str,
+        url: httpx2.URL,
+        json: Any,
+        content: Content | None,
+        headers: Mapping[str, str],
+        seconds: float,
+        what: str,
+        *,
+        own: bool,
+    ) -> httpx2.Response:
         sent = {name: value for name, value in headers.items() if own or name != "Idempotency-Key"}
         request = self.http.build_request(
             method,

@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any, Protocol, cast
@@ -275,8 +275,12 @@ class _Envelope:
             # A proxy before this server may have read the other one, and taken a part of the body for a request
             detail = "A request has Content-Length or Transfer-Encoding, and not both."
             app = JSONResponse({"detail": detail, "type": "two_lengths"}, 400, {"Connection": "close"})
+        traces = self._services.runtime.traces
         try:
-            await app(scope, receive, sending)
+            with traces.request(scope) if traces is not None else nullcontext() as span:
+                await app(scope, receive, sending)
+                if traces is not None and span is not None:
+                    traces.ended(span, scope, status)
         except ClientDisconnect:
             # The client has gone; the received part of an upload is kept for its return.
             status = status or 499

@@ -32,6 +32,7 @@ from .cli_options import (
     run,
     runs,
     to_file,
+    traces_option,
     verbose_option,
     where,
     with_services,
@@ -126,6 +127,7 @@ def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, 
     help="Connections to replays that an address may have open, and as many to games.",
 )
 @metrics_option
+@traces_option
 @verbose_option
 def serve_command(
     settings: Settings,
@@ -142,6 +144,7 @@ def serve_command(
     quotas: tuple[str, ...],
     connections: int,
     metrics: tuple[str, int] | None,
+    traces: bool,
     verbose: bool,
 ) -> None:
     """Serve the platform until it is stopped.
@@ -165,7 +168,7 @@ def serve_command(
     )
     server.require_safe_address(settings, host, allow_remote=allow_remote)
     _log_to_stderr(verbose)
-    run(_serve, settings, out, server.bind(host, port), url, _metrics_listener(metrics))
+    run(_serve, settings, out, server.bind(host, port), url, _metrics_listener(metrics), _traces(traces))
 
 
 @cli.command("demo")
@@ -210,7 +213,7 @@ async def _demo(settings: Settings, out: Out, listener: Any, metrics: Any) -> No
             await stopped()
 
 
-async def _serve(settings: Settings, out: Out, listener: Any, url: str | None, metrics: Any) -> None:
+async def _serve(settings: Settings, out: Out, listener: Any, url: str | None, metrics: Any, traces: Any) -> None:
     import sqlalchemy as sa
 
     from . import server
@@ -218,7 +221,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None, m
 
     settings = server.with_url(settings, listener, url)
     with server.stop_signals(out.note) as stopped:
-        async with server.serve(settings, listener, metrics=metrics) as services:
+        async with server.serve(settings, listener, metrics=metrics, traces=traces) as services:
             async with services.database.reading() as session:
                 users = await session.scalar(sa.select(sa.func.count()).select_from(User))
             data, at = str(settings.data.absolute()), _metrics_at(metrics)
@@ -239,6 +242,7 @@ async def _serve(settings: Settings, out: Out, listener: Any, url: str | None, m
 @artifacts_option
 @runs
 @metrics_option
+@traces_option
 def worker_command(
     settings: Settings,
     out: Out,
@@ -246,6 +250,7 @@ def worker_command(
     artifacts: str | None,
     work: dict[str, Any],
     metrics: tuple[str, int] | None,
+    traces: bool,
 ) -> None:
     """Play episodes until it is stopped, in addition to a server's own worker or in its executor.
 
@@ -257,10 +262,10 @@ def worker_command(
     if url is not None:
         settings = replace(settings, url=url.rstrip("/"))
     _log_to_stderr(verbose=False)
-    run(_work, settings, out, _metrics_listener(metrics))
+    run(_work, settings, out, _metrics_listener(metrics), _traces(traces))
 
 
-async def _work(settings: Settings, out: Out, metrics: Any) -> None:
+async def _work(settings: Settings, out: Out, metrics: Any, traces: Any) -> None:
     from contextlib import AsyncExitStack
 
     from coworld_core.errors import UsageError
@@ -274,6 +279,7 @@ async def _work(settings: Settings, out: Out, metrics: Any) -> None:
         stopped = stack.enter_context(server.stop_signals(out.note))
         services = await stack.enter_async_context(open_services(settings))
         at = _metrics_at(metrics)
+        services.runtime.traces = traces
         if metrics is not None:
             await stack.enter_async_context(server.serve_metrics(services, metrics))
         executor = await stack.enter_async_context(open_executor(services))
@@ -296,6 +302,15 @@ def _metrics_listener(metrics: tuple[str, int] | None) -> Any:
     from . import server
 
     return server.bind(*metrics, option="--metrics") if metrics is not None else None
+
+
+def _traces(asked: bool) -> Any:
+    """What traces a server or a worker; None if nobody asked for it."""
+    if not asked:
+        return None
+    from .operations.traces import PlatformTraces
+
+    return PlatformTraces()
 
 
 def _metrics_at(listener: Any) -> dict[str, str]:

@@ -36,6 +36,7 @@ __all__ = [
     "run",
     "runs",
     "to_file",
+    "traces_option",
     "verbose_option",
     "where",
     "with_services",
@@ -232,6 +233,13 @@ metrics_option = click.option(
     show_envvar=True,
     type=HostAndPort(),
     help="Show metrics for Prometheus at /metrics and the state at /healthz, to whoever reaches this address.",
+)
+traces_option = click.option(
+    "--traces",
+    is_flag=True,
+    envvar="OBSERVATORY_TRACES",
+    show_envvar=True,
+    help="Trace requests and episodes for OpenTelemetry, to where its own variables say.",
 )
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 

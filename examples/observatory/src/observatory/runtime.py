@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from .hosted.sessions import Sessions
     from .operations.metrics import PlatformMetrics
+    from .operations.traces import PlatformTraces
     from .services import Services
     from .work.worker import Worker
 
@@ -43,6 +44,8 @@ class Runtime:
     """Notifies waiting requests of changes."""
     metrics: PlatformMetrics | None = None
     """None unless an operator asked for metrics."""
+    traces: PlatformTraces | None = None
+    """None unless an operator asked for traces."""
 
 
 @asynccontextmanager
@@ -64,8 +67,8 @@ async def open_worker(services: Services, executor: Executor, *, owner: str) -> 
             on_player_failure="continue",
         ),
     )
-    metrics = services.runtime.metrics
-    listeners = (metrics.runs,) if metrics is not None else ()
+    watching = (services.runtime.metrics, services.runtime.traces)
+    listeners = tuple(each.runs for each in watching if each is not None)
     worker = Worker(services, executor.backend, executor.admission, owner=owner, options=options, listeners=listeners)
     async with heartbeat(services.database, worker, executor.backend.name, owner), worker.running():
         yield worker

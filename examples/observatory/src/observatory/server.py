@@ -12,7 +12,7 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import anyio
 import h11
@@ -25,6 +25,9 @@ from .app import create_app, lifespans
 from .data_directory import locked_directory, prepare_directory
 from .services import Services, open_services
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .operations.traces import PlatformTraces
 
 __all__ = [
     "STOPPING_SECONDS",
@@ -220,7 +223,11 @@ def address_of(listener: socket.socket) -> str:
 
 @asynccontextmanager
 async def serve(
-    settings: Settings, listener: socket.socket, *, metrics: socket.socket | None = None
+    settings: Settings,
+    listener: socket.socket,
+    *,
+    metrics: socket.socket | None = None,
+    traces: PlatformTraces | None = None,
 ) -> AsyncGenerator[Services]:
     """Run a server while the context is open.
 
@@ -228,6 +235,7 @@ async def serve(
         settings: Its settings; clients reach the listener at their `url`.
         listener: The listening socket, closed at the end.
         metrics: Where it shows its metrics, closed at the end; None: nowhere.
+        traces: Traces its requests, and the episodes that it plays; None: nothing is traced.
 
     Raises:
         EnvironmentFault: The database, the artifact store or the directory cannot be used.
@@ -237,6 +245,7 @@ async def serve(
         _raise_descriptors()
         stack.enter_context(locked_directory(prepare_directory(settings.data)))
         services = await stack.enter_async_context(open_services(settings))
+        services.runtime.traces = traces
         if metrics is not None:
             await stack.enter_async_context(serve_metrics(services, metrics))
         await stack.enter_async_context(lifespans(services))

@@ -103,6 +103,8 @@ class EpisodeRequest(Queued, Base):
     """Id of `shared`. Not a foreign key: SQLite cannot add one to a table that others reference."""
     seed: Mapped[int | None]
     max_steps: Mapped[int | None]
+    traceparent: Mapped[str | None] = mapped_column(sa.String(64))
+    """The span of the request that asked for it, as in W3C's header of that name; None if it is not traced."""
 
     job_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)
     episode_id: Mapped[str | None] = mapped_column(sa.String(64), index=True)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import ManifestError
+from coworld_runner.telemetry.trace_context import current_traceparent
 
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision
@@ -79,6 +80,7 @@ async def add_episodes(
             if shared is None
             else {key: config[key] for key in config.keys() - shared.config.keys()},
             seed=_seed(config),
+            traceparent=current_traceparent(),
             # Each has its own number, so that a reader can stop after any of them.
             revision=await next_revision(session),
             created_at=moment,

@@ -41,6 +41,8 @@ class Claim:
     token: str
     run_id: str
     attempt: int
+    traceparent: str | None = None
+    """The span of the request that asked for the episode."""
 
     @property
     def what(self) -> str:
@@ -128,6 +130,7 @@ class Queue:
                 token=new_id(),
                 run_id=new_run_id(),
                 attempt=row.attempts + 1,
+                traceparent=row.traceparent if isinstance(row, EpisodeRequest) else None,
             )
             row.status = "running"
             row.attempts = claim.attempt

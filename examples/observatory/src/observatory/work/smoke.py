@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.manifest.game_config import game_config_for
 from coworld_core.manifest.manifest_file import load_manifest
+from coworld_runner.telemetry.trace_context import current_traceparent
 
 from ..store.columns import JsonObject
 from ..store.database import next_revision
@@ -34,6 +35,7 @@ async def order_check(session: AsyncSession, coworld: Coworld, user_id: str) -> 
         index=before or 0,
         coworld_id=coworld.id,
         game_config=game_config_for(manifest, None),
+        traceparent=current_traceparent(),
         revision=await next_revision(session),
     )
     session.add(episode)

@@ -30,6 +30,7 @@ from coworld_runner.episode import EpisodeOptions, run_episode
 from coworld_runner.episode.play_links import PlayLinks
 from coworld_runner.roles.role_run import RoleOptions
 from coworld_runner.runs.event_bus import Listener
+from coworld_runner.telemetry.trace_context import below
 
 from ..services import Services
 from ..supervisor import Supervisor
@@ -363,15 +364,16 @@ class Worker:
                     group.start_soon(self._announce, claim, links.viewer)
 
                 options = self.options.episode
-                record = await run_episode(
-                    job.plan.connecting_within(options.connect_timeout_seconds),
-                    backend=self._backend,
-                    workspace=self._workspaces / claim.run_id,
-                    options=replace(options, timeout_seconds=job.plan.timeout_within(options.timeout_seconds)),
-                    on_ready=ready,
-                    run_id=claim.run_id,
-                    listeners=self._listeners,
-                )
+                with below(claim.traceparent if self._services.runtime.traces is not None else None):
+                    record = await run_episode(
+                        job.plan.connecting_within(options.connect_timeout_seconds),
+                        backend=self._backend,
+                        workspace=self._workspaces / claim.run_id,
+                        options=replace(options, timeout_seconds=job.plan.timeout_within(options.timeout_seconds)),
+                        on_ready=ready,
+                        run_id=claim.run_id,
+                        listeners=self._listeners,
+                    )
                 group.cancel_scope.cancel()
         assert record is not None
         return record
