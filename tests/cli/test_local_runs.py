@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from support.cli_kit import coworld
 
+from coworld_runner.records.run_export import EXPORTED
+
 pytestmark = pytest.mark.slow
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -16,7 +18,9 @@ def test_what_was_played_and_labelled_is_listed_shown_labelled_again_exported_an
     pytest.importorskip("pyarrow")
     one, many = tmp_path / "one", tmp_path / "many"
     where = ("--root", tmp_path, "--index", tmp_path / "index.sqlite3")
-    assert coworld("run", NIM, "--backend", "process", "-o", one, "--label", "exp=a").status == 0
+    recorded = coworld("run", NIM, "--backend", "process", "-o", one, "--label", "exp=a", "--record", "samples")
+    assert recorded.status == 0
+    assert str(one / "samples.ndjson") in recorded.stdout.replace("\n", "")
     measured = ("compare", "counter", "random-taker", "-m", NIM, "--max-blocks", "20", "-o", many)
     assert coworld(*measured, "--label", "exp=b", "--label", "note=two words").status == 0
 
@@ -34,6 +38,10 @@ def test_what_was_played_and_labelled_is_listed_shown_labelled_again_exported_an
     assert "kept=yes" in coworld("runs", "show", one, *where).stdout
     exported = coworld("runs", "export", tmp_path / "out", "--label", "kept", "--json", *where).json
     assert (exported["tables"]["seats"]["rows"], exported["tables"]["turns"]["rows"] > 2) == (2, True)
+    again = ("runs", "export", tmp_path / "again", "--label", "kept", "--json", *where)
+    only = coworld(*again, *(word for table in EXPORTED for word in ("--table", table))).json
+    assert only["tables"].keys() == EXPORTED.keys()
+    assert only["tables"]["samples"]["rows"] == only["tables"]["turns"]["rows"]
 
     for wrong, words in (
         ("exp", "there is no `=`"),

@@ -31,6 +31,7 @@ from coworld_runner.backend import Capabilities, Unit
 from coworld_runner.backends.process.process_backend import ProcessBackend
 from coworld_runner.episode.episode_options import Recorded
 from coworld_runner.episode.episode_recorder import require_recording
+from coworld_runner.evaluation.in_process import refused
 from coworld_runner.kit.server.sample_stream import SampleStream
 
 ARENA = NIM.parent / "paintarena"
@@ -141,6 +142,12 @@ async def test_what_cannot_be_recorded_is_refused_before_anything_starts(tmp_pat
         require_recording(plan, Elsewhere(), EpisodeOptions(record="frames"))
     assert refused.value.context["capability"] == "record"
     require_recording(plan, Elsewhere(), EpisodeOptions(record="samples"))
+
+
+async def test_what_is_recorded_is_played_by_programs() -> None:
+    package = await resolve_package(NIM)
+    assert refused(package, EpisodeOptions()) == ""
+    assert refused(package, EpisodeOptions(record="samples")) == "what is played is to be recorded"
 
 
 async def test_a_game_that_fails_leaves_what_was_played_until_then(tmp_path: Path) -> None:

@@ -85,7 +85,9 @@ def test_episodes_that_were_cut_short_are_left_out(tmp_path: Path) -> None:
     assert "2 were cut short" in caught.value.message
 
 
-def test_what_fits_no_dataset_is_refused_and_leaves_nothing(tmp_path: Path, datasets: Path) -> None:
+def test_what_fits_no_dataset_is_refused_and_leaves_nothing(
+    tmp_path: Path, datasets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = leave_samples(tmp_path / "whole")
     with pytest.raises(UsageError) as caught:
         to_minari("talk-v0", [whole], Talk)
@@ -93,6 +95,12 @@ def test_what_fits_no_dataset_is_refused_and_leaves_nothing(tmp_path: Path, data
     with pytest.raises(UsageError) as caught:
         to_minari("no name", [whole], Sticks)
     assert caught.value.code == "bad_name"
+    with monkeypatch.context() as patch:
+        patch.setenv("MINARI_DATASETS_PATH", "datasets")
+        patch.chdir(tmp_path)
+        with pytest.raises(UsageError) as caught:
+            to_minari("sticks-v0", [whole], Sticks)
+    assert caught.value.code == "bad_path"
     large = leave_samples(tmp_path / "large", sticks=9)
     spoilt = (large / "samples.ndjson").read_text().replace('"take": 1}, "acted"', '"take": 7}, "acted"')
     (large / "samples.ndjson").write_text(spoilt)

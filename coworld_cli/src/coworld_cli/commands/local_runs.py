@@ -295,7 +295,7 @@ def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool
 @click.option(
     "--table",
     "tables",
-    type=click.Choice(["episodes", "seats", "turns", "events"]),
+    type=click.Choice(["episodes", "seats", "turns", "samples", "events"]),
     multiple=True,
     help="Only this table; repeatable.",
 )
@@ -303,10 +303,11 @@ def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool
 @takes("options", SearchOptions)
 @output_options
 def export(out: Output, options: SearchOptions, directory: Path, tables: tuple[str, ...], overwrite: bool) -> int:
-    """Write episodes, seats, turns and events as Parquet files, for data frames and training.
+    """Write episodes, seats, turns, samples and events as Parquet files, for data frames and training.
 
     Turns come from the replays of games of the kit: what each seat did, with score and reward where the game gives
-    them. Needs pyarrow: pip install 'coworld-core[parquet]'.
+    them. Samples are of episodes that were recorded (--record samples). Needs pyarrow: pip install
+    'coworld-core[parquet]'.
     """
     from ..render.run_tables import export_text
 

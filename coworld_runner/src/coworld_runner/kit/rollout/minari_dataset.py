@@ -80,9 +80,9 @@ def to_minari(
         space: As for `as_gym_env`.
 
     Raises:
-        UsageError: There is a dataset of that name (`dataset_exists`), it is no name for one (`bad_name`), there is no
-            complete episode (`no_samples`), or the spaces cannot be determined or stored (`no_space`). Then nothing is
-            left of it.
+        UsageError: There is a dataset of that name (`dataset_exists`), it is no name for one (`bad_name`), the place
+            for datasets is relative (`bad_path`), there is no complete episode (`no_samples`), or the spaces cannot be
+            determined or stored (`no_space`). Then nothing is left of it.
     """
     encoding = _encoding(rules, config, seats, actions, observe, space)
     directory = _place(name)
@@ -157,6 +157,12 @@ def _place(name: str) -> Path:
             f"{name!r} is no name of a dataset: {error}.", code="bad_name", hint="Name it like nim/counter-v0."
         ) from None
     place = Path(get_dataset_path(name))
+    if not place.is_absolute():
+        raise UsageError(
+            f"Minari's datasets are at {place.parent}, and it needs an absolute path.",
+            code="bad_path",
+            hint="Set MINARI_DATASETS_PATH to an absolute path.",
+        )
     if place.exists():
         raise UsageError(
             f"There is a dataset {name} in {place}.",
