@@ -59,8 +59,6 @@ _INSTEAD: Mapping[str, str] = {
     "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
     "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
     "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
-    "policies": "Here a player is a file, an id of the package, or an image. `coworld memberships --mine` lists your "
-    "policies in leagues, `coworld submissions` what was submitted.",
     "validate-bundle": "`coworld check ./MY_BOT -m MANIFEST` checks a player, `coworld upload-policy` uploads it.",
     "make-policy": "`coworld init player bot.py --for GAME` begins a player.",
     "tutorial": "`coworld demo` plays the sample world, `coworld init player bot.py --for GAME` begins a player.",
