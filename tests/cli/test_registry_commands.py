@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.cli_kit import coworld
+from support.observatory import observatory_in_thread
 
 pytestmark = pytest.mark.slow
 
@@ -64,6 +65,30 @@ def test_published_played_tagged_fetched_and_removed(tmp_path: Path, monkeypatch
     refused = coworld("registry", "remove", "bot:v2")
     assert (refused.status, "bot:v2 is champion" in refused.stderr) == (2, True)
     assert coworld("registry", "remove", "bot:v1").stdout == "Removed: bot:v1\n"
+
+
+def test_a_version_goes_to_a_platform_and_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "bot.py").write_text(BOT)
+    assert coworld("registry", "publish", "mine", tmp_path / "bot.py").status == 0
+    with observatory_in_thread(tmp_path) as (platform, add_user):
+        env = {"COWORLD_TOKEN": add_user("ann"), "COWORLD_SERVER": platform.server}
+        uploaded = coworld("upload-policy", "registry:mine:v1", "--json", env=env)
+        assert uploaded.status == 0, uploaded.stderr
+        assert uploaded.json["label"] == "mine:v1"
+        listed = coworld("policies", "list", env=env).stdout.splitlines()
+        assert listed[1].split()[0] == "mine:v1"
+        assert listed[1].split()[3:5] == ["files", "bot.py"]
+        fetched = coworld("policies", "download", "mine:v1", "-o", tmp_path / "back", "--json", env=env)
+        assert fetched.status == 0, fetched.stderr
+        assert Path(fetched.json["path"]).read_text() == BOT
+        again = coworld("policies", "download", "mine", "-o", tmp_path / "back", env=env)
+        assert (again.status, "nothing is overwritten" in again.stderr) == (2, True)
+        absent = coworld("policies", "download", "mine:v2", "-o", tmp_path / "none", env=env)
+        assert (absent.status, "You have no policy 'mine:v2'" in absent.stderr) == (4, True)
+        other = {**env, "COWORLD_TOKEN": add_user("ben")}
+        assert coworld("policies", "download", "mine", "-o", tmp_path / "none", env=other).status == 4
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_is_misspelt_is_answered_with_what_was_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ _COMMANDS: CommandTable = {
     },
     "Compete": {
         "upload-policy": ("uploads", "Upload a player as a version of a policy."),
-        "policies": ("policies", "List the versions of your policies, and download their files."),
+        "policies": ("policies", "List your policies, and download their files."),
         "submit": ("policies", "Submit a policy to a league."),
         "leagues": ("leagues", "List leagues, or show one."),
         "results": ("leagues", "Show the standings of a league, a division or a round."),

@@ -42,7 +42,11 @@ commands = NounGroup()
 
 @commands.group("policies", cls=NounGroup)
 def policies() -> None:
-    """List the versions of your policies, and download their files."""
+    """List your policies, and download their files.
+
+    A policy is a player that you have uploaded. `coworld registry` keeps players on this machine, and `coworld
+    memberships --mine` lists policies that are in leagues.
+    """
 
 
 @policies.command("list")

@@ -331,8 +331,9 @@ def upload_policy(
     """Upload a player as a version of a policy.
 
     FILE is a .py file, an executable, a directory with one file that plays or a pyproject.toml, or a training run, of
-    which the newest checkpoint is uploaded. It runs in the game's own player image, on platforms that support this.
-    IMAGE is an image of the local Docker engine. Content that the platform already has is not sent again.
+    which the newest checkpoint is uploaded, or `registry:NAME:v3`, a version of `coworld registry`. It runs in the
+    game's own player image, on platforms that support this. IMAGE is an image of the local Docker engine. Content that
+    the platform already has is not sent again.
     """
     if game is not None and not dry_run:
         raise click.UsageError("--game goes with --dry-run; `coworld check` checks a player as well.")
@@ -349,11 +350,12 @@ def upload_policy(
     from coworld_runner.package.own_players.named_player import read_own_player
     from coworld_runner.package.own_players.player_wire import to_wire
     from coworld_runner.package.player_names import is_player_path
+    from coworld_runner.package.player_registry.registered_player import read_registered
 
     from ..files import secret_files
     from ..run_preparation import read_secrets
 
-    own = read_own_player(target) if is_player_path(target) else None
+    own = read_own_player(target) if is_player_path(target) else read_registered(target)
     if own is not None and run:
         raise click.UsageError("--run is for images; how a file runs follows from the file.")
     name = name or (own.series if own is not None else None)

@@ -284,11 +284,7 @@ def _random_player(manifest: Manifest) -> OwnPlayer:
 
 def is_player_path(word: str) -> bool:
     """Return whether a word names a file, a directory, or a source that is read like one, rather than an image."""
-    if (
-        word.startswith(("./", "../", "/", "~", LLM, RECORDING, REGISTRY))
-        or word in (".", "..")
-        or word.endswith((".py", "/"))
-    ):
+    if word.startswith(("./", "../", "/", "~", LLM, RECORDING)) or word in (".", "..") or word.endswith((".py", "/")):
         return True
     try:
         return Path(word).exists() or names_checkpoint(word)
