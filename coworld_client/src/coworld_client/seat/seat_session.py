@@ -138,6 +138,9 @@ class _Sitting:
         self._decide: Callable[[dict[str, Any]], Any] = getattr(self._player, "decide", decide)
         by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
         self._by = {} if by is None else {"by": by}
+        self._take_words: Callable[[], Sequence[Any]] = (
+            getattr(self._player, "take_words", self._said_words) if self._by else self._said_words
+        )
         self._recorded: Callable[[int], Any] | None = getattr(self._player, "words", None) if self._by else None
         """What a built-in controller says at a tick, whether it is to act or not."""
         self._heard: list[Any] = []
@@ -206,6 +209,10 @@ class _Sitting:
             self._heard = []
             await self._answer(socket)
 
+    def _said_words(self) -> Sequence[Any]:
+        words, self._talk.words = self._talk.words, []
+        return words
+
     async def _speak(self, socket: ClientConnection, words: Sequence[tuple[Any, Any]]) -> None:
         """Say something to other seats; what cannot be sent is not said."""
         from websockets.exceptions import ConnectionClosed
@@ -254,8 +261,7 @@ class _Sitting:
         said: str | None = None
         while said is None:
             action = await _run(where, self._decide, asked)
-            words, self._talk.words = self._talk.words, []
-            await self._speak(socket, words)
+            await self._speak(socket, self._take_words())
             if action is None and None not in (asked.get("legal") or ()):
                 self._pass(where)
                 return
