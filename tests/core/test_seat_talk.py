@@ -16,21 +16,21 @@ from coworld_core.rules import (
     ReplayWriter,
     Rules,
     RulesError,
-    Talk,
+    TalkLimits,
     audit_rules,
     game_section,
     play_again,
     read_replay,
     trajectory,
 )
-from coworld_core.rules.seat_talk import MAX_KEPT, Conversation, SeatTalk, takes_talk
+from coworld_core.rules.seat_talk import MAX_KEPT, SeatChat, SeatTalk, takes_talk
 
 
 def changed(rules: type[Rules] = Parley, **attributes: Any) -> type[Rules]:
     return cast("type[Rules]", type(rules.__name__, (rules,), attributes))
 
 
-def talk_of(play: Play) -> Conversation:
+def talk_of(play: Play) -> SeatChat:
     assert play.talk is not None
     return play.talk
 
@@ -122,14 +122,14 @@ def test_what_waits_for_a_seat_that_is_never_asked_is_bounded() -> None:
 @pytest.mark.parametrize("wrong", [{"length": 0}, {"length": 10_001}, {"per_tick": True}, {"to": ()}, {"to": ("me",)}])
 def test_limits_are_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Talk(**wrong)
+        TalkLimits(**wrong)
 
 
 def test_settings_are_checked_at_class_creation() -> None:
-    with pytest.raises(UsageError, match="talk is True, not Talk"):
+    with pytest.raises(UsageError, match="talk is True, not TalkLimits"):
         changed(talk=True)
     with pytest.raises(UsageError, match="does not say which that is") as caught:
-        changed(TalkingSticks, talk=Talk(to=("team",)))
+        changed(TalkingSticks, talk=TalkLimits(to=("team",)))
     assert "team(self, seat)" in str(caught.value.hint)
 
 
@@ -160,7 +160,7 @@ def test_a_replay_keeps_words_and_says_them_again() -> None:
     assert steps[1].heard == ({"tick": 0, "seat": 1, "text": "tick 0 ♟", "to": 0},)
     assert steps[1].said == steps[2].heard == ()
     with pytest.raises(RulesError, match="what was said may not be said now: a message has at most 3 characters"):
-        play_again(changed(talk=Talk(length=3)), replay)
+        play_again(changed(talk=TalkLimits(length=3)), replay)
     with pytest.raises(RulesError, match="the game has no talk"):
         play_again(changed(talk=None), replay)
 

@@ -18,7 +18,7 @@ from coworld_client.seat import play_seat
 from coworld_core.episode.record import read_rows
 from coworld_core.errors import UsageError
 from coworld_core.rules import Delayed, Frame, Hidden, Open, play_again, read_replay
-from coworld_core.rules.seat_talk import Message
+from coworld_core.rules.seat_talk import SeatMessage
 from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.kit.rollout import SeatEnv, as_gym_env, rollout, rollouts
 from coworld_runner.kit.server.seat_news import MAX_UNHEARD, SeatNews
@@ -142,7 +142,7 @@ def test_a_seat_that_reads_nothing_hears_the_newest_words() -> None:
 def frame(tick: int) -> Frame:
     """The moment in which a message to all is heard, and one to a seat."""
     both: tuple[str | int, ...] = ("all", 1) if tick else ()
-    said = tuple(Message(tick=tick - 1, seat=0, text=f"{tick - 1} to {to}", to=to, hearers=(1,)) for to in both)
+    said = tuple(SeatMessage(tick=tick - 1, seat=0, text=f"{tick - 1} to {to}", to=to, hearers=(1,)) for to in both)
     return Frame(tick=tick, to_act=(), drawing="", said=said)
 
 
@@ -253,8 +253,8 @@ def talking_nim(directory: Path) -> Path:
     rules = directory / "nim.py"
     text = rules.read_text()
     for old, new in (
-        ("import Rules, RulesConfig\n", "import Rules, RulesConfig\nfrom coworld_core.rules import Talk\n"),
-        ("    score_range = (0, 1)\n", "    score_range = (0, 1)\n    talk = Talk(length=30)\n"),
+        ("import Rules, RulesConfig\n", "import Rules, RulesConfig\nfrom coworld_core.rules import TalkLimits\n"),
+        ("    score_range = (0, 1)\n", "    score_range = (0, 1)\n    talk = TalkLimits(length=30)\n"),
     ):
         assert old in text
         text = text.replace(old, new)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from coworld_core.rules import Hidden, Talk
+from coworld_core.rules import Hidden, TalkLimits
 
 from .games import Gather
 from .served_game import Sticks
@@ -16,7 +16,7 @@ __all__ = ["Parley", "SecretSticks", "TalkingSticks", "bargains", "hears_nothing
 class TalkingSticks(Sticks):
     """Sticks whose players may talk, once a tick."""
 
-    talk = Talk(length=40)
+    talk = TalkLimits(length=40)
 
 
 class SecretSticks(TalkingSticks):
@@ -28,7 +28,7 @@ class SecretSticks(TalkingSticks):
 class Parley(Gather):
     """Everybody walks at once and may talk twice a tick, also to the seats of the same parity, unless they are out."""
 
-    talk = Talk(length=40, per_tick=2, to=("all", "seat", "team"))
+    talk = TalkLimits(length=40, per_tick=2, to=("all", "seat", "team"))
     loses: int | None = None
 
     def team(self, seat: int) -> list[int]:

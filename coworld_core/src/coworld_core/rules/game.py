@@ -18,7 +18,7 @@ from ..errors import UsageError
 from ..scopes import load_alone, load_file, load_module
 from .pace import Pace, Turns
 from .spectator_views import Delayed, Hidden, Open, Spectating
-from .talk_limits import Talk
+from .talk_limits import TalkLimits
 
 __all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
 
@@ -73,8 +73,8 @@ class Rules(abc.ABC):
     """What spectators may see before the game is over: `Open()`, `Delayed(ticks=…)` or `Hidden()`. The replay contains
     everything that `draw()` returned."""
 
-    talk: ClassVar[Talk | None] = None
-    """Whether seats may send messages to each other, such as `Talk(length=200)`. The rules never see them; those who
+    talk: ClassVar[TalkLimits | None] = None
+    """Whether seats may send messages to each other, such as `TalkLimits(length=200)`. Rules never see them; those who
     are addressed hear them with their next observation, and everybody reads them in the replay."""
 
     max_ticks: ClassVar[int] = 100_000
@@ -111,11 +111,11 @@ class Rules(abc.ABC):
                 hint="Import one of them from coworld_core.rules.",
             )
         talk = cast("object", cls.talk)
-        if talk is not None and not isinstance(talk, Talk):
+        if talk is not None and not isinstance(talk, TalkLimits):
             raise UsageError(
-                f"{cls.__name__}.talk is {talk!r}, not Talk(…) or None.",
+                f"{cls.__name__}.talk is {talk!r}, not TalkLimits(…) or None.",
                 code="rules_unknown",
-                hint="Write talk = Talk(), with Talk from coworld_core.rules.",
+                hint="Write talk = TalkLimits(), with TalkLimits from coworld_core.rules.",
             )
         if talk is not None and "team" in talk.to and cls.team is Rules.team:
             raise UsageError(

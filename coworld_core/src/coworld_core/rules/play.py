@@ -20,7 +20,7 @@ from .pace import Ticks
 from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
 from .seat_rewards import gives_rewards, read_rewards
-from .seat_talk import Conversation, Message
+from .seat_talk import SeatChat, SeatMessage
 from .spectator_views import Open
 
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play"]
@@ -50,7 +50,7 @@ class Frame:
     scores: tuple[float, ...] | None = None
     eliminated: tuple[int, ...] = ()
     rewards: tuple[float | None, ...] | None = None
-    said: tuple[Message, ...] = ()
+    said: tuple[SeatMessage, ...] = ()
 
     def standing(self, seat: int | None = None) -> dict[str, Any]:
         """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
@@ -108,9 +108,9 @@ class Play:
         self._gives_rewards = gives_rewards(rules)
         self._rewards: tuple[int, tuple[float | None, ...]] | None = None
         self._draws_seats = draws_seats(rules)
-        self.talk: Conversation | None = None
+        self.talk: SeatChat | None = None
         if rules.talk is not None:
-            self.talk = Conversation(rules.talk, count, team=self.team, out=self.eliminated)
+            self.talk = SeatChat(rules.talk, count, team=self.team, out=self.eliminated)
         self._drawings: dict[int, str] = {}
         self._pictured = False
         self._turns = _common_turns(count).copy()

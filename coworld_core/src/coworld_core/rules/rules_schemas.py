@@ -17,7 +17,7 @@ from .plain_values import adapter, to_json
 from .play import Play
 from .rules_errors import RulesError
 from .seat_wire import PROTOCOL
-from .talk_limits import Talk
+from .talk_limits import TalkLimits
 
 __all__ = [
     "EpisodeConfig",
@@ -358,7 +358,7 @@ earlier tick that it got last, or null if it has gained nothing.
 """
 
 
-def _talk_protocol(talk: Talk) -> str:
+def _talk_protocol(talk: TalkLimits) -> str:
     to = " or ".join({"all": '`"all"` (the default)', "team": '`"team"`', "seat": "a seat"}[kind] for kind in talk.to)
     many = "one message" if talk.per_tick == 1 else f"{talk.per_tick} messages"
     return f"""\

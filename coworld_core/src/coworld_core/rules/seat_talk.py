@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
 from .rules_errors import ActionRefused
-from .talk_limits import Talk
+from .talk_limits import TalkLimits
 
-__all__ = ["TALK", "Conversation", "Message", "SeatTalk", "takes_talk"]
+__all__ = ["TALK", "SeatChat", "SeatMessage", "SeatTalk", "takes_talk"]
 
 TALK: Final = "talk"
 """Name of the fourth argument of players that talk."""
@@ -24,7 +24,7 @@ MAX_TRIED: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Message:
+class SeatMessage:
     """What a seat has said.
 
     Attributes:
@@ -46,7 +46,7 @@ class Message:
         return {"tick": self.tick, "seat": self.seat, "text": self.text, "to": self.to}
 
 
-class Conversation:
+class SeatChat:
     """What is said in one play.
 
     What seats say in a tick is heard once it has been played, in the order of seats, and of one seat in the order in
@@ -64,7 +64,7 @@ class Conversation:
 
     def __init__(
         self,
-        limits: Talk,
+        limits: TalkLimits,
         seats: int,
         *,
         team: Callable[[int], Sequence[int]],
@@ -74,11 +74,11 @@ class Conversation:
         self._seats = seats
         self._team = team
         self._out = out
-        self._saying: list[Message] = []
+        self._saying: list[SeatMessage] = []
         self._waiting: dict[int, deque[dict[str, Any]]] = {}
-        self.said: tuple[Message, ...] = ()
+        self.said: tuple[SeatMessage, ...] = ()
 
-    def say(self, seat: int, text: object, to: object = "all", *, tick: int) -> Message:
+    def say(self, seat: int, text: object, to: object = "all", *, tick: int) -> SeatMessage:
         """Let a seat say something in the present tick.
 
         Args:
@@ -104,7 +104,7 @@ class Conversation:
         hearers = self._hearers(seat, to)
         if seat in self._out():
             raise _refused("you are out of the game")
-        message = Message(tick=tick, seat=seat, text=text, to=cast("str | int", to), hearers=hearers)
+        message = SeatMessage(tick=tick, seat=seat, text=text, to=cast("str | int", to), hearers=hearers)
         self._saying.append(message)
         return message
 

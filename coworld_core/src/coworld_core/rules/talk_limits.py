@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-__all__ = ["Audience", "Talk"]
+__all__ = ["Audience", "TalkLimits"]
 
 Audience = Literal["all", "seat", "team"]
 """Whom a message may be for: all other seats, one of them, or those on the same side."""
@@ -15,7 +15,7 @@ MAX_PER_TICK = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Talk:
+class TalkLimits:
     """Seats may send messages to each other.
 
     Attributes:

@@ -25,7 +25,7 @@ from coworld_core.rules import (
     Ticks,
 )
 from coworld_core.rules.replay import replay_header
-from coworld_core.rules.seat_talk import Message
+from coworld_core.rules.seat_talk import SeatMessage
 from coworld_core.rules.seat_wire import MAX_FRAME
 from coworld_core.time_limits import ABANDONED
 
@@ -102,7 +102,7 @@ class SeatedEpisode:
         self._config = config
         self._seed = seed
         self._seats = [_Seat(bank) for _ in range(config.seats)]
-        self._said: dict[int, Sequence[Message]] = {}
+        self._said: dict[int, Sequence[SeatMessage]] = {}
         """What seats said to each other, by the tick in which they did."""
         self._chosen: dict[int, Any] = {}
         self._turn: list[int] = []
