@@ -8,10 +8,12 @@ import os
 from pathlib import Path
 
 import pytest
+from support.talking import TalkingSticks
 
 from coworld_cli.render.board_screen import BoardScreen, board_lines, legal_lines
 from coworld_core.errors import EpisodeError
-from coworld_core.rules.board_text import Board
+from coworld_core.rules import Play, ReplayHeader, ReplayWriter
+from coworld_core.rules.board_text import Board, board_of
 from coworld_runner.replay.replay_frames import read_frames
 
 
@@ -66,6 +68,25 @@ def test_without_a_terminal_boards_are_plain(capsys: pytest.CaptureFixture[str])
 def test_a_board_that_is_a_picture_or_missing_is_said() -> None:
     assert "as a picture only" in "\n".join(board_lines("X", Board(picture=True)))
     assert "ticks and scores" in "\n".join(board_lines("X", Board(tick=1)))
+
+
+def test_what_seats_say_is_below_the_board(tmp_path: Path) -> None:
+    play = Play(TalkingSticks)
+    writer = ReplayWriter(
+        ReplayHeader(rules="TalkingSticks", version="0", config={}, seed=0, seats=2, names=["A", "B"])
+    )
+    writer.add(play.frame())
+    assert play.talk is not None
+    for text in ("good\n luck", "\x1b[31mred"):
+        play.talk.say(0, text, 1 if play.tick else "all", tick=play.tick)
+        done = play.step({play.tick % 2: play.read(play.tick % 2, {"take": 1})})
+        writer.add(play.frame(), done)
+    (tmp_path / "replay").write_bytes(writer.finish(reason="stopped"))
+    frames = read_frames(tmp_path / "replay").frames
+    assert board_lines("X", board_of(frames[0]), names=["A", "B"])[-1] == "  1  B"
+    assert board_lines("X", board_of(frames[2]), names=["A", "B"])[-2:] == ["  A: good luck", "  A to B: red"]
+    hostile = board_of({"said": [3, {"seat": "0", "text": "x", "to": "all"}, {"seat": 9, "text": "y", "to": 9}]})
+    assert board_lines("X", hostile, names=["A"])[-1] == "  9 to 9: y"
 
 
 def test_legal_actions_are_numbered_and_wrapped() -> None:

@@ -13,9 +13,10 @@ import anyio
 import pytest
 from support.fake_server import Ask, Say, Site, json_say, site_in_thread
 from support.served_game import Talk, serving
+from support.talking import TalkingSticks
 
 from coworld_client.seat import SeatError, play_seat
-from coworld_client.seat.answers import NOTHING, default_action, understood
+from coworld_client.seat.answers import NOTHING, default_action, spoken, understood
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_core.errors import UsageError
@@ -166,6 +167,60 @@ async def test_free_text_is_the_action(tmp_path: Path) -> None:
         replay = read_replay(table.match.replay(reason="over"))
     assert [tick.by for tick in replay.ticks[1:]] == [{0: "llm"}, {}, {0: "llm"}]
     assert [line["action"] for line in kept(path)[0]] == ["Say something, 3 to go.", "Say something, 1 to go."]
+
+
+@pytest.mark.parametrize(
+    ("answer", "left", "words"),
+    [
+        ("SAY: hello there \ntake 1", "\ntake 1", [("hello there", "all")]),
+        ("take 1\n  SAY TO 1:psst", "take 1\n", [("psst", 1)]),
+        ("SAY TO TEAM: a\nSAY: b\nSAY: c", "\n\n", [("a", "team"), ("b", "all")]),
+        (f"SAY: {'x' * 99}", "", [("x" * 20, "all")]),
+        ("I say: take 1", "I say: take 1", []),
+        ("SAY:\ntake 1", "SAY:\ntake 1", []),
+    ],
+)
+def test_lines_of_an_answer_are_said(answer: str, left: str, words: list[Any]) -> None:
+    assert spoken(answer, {"length": 20, "per_tick": 2, "to": ["all"]}) == (left, words)
+    assert spoken(answer, None) == (answer, [])
+
+
+async def test_a_model_talks_and_its_recording_says_the_same(tmp_path: Path) -> None:
+    questions: list[str] = []
+
+    def answers(words: str) -> str:
+        questions.append(words)
+        return 'SAY: I take {"take": 2}\n{"take": 1}'
+
+    def listens(observation: Any, legal: Any, rng: Any, talk: Any) -> Any:
+        talk.say(f"I heard {len(talk.heard)}", 0)
+        return {"take": 1}
+
+    path = tmp_path / "artifact.zip"
+    replays: list[Any] = []
+    with model(answers, path) as (_, player):
+        read_player: Any = player
+        for _ in range(2):
+            async with serving(TalkingSticks, sticks=4) as table:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(play_seat, listens, table.url(1))
+                    await play_seat(read_player, table.url(0))
+                await table.over.wait()
+            replays.append(read_replay(table.match.replay(reason="over")))
+            read_own_player(f"recording:{path}@0").put(tmp_path)
+            read_player = load_controller(str(tmp_path / "recording.json"))
+    assert [[(one.seat, one.text) for one in tick.said] for tick in replays[0].ticks] == [
+        [],
+        [(0, 'I take {"take": 2}')],
+        [(1, "I heard 1")],
+        [(0, 'I take {"take": 2}')],
+        [(1, "I heard 1")],
+    ]
+    assert [tick.said for tick in replays[1].ticks] == [tick.said for tick in replays[0].ticks]
+    assert "SAY: … or SAY TO 1: …" in questions[0]
+    assert "have said" not in questions[0]
+    assert "Other seats have said:\nSeat 1 (not to all): I heard 1\n" in questions[1]
+    assert [line["words"] for line in kept(path)[0]] == [[['I take {"take": 2}', "all"]]] * 2
 
 
 def recorded(path: Path, actions: list[dict[int, Any]]) -> None:

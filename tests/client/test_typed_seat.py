@@ -73,3 +73,30 @@ def test_games_with_a_protocol_of_their_own_get_fields(typed: str, sent: dict[st
     assert seat.note == "not understood"
     seat.hear({"type": "final", "tick": 2, "done": True, "scores": [3, 1]})
     assert (seat.over, seat.your_turn) == ([3, 1], False)
+
+
+def test_words_are_typed_behind_a_slash_in_games_with_talk() -> None:
+    seat = TypedSeat()
+    seat.hear({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}})
+    heard = [{"tick": 2, "seat": 1, "text": "hi", "to": "all"}]
+    for _ in range(2):
+        seat.hear({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
+    # It is not their turn, and they may speak
+    assert seat.is_talk("/say hello")
+    assert seat.say("/say  hello ") == {"type": "say", "text": " hello", "to": "all"}
+    assert seat.say("/1 psst") == {"type": "say", "text": "psst", "to": 1}
+    assert seat.say("/team go") == {"type": "say", "text": "go", "to": "team"}
+    assert seat.board.said == ((1, "hi", "all"), (0, " hello", "all"), (0, "psst", 1), (0, "go", "team"))
+    for wrong in ("/say", "/shout hello", "/"):
+        assert seat.say(wrong) is None
+        assert seat.note.startswith("write /say WORDS")
+    seat.hear({"type": "say_refused", "tick": 3, "reason": "a seat may say one message in a tick"})
+    assert seat.note == "not said: a seat may say one message in a tick"
+    seat.hear({"type": "observe", "tick": 4, "your_turn": True, "observation": {}, "legal": ["/stay"]})
+    assert len(seat.board.said) == 4
+
+
+def test_a_slash_is_nothing_special_where_nobody_talks() -> None:
+    seat = seated(["/say x"])
+    assert not seat.is_talk("/say x")
+    assert seat.say("/say x") == {"type": "act", "tick": 3, "action": "/say x", "by": "human"}

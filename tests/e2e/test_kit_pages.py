@@ -71,6 +71,45 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
     replay_is_played_back(pages, tmp_path)
 
 
+def test_people_talk_and_others_read_it(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.talking:TalkingSticks") as game:
+        base = f"http://127.0.0.1:{game.port}"
+        first = pages(f"{base}/client/player?slot=0&token={TOKENS[0]}", size=NARROW)
+        second = pages(f"{base}/client/player?slot=1&token={TOKENS[1]}", size=NARROW, dark=True)
+        viewer = pages(f"{base}/client/global", size=NARROW)
+        has_turn(first)
+        expect(viewer.locator("#talk")).to_be_hidden()
+        second.get_by_label("Message").fill("<b>good</b> luck")
+        second.keyboard.press("Enter")
+        expect(second.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck"])
+        first.get_by_label("To", exact=True).select_option("To Seat 1")
+        first.get_by_label("Message").fill("take 2")
+        first.get_by_role("button", name="Say").click()
+        first.get_by_label("Message").fill("please")
+        first.keyboard.press("Enter")
+        expect(first.locator("#notice")).to_have_text("a seat may say one message in a tick")
+        expect(first.locator("#said li")).to_have_text(["Seat 0 to Seat 1take 2"])
+        # Digits that are typed into a message are no moves
+        expect(first.locator("#status")).to_have_text("Your turn")
+        first.get_by_role("button", name="take 2").click()
+        expect(first.locator("#said li")).to_have_text(["Seat 0 to Seat 1take 2", "Seat 1<b>good</b> luck"])
+        expect(second.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck", "Seat 0 to Seat 1take 2"])
+        expect(viewer.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck"])
+        for page in (first, second, viewer):
+            fits(page)
+        has_turn(second)
+        second.get_by_role("button", name="take 2").click()
+        expect(second.locator("#status")).to_have_text("The game is over")
+        assert game.process.wait(20) == 0
+    with program(
+        tmp_path, "support.talking:TalkingSticks", COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()
+    ) as show:
+        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1", size=NARROW)
+        expect(page.locator("#said li")).to_have_text(["Seat 0 to Seat 1take 2", "Seat 1<b>good</b> luck"])
+        page.get_by_role("button", name="Back").click()
+        expect(page.locator("#talk")).to_be_hidden()
+
+
 def test_words_are_sent_with_enter(pages: Pages, tmp_path: Path) -> None:
     with program(tmp_path, "support.served_game:Talk") as game:
         base = f"http://127.0.0.1:{game.port}/client/player"

@@ -65,6 +65,7 @@ def recorded(directory: Path, *, drawing: str | None = None) -> Path:
 STEP = "action = actions[self.turn]\n"
 LEGAL = "return [self.Action(add=n) for n in (1, 2)]"
 OBSERVE = 'return {"total": self.total, "target": self.config.target}'
+DRAW = "def draw(self)"
 
 BROKEN = {
     "global chance": (STEP, f"import random; {STEP.strip()}; self.total += random.randint(0, 1)\n", "rules_use_global"),
@@ -73,6 +74,18 @@ BROKEN = {
     "hash of a text": (OBSERVE, 'return {"total": hash("total")}', "rules_differ_between"),
     "async step": ("def step", "async def step", "rules_failed"),
     "never over": ("self.total < self.config.target", "True", "rules_endless"),
+    "a reward for nobody": (DRAW, f"def rewards(self):\n        return {{2: 1.0}}\n\n    {DRAW}", "rules_failed"),
+    "a reward by a hash": (
+        DRAW,
+        f"def rewards(self):\n        return {{0: hash('total')}}\n\n    {DRAW}",
+        "rules_differ_between",
+    ),
+    "a team of nobody": (
+        DRAW,
+        "from coworld_core.rules import TalkLimits\n\n    talk = TalkLimits(to=('team',))\n\n"
+        f"    def team(self, seat):\n        return [9]\n\n    {DRAW}",
+        "rules_failed",
+    ),
     "a bad picture": ('return f"{self.total} of', 'return f"<svg>{self.total} & of', "rules_picture_invalid"),
 }
 

@@ -113,8 +113,8 @@ class TerminalGame:
             group.cancel_scope.cancel()
 
     async def _send(self, socket: OpenSeat, seat: TypedSeat, waiting: list[str]) -> None:
-        """Send what was typed, as soon as it is the person's turn."""
-        while waiting and seat.your_turn:
+        """Send what was typed, actions as soon as it is the person's turn."""
+        while waiting and (seat.your_turn or seat.is_talk(waiting[0])):
             message = seat.say(waiting.pop(0))
             if message is not None:
                 await socket.send(message)
@@ -130,6 +130,7 @@ class TerminalGame:
             self._screen.show([*lines, "The game is over."])
             return
         lines += legal_lines(seat.words(), self._screen.columns)
+        lines += ["Talk: /say WORDS, or /N WORDS to seat N alone."] if seat.talks else []
         waiting = "Wait … " if self._screen.live else ""
         self._screen.show(lines, prompt="Your move: " if seat.your_turn else waiting)
 

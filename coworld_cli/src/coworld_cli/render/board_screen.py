@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BoardScreen", "board_lines", "legal_lines"]
 
+_MOST_SAID = 8
+"""Messages between seats that are shown."""
+
 _MOST_LEGAL = 60
 """Legal actions that are listed."""
 
@@ -61,6 +64,13 @@ def board_lines(
         lines.append(
             f"  {letter}{seat}  {name}{''.join(marks)}{'' if score is None else '  ' + number(score)}".rstrip()
         )
+    if board.said:
+        lines.append("")
+    for seat, text, to in board.said[-_MOST_SAID:]:
+        speaker = names[seat] if seat < len(names) else str(seat)
+        hearer = names[to] if isinstance(to, int) and 0 <= to < len(names) else to
+        whom = "" if to == "all" else f" to {hearer}"
+        lines.append(f"  {clean(f'{speaker}{whom}: {text}', one_line=True)}")
     return lines
 
 

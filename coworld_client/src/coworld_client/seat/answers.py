@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
-__all__ = ["NOTHING", "default_action", "question", "understood"]
+__all__ = ["NOTHING", "default_action", "question", "spoken", "understood"]
 
 _MOST_FAILED: Final = 200
 """Failed attempts to parse a JSON value in an answer, after which the rest of it is skipped."""
@@ -16,17 +16,50 @@ NOTHING: Final = object()
 """No action; not None, which may be an action of the game."""
 
 
-def question(asked: dict[str, Any], schema: Any) -> str:
-    """The question for one decision: what the seat sees, and what it may do."""
+_SAID: Final = re.compile(r"^[ \t]*SAY(?:[ \t]+TO[ \t]+(\d{1,4}|TEAM))?[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+
+
+def question(asked: dict[str, Any], schema: Any, talk: Mapping[str, Any] | None = None) -> str:
+    """The question for one decision: what the seat sees and hears, and what it may do and say.
+
+    Args:
+        asked: The observation.
+        schema: The schema of actions.
+        talk: What the game allows seats to say to each other; None: nothing.
+    """
     seen = asked.get("text") or _json(asked.get("observation"))
+    if heard := cast("Sequence[Mapping[str, Any]]", asked.get("heard") or ()):
+        lines = [f"Seat {one['seat']}{'' if one['to'] == 'all' else ' (not to all)'}: {one['text']}" for one in heard]
+        seen = "\n".join([f"{seen}\n\nOther seats have said:", *lines])
     if (legal := asked.get("legal")) is not None:
         may = "Legal actions:\n" + "\n".join(map(_json, legal)) + "\n\nAnswer with one of them, on the last line."
     elif _is_text(schema):
         may = "Answer with your words alone."
     else:
         may = f"Answer with an action as JSON, by this schema:\n{_json(schema)}"
+    if talk is not None:
+        ways = {"all": "SAY: …", "seat": "SAY TO 1: … (to seat 1 alone)", "team": "SAY TO TEAM: …"}
+        may += (
+            f"\n\nBefore that you may say something to others, in at most {talk['length']} characters, in a line of "
+            f"this form: {' or '.join(ways[kind] for kind in talk['to'] if kind in ways)}"
+        )
     refused = f"\n\nYour last answer was refused: {asked['refused']}" if asked.get("refused") else ""
     return f"{seen}\n\n{may}{refused}"
+
+
+def spoken(answer: str, talk: Mapping[str, Any] | None) -> tuple[str, list[tuple[str, str | int]]]:
+    """What is left of an answer without the lines in which it says something to other seats, and these.
+
+    Args:
+        answer: The answer.
+        talk: What the game allows; what is too long is cut, and what is too much left out.
+    """
+    if talk is None:
+        return answer, []
+    words: list[tuple[str, str | int]] = []
+    for to, text in _SAID.findall(answer):
+        words.append((text[: talk["length"]], "all" if not to else "team" if to == "TEAM" else int(to)))
+    return _SAID.sub("", answer), words[: talk["per_tick"]]
 
 
 def understood(answer: str, legal: Sequence[Any] | None, schema: Any) -> Any:

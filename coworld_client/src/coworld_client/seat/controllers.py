@@ -26,11 +26,14 @@ def load_controller(path: str) -> Any:
     if kind == "recording":
         from .recorded_player import RecordedPlayer
 
-        by_seat = {
-            int(seat): {int(tick): action for tick, action in actions.items()}
-            for seat, actions in said["actions"].items()
-        }
-        return RecordedPlayer(by_seat, source=said["source"], slot=said["slot"])
+        actions, words = (
+            {
+                int(seat): {int(tick): one for tick, one in by_tick.items()}
+                for seat, by_tick in said.get(name, {}).items()
+            }
+            for name in ("actions", "words")
+        )
+        return RecordedPlayer(actions, source=said["source"], slot=said["slot"], words=words)
     if kind == "llm":
         from .llm import LlmPlayer
 

@@ -17,7 +17,7 @@ from urllib.request import url2pathname
 
 from coworld_core.hints import Hint
 
-from .answers import NOTHING, default_action, question, understood
+from .answers import NOTHING, default_action, question, spoken, understood
 from .connection import SeatError
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class LlmPlayer:
         self._transport = transport
         self._http: httpx2.AsyncClient | None = None
         self._schema: Any = None
+        self._talk: Any = None
+        self._words: list[tuple[str, str | int]] = []
         self._seat = 0
         self._lines: list[dict[str, Any]] = []
         self._cost = 0.0
@@ -80,8 +82,8 @@ class LlmPlayer:
         self._asked_in: tuple[int, int] = (-1, 0)
 
     def start(self, hello: dict[str, Any]) -> None:
-        """Remember the seat and the schema of its actions."""
-        self._schema, self._seat = hello.get("action_schema"), hello["seat"]
+        """Remember the seat, the schema of its actions, and what it may say."""
+        self._schema, self._seat, self._talk = hello.get("action_schema"), hello["seat"], hello.get("talk")
 
     async def decide(self, asked: dict[str, Any]) -> Any:
         """The model's action, or the default action if none of its answers can be used; None if there is none.
@@ -102,7 +104,8 @@ class LlmPlayer:
                         why = f"the spending limit of ${self._budget:g} is reached"
                         break
                     tries.append({"answer": None})
-                    action = understood(await self._ask(asked, tries[-1]), legal, self._schema)
+                    answer, self._words = spoken(await self._ask(asked, tries[-1]), self._talk)
+                    action = understood(answer, legal, self._schema)
         except TimeoutError:
             why = f"no answer within {limit:.1f} s"
         default = action is NOTHING
@@ -117,9 +120,15 @@ class LlmPlayer:
                 "default": why if default else None,
                 "seconds": round(time.monotonic() - began, 3),
                 "tries": tries,
+                **({"words": self._words} if self._words else {}),
             }
         )
         return None if action is NOTHING else action
+
+    def take_words(self) -> list[tuple[str, str | int]]:
+        """What the model's last answer said to other seats, once."""
+        words, self._words = self._words, []
+        return words
 
     async def close(self) -> None:
         """Write the answers to the artifact, and print a summary of tokens, cost and time."""
@@ -168,7 +177,7 @@ class LlmPlayer:
         if self._http is None:
             headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
             self._http = httpx2.AsyncClient(headers=headers, transport=self._transport, timeout=MOST_SECONDS)
-        words = question(asked, self._schema)
+        words = question(asked, self._schema, self._talk)
         messages = [{"role": "system", "content": self._prompt}, {"role": "user", "content": words}]
         try:
             response = await self._http.post(self._url, json={"model": self._model, "messages": messages})

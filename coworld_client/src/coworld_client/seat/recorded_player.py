@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .connection import SeatError
@@ -17,12 +17,21 @@ class RecordedPlayer:
         actions: The recorded actions, by seat and tick; None where the seat let its time pass.
         source: Where the actions were read, for messages.
         slot: The seat whose actions to repeat; None: the player's own seat.
+        words: What seats said to others, likewise: pairs of a text and whom it was for.
     """
 
     controller = "recording"
 
-    def __init__(self, actions: Mapping[int, Mapping[int, Any]], *, source: str, slot: int | None = None) -> None:
+    def __init__(
+        self,
+        actions: Mapping[int, Mapping[int, Any]],
+        *,
+        source: str,
+        slot: int | None = None,
+        words: Mapping[int, Mapping[int, Sequence[tuple[str, str | int]]]] | None = None,
+    ) -> None:
         self._actions = actions
+        self._words = words or {}
         self._source = source
         self._slot = slot
 
@@ -36,6 +45,10 @@ class RecordedPlayer:
             self._slot = hello["seat"]
         if self._slot not in self._actions:
             raise SeatError(f"{self._source} has no seat {self._slot}.", code="recording_unknown_seat")
+
+    def words(self, tick: int) -> Sequence[tuple[str, str | int]]:
+        """What was said at a tick."""
+        return self._words.get(-1 if self._slot is None else self._slot, {}).get(tick, ())
 
     def decide(self, asked: dict[str, Any]) -> Any:
         """The recorded action of a tick; None where the seat let its time pass.

@@ -8,14 +8,15 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from coworld_core.errors import UsageError
 from coworld_core.player_seeds import PLAYER_SEED_ENV
 from coworld_core.rules import Act, ActionRefused, load_player
-from coworld_core.rules.plain_values import action_text
+from coworld_core.rules.plain_values import action_text, to_json
 from coworld_core.rules.player_loader import PlayerForm, is_session, seated
+from coworld_core.rules.seat_talk import SeatTalk, takes_talk
 from coworld_core.rules.seat_wire import MAX_REFUSED, PROTOCOL
 
 from .connection import SeatError, connected, connected_again, received
@@ -66,7 +67,8 @@ async def play_seat(
 
     Args:
         player: A function `act`; a class or an object with `act`, and optionally `start` and `over`; or a session,
-            `async def play(seat)`, which handles the messages itself, so that its game may have any protocol.
+            `async def play(seat)`, which handles the messages itself, so that its game may have any protocol. An `act`
+            with a fourth argument, `talk` (`SeatTalk`), hears other seats and speaks to them.
         url: The address of its seat.
         seed: The seed of the player's `rng`; by default the one that the runner has set, if any (`seat_seed`).
         ssl: Whom to trust if the address is wss://; by default `coworld_client.tls.tls_context()`.
@@ -124,15 +126,27 @@ class _Sitting:
             self._player: Any = seated(player)
         except Exception as error:
             raise SeatError(f"The player failed before its game: {_said(error)}", code="player_failed") from error
-        act: Act = getattr(self._player, "act", self._player)
+        act: Any = getattr(self._player, "act", self._player)
+        talks = takes_talk(act)
 
         def decide(asked: dict[str, Any]) -> Any:
-            return act(asked["observation"], asked.get("legal"), rng)
+            self._talk = SeatTalk(asked.get("heard") or ())
+            talk = (self._talk,) if talks else ()
+            return act(asked["observation"], asked.get("legal"), rng, *talk)
 
         # Built-in controllers get the whole message; other players get only the arguments of `act`.
         self._decide: Callable[[dict[str, Any]], Any] = getattr(self._player, "decide", decide)
         by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
         self._by = {} if by is None else {"by": by}
+        self._take_words: Callable[[], Sequence[Any]] = (
+            getattr(self._player, "take_words", self._said_words) if self._by else self._said_words
+        )
+        self._recorded: Callable[[int], Any] | None = getattr(self._player, "words", None) if self._by else None
+        """What a built-in controller says at a tick, whether it is to act or not."""
+        self._heard: list[Any] = []
+        """What others have said since the last decision."""
+        self._heard_tick = -1
+        self._talk = SeatTalk()
         self._refused = 0
         self._passed = False
         self._asked: dict[str, Any] | None = None
@@ -157,9 +171,10 @@ class _Sitting:
             match message.get("type"):
                 case "hello":
                     await self._begin(message)
-                case "observe" if message.get("your_turn"):
-                    self._asked = message
-                    await self._answer(socket)
+                case "observe":
+                    await self._see(socket, message)
+                case "say_refused":
+                    _say(f"not said in tick {message.get('tick')}: {message.get('reason')}")
                 case "refused":
                     await self._heed(socket, message)
                 case "over":
@@ -181,6 +196,36 @@ class _Sitting:
         if not self._started:
             self._started = True
             await self._tell("start", hello)
+
+    async def _see(self, socket: ClientConnection, message: dict[str, Any]) -> None:
+        # An observation that is sent again repeats what was heard.
+        if message["tick"] != self._heard_tick:
+            self._heard_tick = message["tick"]
+            self._heard += message.get("heard") or ()
+            if self._recorded is not None:
+                await self._speak(socket, self._recorded(message["tick"]))
+        if message.get("your_turn"):
+            self._asked = {**message, "heard": self._heard} if self._heard else message
+            self._heard = []
+            await self._answer(socket)
+
+    def _said_words(self) -> Sequence[Any]:
+        words, self._talk.words = self._talk.words, []
+        return words
+
+    async def _speak(self, socket: ClientConnection, words: Sequence[tuple[Any, Any]]) -> None:
+        """Say something to other seats; what cannot be sent is not said."""
+        from websockets.exceptions import ConnectionClosed
+
+        for text, to in words:
+            try:
+                message = to_json({"type": "say", "text": text, "to": to})
+            except (TypeError, ValueError, RecursionError) as error:
+                _say(f"not said: {error}")
+                continue
+            # The game's last messages are still to be read.
+            with contextlib.suppress(ConnectionClosed):
+                await socket.send(message)
 
     async def _tell(self, form: str, message: dict[str, Any]) -> None:
         """Call `start` or `over`, if the player has it."""
@@ -216,6 +261,7 @@ class _Sitting:
         said: str | None = None
         while said is None:
             action = await _run(where, self._decide, asked)
+            await self._speak(socket, self._take_words())
             if action is None and None not in (asked.get("legal") or ()):
                 self._pass(where)
                 return

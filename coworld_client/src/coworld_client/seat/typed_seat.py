@@ -2,19 +2,23 @@
 
 In a game of the kit, a person types an action: a word, a number of the list, the value of its only field, or
 `field=value …`. In any other game, JSON is sent as it is, `field=value …` as an object, and a single word as
-`{"move": word}`.
+`{"move": word}`. In games with talk, `/say WORDS` speaks to all, `/team WORDS` to one's team, and `/1 WORDS` to seat 1.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, cast
 
-from coworld_core.rules.board_text import Board, board_of
+from coworld_core.rules.board_text import Board, Spoken, board_of
 from coworld_core.rules.seat_wire import PROTOCOL
 
 __all__ = ["TypedSeat", "action_words"]
+
+_SAID: Final = 20
+"""Number of messages that are shown."""
 
 _ARROWS: Final = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
 
@@ -28,6 +32,7 @@ class TypedSeat:
         your_turn: Whether the person is to act.
         note: What the game has said about the last action; empty if nothing.
         over: The scores of a game that is over; None before.
+        talks: Whether seats talk in this game.
     """
 
     def __init__(self) -> None:
@@ -37,6 +42,9 @@ class TypedSeat:
         self.note = ""
         self.over: Sequence[Any] | None = None
         self.names: tuple[str, ...] = ()
+        self.talks = False
+        self._said: tuple[Spoken, ...] = ()
+        self._seat = 0
         self._kit = False
         self._tick = 0
 
@@ -49,8 +57,12 @@ class TypedSeat:
         if kind == "hello":
             self._kit = told.get("protocol") == PROTOCOL
             self.names = board_of(told).names
+            self.talks = self._kit and isinstance(told.get("talk"), dict)
+            self._seat = int(told.get("seat") or 0) if self._kit else 0
         elif kind == "over":
             self.over, self.your_turn = _listed(told.get("scores")), False
+        elif kind == "say_refused":
+            self.note = f"not said: {told.get('reason')}"
         elif kind in ("refused", "error"):
             self.note = str(told.get("reason") or told.get("message") or "refused")
             if kind == "refused" and self._kit:
@@ -60,16 +72,18 @@ class TypedSeat:
             self._see(told)
 
     def _see(self, told: Mapping[str, Any]) -> None:
+        board = board_of(told)
         if (tick := told.get("tick")) != self._tick:
             self.note = ""
+            # An observation that is sent again repeats what was heard.
+            self._said = (*self._said, *board.said)[-_SAID:]
             self._tick = tick if isinstance(tick, int) else 0
-        board = board_of(told)
         if not board.lines and "observation" in told:
             seen = told["observation"]
             inner = board_of(cast("dict[str, Any]", seen)) if isinstance(seen, dict) else Board()
             lines = inner.lines or tuple(json.dumps(seen, ensure_ascii=False, indent=1).splitlines())
             board = Board(lines=lines, tick=board.tick, scores=board.scores, to_act=board.to_act)
-        self.board, self.names = board, board.names or self.names
+        self.board, self.names = replace(board, said=self._said), board.names or self.names
         if self._kit:
             self.your_turn = told.get("your_turn") is True
             self.legal = told.get("legal") if self.your_turn else None
@@ -88,6 +102,8 @@ class TypedSeat:
         if not text:
             return None
         self.note = ""
+        if self.is_talk(text):
+            return self._speak(text)
         if not self._kit:
             return _own_message(text)
         if not self.your_turn:
@@ -99,6 +115,20 @@ class TypedSeat:
             return None
         self.your_turn = False
         return {"type": "act", "tick": self._tick, "action": action, "by": "human"}
+
+    def is_talk(self, typed: str) -> bool:
+        """Whether a typed line says something to other seats, which it may at any time."""
+        return self.talks and typed.lstrip().startswith("/")
+
+    def _speak(self, text: str) -> dict[str, Any] | None:
+        word, _, words = text[1:].partition(" ")
+        to = int(word) if word.isdecimal() and len(word) < 5 else {"say": "all", "team": "team"}.get(word)
+        if to is None or not words.strip():
+            self.note = "write /say WORDS, /team WORDS, or /N WORDS to seat N"
+            return None
+        self._said = (*self._said, Spoken(self._seat, words, to))[-_SAID:]
+        self.board = replace(self.board, said=self._said)
+        return {"type": "say", "text": words, "to": to}
 
     def _action(self, text: str) -> tuple[Any, bool]:
         if self.legal is None:

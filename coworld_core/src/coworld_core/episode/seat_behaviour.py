@@ -4,7 +4,7 @@ A game writes its events to `COGAME_EVENTS_URI`, as a JSON array or as one objec
 `kind` and `agent` (the seat). Games served by `coworld_runner.kit.server` write one event per decision:
 `acted`, with the `seconds` from the request to the answer, `idle` if no action came in time, and `refused` for
 a message that was not a legal action. If its rules give rewards, `reward` has the `value` that a seat gained in a
-tick; a seat without a reward has no event.
+tick; a seat without a reward has no event. If they let seats talk, `said` has a `text`, and `to` whom it was said.
 """
 
 from __future__ import annotations

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ACTED", "IDLE", "REFUSED", "REWARD"]
+__all__ = ["ACTED", "IDLE", "REFUSED", "REWARD", "SAID"]
 
-ACTED, IDLE, REFUSED, REWARD = "acted", "idle", "refused", "reward"
+ACTED, IDLE, REFUSED, REWARD, SAID = "acted", "idle", "refused", "reward", "said"

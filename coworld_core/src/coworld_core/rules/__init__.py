@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .spectator_views import Hidden as Hidden
     from .spectator_views import Open as Open
     from .spectator_views import Spectating as Spectating
+    from .talk_limits import TalkLimits as TalkLimits
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -83,5 +84,6 @@ else:
                 "rules_config",
             ),
             ".spectator_views": ("Delayed", "Hidden", "Open", "Spectating"),
+            ".talk_limits": ("TalkLimits",),
         },
     )

@@ -60,20 +60,8 @@ _STATES: Final = 30
 """Number of states of each episode in which leaks are looked for."""
 
 _METHODS: Final = (
-    *(
-        "start",
-        "to_act",
-        "legal",
-        "observe",
-        "step",
-        "scores",
-        "rewards",
-        "eliminated",
-        "default",
-        "draw",
-        "text",
-        "results",
-    ),
+    *("start", "to_act", "legal", "observe", "step", "scores", "rewards", "eliminated", "team", "default", "draw"),
+    *("text", "results"),
 )
 
 _MEND: Final = {
@@ -105,6 +93,7 @@ _MEND_FAILED: Final = {
     "to_act": "Return a list of different seats, from 0 to `self.seats` - 1.",
     "scores": "Return one finite number for each seat.",
     "rewards": "Return a dictionary with a finite number for each seat that has gained something in the last tick.",
+    "team": "Return a list of seats, from 0 to `self.seats` - 1.",
     "observe": "Return what JSON can hold: texts, numbers, lists, objects, or pydantic models.",
     "step": "Correct the line that the traceback ends with; `step` must take any legal actions.",
     "legal": "Return at least one action for a seat that is to act, or None if the type alone says what is legal.",
@@ -413,6 +402,8 @@ class _Audit:
             legal = play.legal(seat)
             for action in (legal or ()) if self._checking else ():
                 self._check_action("rules_legal_invalid", "legal", seat, action)
+            if play.talk is not None:
+                view[f"the team of seat {seat}"] = play.team(seat)
             view[f"the observation of seat {seat}"] = play.observe(seat)
             view[f"what is legal for seat {seat}"] = legal
             view[f"the drawing for seat {seat}"] = drawing = play.drawing(seat)

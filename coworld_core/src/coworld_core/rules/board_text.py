@@ -10,17 +10,25 @@ The board is, of what a message has, the first of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from .game import is_picture
 
-__all__ = ["Board", "board_of", "seat_letter"]
+__all__ = ["Board", "Spoken", "board_of", "seat_letter"]
 
 _MAX_CELLS: Final = 40_000
 _NOBODY: Final = "·"
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+
+
+class Spoken(NamedTuple):
+    """What a seat has said to others: to `all`, to its `team`, or to a seat."""
+
+    seat: int
+    text: str
+    to: str | int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +47,8 @@ class Board:
     to_act: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     """The names of the seats, if the message has them."""
+    said: tuple[Spoken, ...] = ()
+    """What seats have said to each other of late: what spectators read of it, or what a seat hears now."""
 
 
 def board_of(message: Mapping[str, Any]) -> Board:
@@ -56,12 +66,22 @@ def board_of(message: Mapping[str, Any]) -> Board:
         scores=tuple(float(score) if _is_number(score) else None for score in _list(message.get("scores"))),
         to_act=tuple(seat for seat in _list(message.get("to_act")) if isinstance(seat, int)),
         names=tuple(str(name) for name in names),
+        said=tuple(_spoken(_list(message.get("said") or message.get("heard")))),
     )
 
 
 def seat_letter(seat: int) -> str:
     """The letter of a seat on a grid: small where it owns a cell, and a capital where it is."""
     return _LETTERS[seat] if seat < len(_LETTERS) else "?"
+
+
+def _spoken(said: Sequence[Any]) -> Iterator[Spoken]:
+    for one in said:
+        if isinstance(one, dict):
+            told = cast("dict[str, Any]", one)
+            seat, text, to = told.get("seat"), told.get("text"), told.get("to")
+            if _count(seat) is not None and isinstance(text, str) and isinstance(to, str | int):
+                yield Spoken(cast("int", seat), text, to)
 
 
 def _text(value: object) -> str:

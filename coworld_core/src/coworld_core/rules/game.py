@@ -18,6 +18,7 @@ from ..errors import UsageError
 from ..scopes import load_alone, load_file, load_module
 from .pace import Pace, Turns
 from .spectator_views import Delayed, Hidden, Open, Spectating
+from .talk_limits import TalkLimits
 
 __all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
 
@@ -72,6 +73,10 @@ class Rules(abc.ABC):
     """What spectators may see before the game is over: `Open()`, `Delayed(ticks=…)` or `Hidden()`. The replay contains
     everything that `draw()` returned."""
 
+    talk: ClassVar[TalkLimits | None] = None
+    """Whether seats may send messages to each other, such as `TalkLimits(length=200)`. Rules never see them; those who
+    are addressed hear them with their next observation, and everybody reads them in the replay."""
+
     max_ticks: ClassVar[int] = 100_000
     """Maximum number of ticks. A game that is not over by then counts as endless, which is an error in its rules."""
 
@@ -104,6 +109,19 @@ class Rules(abc.ABC):
                 f"{cls.__name__}.spectators is {named!r}, not Open(), Delayed(ticks=…) or Hidden().",
                 code="rules_unknown",
                 hint="Import one of them from coworld_core.rules.",
+            )
+        talk = cast("object", cls.talk)
+        if talk is not None and not isinstance(talk, TalkLimits):
+            raise UsageError(
+                f"{cls.__name__}.talk is {talk!r}, not TalkLimits(…) or None.",
+                code="rules_unknown",
+                hint="Write talk = TalkLimits(), with TalkLimits from coworld_core.rules.",
+            )
+        if talk is not None and "team" in talk.to and cls.team is Rules.team:
+            raise UsageError(
+                f"{cls.__name__} lets seats talk to their team, and does not say which that is.",
+                code="rules_unknown",
+                hint="Define team(self, seat), which returns the seats on its side.",
             )
         if not _is_range(scores := cast("object", cls.score_range)):
             raise UsageError(
@@ -181,6 +199,10 @@ class Rules(abc.ABC):
     def eliminated(self) -> Sequence[int]:
         """The seats that are out of the game and will not act again; pages say so."""
         return []
+
+    def team(self, seat: int) -> Sequence[int]:
+        """The seats on the side of `seat` at present, for games in which messages may be for a team."""
+        return [seat]
 
     def default(self, seat: int) -> Any | None:
         """The action of a seat that missed its turn."""

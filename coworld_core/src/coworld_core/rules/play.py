@@ -20,6 +20,7 @@ from .pace import Ticks
 from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
 from .seat_rewards import gives_rewards, read_rewards
+from .seat_talk import SeatChat, SeatMessage
 from .spectator_views import Open
 
 __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play"]
@@ -40,6 +41,7 @@ class Frame:
         eliminated: The seats that are out of the game.
         rewards: What each seat has gained in the last tick, None for a seat without a reward; None if the rules give no
             rewards, and before the first tick.
+        said: What seats said to each other in the last tick, whoever hears it.
     """
 
     tick: int
@@ -48,6 +50,7 @@ class Frame:
     scores: tuple[float, ...] | None = None
     eliminated: tuple[int, ...] = ()
     rewards: tuple[float | None, ...] | None = None
+    said: tuple[SeatMessage, ...] = ()
 
     def standing(self, seat: int | None = None) -> dict[str, Any]:
         """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
@@ -74,6 +77,9 @@ class Play:
         config: Its config; by default one with default values only.
         seats: Number of seats; by default the game's minimum.
         seed: The seed of all randomness.
+
+    Attributes:
+        talk: What seats say to each other; None if the game has no `talk`.
 
     Raises:
         RulesError: If the rules raise an exception or return something invalid. Any method may raise it.
@@ -102,6 +108,9 @@ class Play:
         self._gives_rewards = gives_rewards(rules)
         self._rewards: tuple[int, tuple[float | None, ...]] | None = None
         self._draws_seats = draws_seats(rules)
+        self.talk: SeatChat | None = None
+        if rules.talk is not None:
+            self.talk = SeatChat(rules.talk, count, team=self.team, out=self.eliminated)
         self._drawings: dict[int, str] = {}
         self._pictured = False
         self._turns = _common_turns(count).copy()
@@ -143,6 +152,7 @@ class Play:
                 scores=tuple(self._scores()) if self._class.live_scores else None,
                 eliminated=self.eliminated(),
                 rewards=self.rewards(),
+                said=() if self.talk is None else self.talk.said,
             )
         return self._frame
 
@@ -184,6 +194,10 @@ class Play:
             except (TypeError, ValueError) as error:
                 raise self._wrong("rewards", str(error)) from None
         return self._rewards[1]
+
+    def team(self, seat: int) -> tuple[int, ...]:
+        """The seats on the side of a seat, in ascending order."""
+        return self._turn(self._ask("team", seat), "team")
 
     def observe(self, seat: int) -> str:
         """What a seat sees, as JSON text."""
@@ -335,6 +349,8 @@ class Play:
         if answer is not None:
             self._check_done("step", answer)
         self.tick += 1
+        if self.talk is not None:
+            self.talk.deliver()
         self._look()
         return told if named else done
 

@@ -26,9 +26,10 @@ __all__ = [
     "seated",
 ]
 
-Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]]
+Act = Callable[[Any, Any, random.Random], Any | Awaitable[Any]] | Callable[[Any, Any, random.Random, Any], Any]
 """A player: `act(observation, legal, rng)` returns an action as JSON, or an awaitable of one. `legal` is the list of
-legal actions, or None if the game does not list them."""
+legal actions, or None if the game does not list them. A player with a fourth argument, `talk`, hears other seats and
+speaks to them (`SeatTalk`)."""
 
 PlayerForm = Any
 """A function `act`; a class with `act` and optionally `start(hello)` and `over(over)`, instantiated for each game; or a

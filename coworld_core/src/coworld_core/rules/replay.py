@@ -21,7 +21,7 @@ from ..text.tables import TableRow, Tabular, html_table
 from .game import Rules, draws_seats
 from .plain_values import to_json
 from .play import Frame, Play
-from .rules_errors import ReplayFormatError, RulesError
+from .rules_errors import ActionRefused, ReplayFormatError, RulesError
 from .seat_rewards import gives_rewards
 
 if TYPE_CHECKING:
@@ -77,6 +77,16 @@ def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int) -> Repla
     )
 
 
+class ReplayMessage(BaseModel):
+    """What a seat said to others."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    seat: int = Field(ge=0)
+    text: str
+    to: str | int = Field(description="Whom it was said to: all, team, or a seat.")
+
+
 class ReplayTick(BaseModel):
     """One tick; tick 0 is the start of the game."""
 
@@ -100,6 +110,10 @@ class ReplayTick(BaseModel):
     eliminated: list[int] = Field(default_factory=list[int], description="The seats that are out of the game.")
     rewards: list[float | None] | None = Field(
         default=None, description="What each seat has gained in this tick, or null, in games that give rewards."
+    )
+    said: list[ReplayMessage] = Field(
+        default_factory=list["ReplayMessage"],
+        description="What seats said to each other before this tick, in games with talk; heard at this tick.",
     )
 
 
@@ -131,6 +145,8 @@ class TrajectoryStep:
         score: Its score after that tick; set only at the last tick, unless the rules have `live_scores`.
         reward: What it has gained in that tick: the reward of the rules or, if they give none, the change of its score
             as far as scores are known; None: nothing.
+        heard: What it heard with that observation: dictionaries with `tick`, `seat`, `text` and `to`.
+        said: What it said then, likewise.
     """
 
     tick: int
@@ -143,6 +159,8 @@ class TrajectoryStep:
     by: str | None = None
     score: float | None = None
     reward: float | None = None
+    heard: tuple[dict[str, Any], ...] = ()
+    said: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +183,8 @@ class Trajectory(Tabular):
                 "by": step.by,
                 "score": step.score,
                 "reward": step.reward,
+                "heard": to_json(step.heard) if step.heard else None,
+                "said": to_json(step.said) if step.said else None,
             }
             for step in self.steps
         ]
@@ -209,6 +229,8 @@ class ReplayWriter:
         line |= frame.standing()
         if frame.rewards is not None:
             line["rewards"] = frame.rewards
+        if frame.said:
+            line["said"] = [{"seat": one.seat, "text": one.text, "to": one.to} for one in frame.said]
         self._add(line)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:
@@ -315,6 +337,10 @@ def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
         legal=play.choices(seat),
         action=seen.actions.get(seat),
         by=seen.by.get(seat),
+        heard=() if play.talk is None else tuple(play.talk.heard(seat)),
+        said=tuple(
+            {"tick": play.tick, "seat": seat, "text": one.text, "to": one.to} for one in seen.said if one.seat == seat
+        ),
     )
 
 
@@ -334,6 +360,7 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen
+            _say_again(play, seen)
             # Replays do not distinguish defaults from chosen actions; both are legal.
             play.step(
                 {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
@@ -358,6 +385,18 @@ def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
                 raise RulesError(
                     f"the drawing was {drawing!r}, and is now {now!r}", where="play_again", tick=seen.tick, seat=seat
                 )
+
+
+def _say_again(play: Play, seen: ReplayTick) -> None:
+    try:
+        for one in seen.said:
+            if play.talk is None:
+                raise ActionRefused("the game has no talk")
+            play.talk.say(one.seat, one.text, one.to, tick=play.tick)
+    except ActionRefused as error:
+        raise RulesError(
+            f"what was said may not be said now: {error.message}", where="play_again", tick=seen.tick
+        ) from None
 
 
 def _invalid(source: str, problem: str, *, line: int | None = None, code: str = "replay_invalid") -> ReplayFormatError:

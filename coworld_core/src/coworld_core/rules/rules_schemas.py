@@ -17,6 +17,7 @@ from .plain_values import adapter, to_json
 from .play import Play
 from .rules_errors import RulesError
 from .seat_wire import PROTOCOL
+from .talk_limits import TalkLimits
 
 __all__ = [
     "EpisodeConfig",
@@ -306,8 +307,8 @@ def _player_protocol(rules: type[Rules]) -> str:
         )
         if schema
     )
-    rewards = _REWARDS if rules.tell_rewards else ""
-    return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", f"{rewards}{clock}") + schemas
+    more = (_REWARDS if rules.tell_rewards else "") + ("" if rules.talk is None else _talk_protocol(rules.talk))
+    return _PLAYER_PROTOCOL.replace("PROTOCOL", PROTOCOL).replace("CLOCK", f"{more}{clock}") + schemas
 
 
 def _first_observation(rules: type[Rules]) -> Any:
@@ -355,6 +356,20 @@ _REWARDS: Final = """\
 earlier tick that it got last, or null if it has gained nothing.
 
 """
+
+
+def _talk_protocol(talk: TalkLimits) -> str:
+    to = " or ".join({"all": '`"all"` (the default)', "team": '`"team"`', "seat": "a seat"}[kind] for kind in talk.to)
+    many = "one message" if talk.per_tick == 1 else f"{talk.per_tick} messages"
+    return f"""\
+Seats may talk. `say` has `text`, at most {talk.length} characters, and `to`, which is {to}. A seat may say {many} in a
+tick, whether it is its turn or not; before its `act`, if that may end the tick. Those who are addressed get it in
+`heard` of their next `observe`: a list with `tick`, `seat`, `text` and `to`, which is repeated if that observation is
+sent again. What may not be said is answered with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk`.
+Words are never actions.
+
+"""
+
 
 _VIEWER_PROTOCOL: Final = """\
 Websocket `/global`; text frames, one JSON object each. `hello`: `game`, `about`, `names`, `config`, `pace`,

@@ -14,6 +14,8 @@ from coworld_core.rules import ReplayFormatError, read_replay
 __all__ = ["ReplayFrames", "read_frames"]
 
 _MAX_BYTES = 256 << 20
+_SAID = 20
+"""Number of messages between seats that a state has, as spectators got them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,11 @@ def read_frames(path: Path) -> ReplayFrames:
         found = read_replay(data, source=path.name)
     except ReplayFormatError:
         return _own_frames(data)
-    ticks = [tick.model_dump(include={"tick", "to_act", "drawing", "scores"}) for tick in found.ticks]
+    ticks: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
+    for tick in found.ticks:
+        said = [*said, *(one.model_dump() for one in tick.said)][-_SAID:]
+        ticks.append({**tick.model_dump(include={"tick", "to_act", "drawing", "scores"}), "said": said})
     return ReplayFrames(names=tuple(found.header.names), frames=ticks, scores=_scores(found.results))
 
 

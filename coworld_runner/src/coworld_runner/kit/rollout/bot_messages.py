@@ -5,13 +5,14 @@ message carries what is asked in many episodes. A request is a tuple of its kind
 
 ======  ==========================================================================
 `NEW`   the seed of the player's random numbers, and `hello` as JSON text or None
-`ACT`   the observation, and the legal actions with `marshal`, or None
+`ACT`   the observation, the legal actions with `marshal`, or None, and, in games
+        with talk, what the seat has heard
 `AGAIN` why the last action was refused, and the legal actions likewise
 `END`   the message `over` as a value, or None if the episode does not go on
 ======  ==========================================================================
 
-Each of them has one answer: the number of the episode, its kind, a value, the nanoseconds that it took, and what the
-player has printed.
+Each of them has one answer: the number of the episode, its kind, a value, the nanoseconds that it took, what the player
+has printed, and what it says to other seats.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from coworld_core.player_seeds import PLAYER_SEED_ENV
 from coworld_core.rules import ActionRefused, load_player
 from coworld_core.rules.plain_values import action_text, is_same_json
 from coworld_core.rules.player_loader import is_session, player_in, seated
+from coworld_core.rules.seat_talk import SeatTalk, takes_talk
 from coworld_core.rules.seat_wire import MAX_REFUSED
 
 from .bot_messages import ACT, ACTION, AGAIN, CHOICE, DONE, END, FAILED, NEW, PASSED, Frames, framed
@@ -67,6 +68,9 @@ class _Said(io.TextIOBase):
 
 
 SAID: Final = _Said()
+
+WORDS: Final[list[tuple[str, str | int]]] = []
+"""What the player of the present episode says to other seats."""
 
 
 class _Ended(Exception):
@@ -125,7 +129,7 @@ def _called(function: Any, *arguments: Any) -> Any:
 class _Seat:
     """A player in one episode."""
 
-    __slots__ = ("act", "left", "over", "player", "refused", "rng", "seen")
+    __slots__ = ("act", "left", "over", "player", "refused", "rng", "seen", "talk")
 
     def __init__(self, form: Any, seed: int, hello: str | None) -> None:
         player = _called(seated, form)
@@ -134,6 +138,7 @@ class _Seat:
         self.rng = random.Random(seed)
         self.refused = 0
         self.seen: Any = None
+        self.talk = SeatTalk() if takes_talk(self.act) else None
         start = getattr(player, "start", None)
         if start is not None and hello is not None:
             _called(start, json.loads(hello))
@@ -145,18 +150,26 @@ class _Seat:
             SAID.write(f"{self.refused} actions were refused, the last one: {reason}.\n")
             raise _Ended(1)
 
+    def speak(self, talk: SeatTalk) -> None:
+        """Take in what it says to other seats."""
+        words, talk.words = talk.words, []
+        # A player may have put anything there, which must not spoil the answers of other episodes
+        WORDS.extend(one for one in words if _is_plain_pair(one))
+
     def choose(self, given: bytes | None) -> tuple[int, Any]:
         """The kind of the answer, and the index of a legal action or an action as JSON text."""
         act, rng = self.act, self.rng
         while True:
             legal: list[Any] | None = None if given is None else marshal.loads(given)  # noqa: S302 - it is the rules'
             try:
-                answer = act(self.seen, legal, rng)
+                answer = act(self.seen, legal, rng) if self.talk is None else act(self.seen, legal, rng, self.talk)
                 # A test that is quicker than that of `inspect`
                 if hasattr(answer, "__await__"):
                     answer = _LOOP.finish(answer)
             except BaseException as error:  # noqa: BLE001 - whatever a player raises ends its program
                 raise _ended_by(error) from None
+            if self.talk is not None and self.talk.words:
+                self.speak(self.talk)
             if answer is None and (legal is None or None not in legal):
                 return PASSED, None
             if legal is not None and (index := _index(answer, legal, given)) is not None:
@@ -165,6 +178,14 @@ class _Seat:
                 return ACTION, action_text(answer)
             except ActionRefused as refused:
                 self.refuse(refused.message)
+
+
+def _is_plain_pair(value: Any) -> bool:
+    match value:
+        case (str(), str() | int()):
+            return True
+        case _:
+            return False
 
 
 def _index(answer: Any, legal: list[Any], given: bytes | None) -> int | None:
@@ -268,7 +289,12 @@ def _serve(player: _Player, own: socket.socket) -> None:
                 used = now - began
                 if used > 1_000_000:
                     used = max(used - waits.look(), 0)
-                answers.append((number, kind, value, used, SAID.take()) if SAID.pieces else (number, kind, value, used))
+                answer = (number, kind, value, used)
+                if WORDS:
+                    answers.append((*answer, SAID.take(), WORDS.copy()))
+                    WORDS.clear()
+                else:
+                    answers.append((*answer, SAID.take()) if SAID.pieces else answer)
                 if now - sent > FLUSH:
                     own.sendall(framed(json.dumps(answers).encode()))
                     answers = []
@@ -287,6 +313,8 @@ def _answer(player: _Player, seats: dict[int, _Seat], request: tuple[Any, ...]) 
             return DONE, None
         if kind == ACT:
             seat.seen = more[0]
+            if seat.talk is not None:
+                seat.talk.heard = more[2] if len(more) > 2 else []
         else:
             seat.refuse(more[0])
         return seat.choose(more[1])

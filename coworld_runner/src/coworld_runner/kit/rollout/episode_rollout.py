@@ -31,6 +31,7 @@ from coworld_core.rules.plain_values import is_same_json
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
 from coworld_core.rules.seat_rewards import gives_rewards, reward_sum
+from coworld_core.rules.seat_talk import SeatTalk, takes_talk
 from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
@@ -109,7 +110,8 @@ def rollout(
     """Play one episode to its end, in this process and without a clock.
 
     A policy sees what its seat would see at a websocket, and its return value is checked in the same way: a refused
-    action is counted in `refused` and counts as no action in time. `None` lets time pass on purpose.
+    action is counted in `refused` and counts as no action in time. `None` lets time pass on purpose. A policy with a
+    fourth argument, `talk`, hears other seats and speaks to them when it acts (`SeatTalk`), as far as the rules let it.
 
     ::
 
@@ -326,17 +328,23 @@ class PolicyTable:
         except Exception as error:
             raise PolicyError(error, tick=play.tick, seat=seat) from error
 
-    def _asking(self, act: Act, place: str | None) -> _Choose:
+    def _asking(self, act: Any, place: str | None) -> _Choose:
         # A callable object may have an asynchronous `__call__`.
         asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
         waits = inspect.iscoroutinefunction(asked)
+        talks = takes_talk(asked)
         act = act if place is None else _within(place, asked)
 
         def choose(play: Play, seat: int) -> Any:
             options, legal = play.options(seat), play.choices(seat)
             seen, rng = play.observation(seat), self._chance(seat)
             try:
-                answer: Any = self._awaited(act, seen, legal, rng) if waits else act(seen, legal, rng)
+                if talks:
+                    answer: Any = self._talked(act, play, seat, seen, legal, rng, waits=waits)
+                else:
+                    answer = self._awaited(act, seen, legal, rng) if waits else act(seen, legal, rng)
+            except RulesError:
+                raise
             except Exception as error:
                 raise PolicyError(error, tick=play.tick, seat=seat) from error
             if answer is None:
@@ -353,6 +361,14 @@ class PolicyTable:
                 return None
 
         return choose
+
+    def _talked(self, act: Any, play: Play, seat: int, *asked: Any, waits: bool) -> Any:
+        """Ask a policy that talks, and let its seat say what it said."""
+        talk = SeatTalk(() if play.talk is None else play.talk.take(seat))
+        answer = self._awaited(act, *asked, talk) if waits else act(*asked, talk)
+        if play.talk is not None:
+            play.talk.say_all(seat, talk.words, tick=play.tick)
+        return answer
 
     def _random(self) -> _Choose:
         schema: dict[str, Any] | None = None

@@ -248,7 +248,8 @@ class MatchWorker:
             game.pending.add(slot)
             return True
         play = game.episode.play
-        bot.ask((ACT, number, play.observation(slot), _choices(play, slot)), (number, slot, ACT))
+        request = (ACT, number, play.observation(slot), _choices(play, slot))
+        bot.ask(request if play.talk is None else (*request, play.talk.take(slot)), (number, slot, ACT))
         return True
 
     def _draw(self, game: _Game, slot: int) -> None:
@@ -272,7 +273,8 @@ class MatchWorker:
             ValueError: It is not one.
         """
         number, slot, asked = bot.asked.popleft()
-        told, kind, value, took, *said = answer
+        told, kind, value, took, *more = answer
+        said, words = more[:1], more[1:]
         if told != number or not isinstance(took, int):
             raise ValueError(answer)
         game = self._live.get(number)
@@ -296,12 +298,16 @@ class MatchWorker:
         elif kind == FAILED:
             self._lose(number, game, slot, int(status), connected=asked != NEW or bot.host.told["starts"])
         elif asked != NEW:
-            self._answered(number, game, slot, kind, value, took / 1e9)
+            self._answered(number, game, slot, kind, value, took / 1e9, words)
 
-    def _answered(self, number: int, game: _Game, slot: int, kind: int, value: Any, used: float) -> None:
+    def _answered(
+        self, number: int, game: _Game, slot: int, kind: int, value: Any, used: float, words: Sequence[Any]
+    ) -> None:
         episode, bot = game.episode, game.bots[slot]
         assert bot is not None
         try:
+            if words:
+                episode.say(slot, words[0])
             if slot in game.granted:
                 behind = max(used - game.granted.pop(slot), 0.0)
                 turn = slot in game.pending

@@ -70,6 +70,9 @@ class SeatEnv(gymnasium.Env[Any, Any]):
     Episodes run in the background, in a thread of their own. `close`, the end of a `with` block or the end of the
     program stops everything.
 
+    In games with talk, `say` speaks to other seats, and `info["heard"]` has what they have said since the last step, if
+    they said anything: dictionaries with `tick`, `seat`, `text` and `to`.
+
     Args:
         package: The Coworld or its location, as for `run_episode`.
         seat: Which seat.
@@ -191,6 +194,22 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         gained = self._words.gained()
         return self._words.element(), record.scores[self._seat] if gained is None else gained, True, False, info
 
+    def say(self, text: str, to: str | int = "all") -> None:
+        """Say something to other seats before the next step; if that may not be said, `info["say_refused"]` says why.
+
+        Args:
+            text: The words.
+            to: `all`, `team`, or a seat, as far as the game allows it.
+
+        Raises:
+            UsageError: There is no episode, or its game has no talk.
+        """
+        if self._episode is None:
+            raise UsageError("There is no episode: reset first.", code="no_episode")
+        if not self._words.talks:
+            raise UsageError("In this game seats do not talk.", code="no_talk")
+        self._episode.send({"type": "say", "text": text, "to": to})
+
     def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The observation in words."""
         return self._words.info.get("text", "") if self.render_mode == "ansi" else None
@@ -280,6 +299,9 @@ class _KitWords:
         self.over = False
         self._rewards: dict[int, float] = {}
         """The rewards since the last step, by tick."""
+        self._talk: dict[str, Any] = {}
+        """What was heard since the last step, and what may not be said, as in `info`."""
+        self._heard_tick = -1
 
     @property
     def known(self) -> bool:
@@ -298,7 +320,11 @@ class _KitWords:
     def begin(self) -> None:
         self.over = False
         self.info = {}
-        self._rewards = {}
+        self._rewards, self._talk, self._heard_tick = {}, {}, -1
+
+    @property
+    def talks(self) -> bool:
+        return self._hello.get("talk") is not None
 
     def gained(self) -> float | None:
         """The reward since the last step; None if the game tells none."""
@@ -321,14 +347,14 @@ class _KitWords:
                 )
             case "observe":
                 self._asked = said
-                if said.get("reward") is not None:
-                    # An observation that is sent again has the same reward.
-                    self._rewards[said["tick"]] = said["reward"]
-                self.info = {name: said[name] for name in ("tick", "text") if name in said}
+                self._listen(said)
+                self.info = {name: said[name] for name in ("tick", "text") if name in said} | self._talk
                 # Apart from `info`, which is the same for the same seed and actions.
                 self.time_left = said.get("time_left")
                 self._learn()
                 return bool(said.get("your_turn"))
+            case "say_refused":
+                self._talk["say_refused"] = self.info["say_refused"] = said.get("reason")
             case "refused":
                 self.info["refused"] = said.get("reason")
                 # A late action belongs to a tick that is over, so it cannot be tried again.
@@ -353,7 +379,17 @@ class _KitWords:
     def said(self, action: Any) -> Any:
         assert self._encoding is not None
         value = self._encoding.action(action, self._asked.get("legal"))
+        self._talk = {}
         return {"type": "act", "tick": self._asked["tick"], "action": value}
+
+    def _listen(self, said: Mapping[str, Any]) -> None:
+        """Take in what an observation has besides what is seen; one that is sent again repeats that."""
+        tick = said["tick"]
+        if said.get("reward") is not None:
+            self._rewards[tick] = said["reward"]
+        if tick != self._heard_tick and said.get("heard"):
+            self._talk["heard"] = [*self._talk.get("heard", ()), *said["heard"]]
+        self._heard_tick = tick
 
     def _learn(self) -> None:
         if self._spaces is not None:
@@ -377,6 +413,7 @@ class _OwnWords:
 
     known = True
     over = False
+    talks = False
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ from coworld_core.rules import (
     Ticks,
 )
 from coworld_core.rules.replay import replay_header
+from coworld_core.rules.seat_talk import SeatMessage
 from coworld_core.rules.seat_wire import MAX_FRAME
 from coworld_core.time_limits import ABANDONED
 
@@ -101,6 +102,8 @@ class SeatedEpisode:
         self._config = config
         self._seed = seed
         self._seats = [_Seat(bank) for _ in range(config.seats)]
+        self._said: dict[int, Sequence[SeatMessage]] = {}
+        """What seats said to each other, by the tick in which they did."""
         self._chosen: dict[int, Any] = {}
         self._turn: list[int] = []
         self._all_there = True
@@ -188,6 +191,11 @@ class SeatedEpisode:
             self._chosen[slot] = action
         return self._answered(slot)
 
+    def say(self, slot: int, words: Sequence[Any]) -> None:
+        """Let a seat say what a player's answer came with, as far as it may."""
+        if self.play.talk is not None:
+            self.play.talk.say_all(slot, words, tick=self.play.tick)
+
     def read(self, slot: int, text: str, used: float) -> tuple[Any, str]:
         """Read an action from JSON text; returns it, or why it was refused, after which there is time for another.
 
@@ -264,8 +272,10 @@ class SeatedEpisode:
         return True
 
     def _step(self) -> None:
-        chosen = self._chosen
+        chosen, talk = self._chosen, self.play.talk
         self.actions.append(self.play.step(chosen, named=False))
+        if talk is not None and talk.said:
+            self._said[self.play.tick - 1] = talk.said
         if chosen:
             self._chosen = {}
 
@@ -288,6 +298,9 @@ class SeatedEpisode:
         reason = "stopped" if self.results is None else "over"
         try:
             for actions in self.actions:
+                for one in self._said.get(play.tick, ()):
+                    assert play.talk is not None
+                    play.talk.say(one.seat, one.text, one.to, tick=play.tick)
                 done = play.step(actions)
                 writer.add(play.frame(), done)
             results = self.results

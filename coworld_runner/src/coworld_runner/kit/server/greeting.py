@@ -41,6 +41,8 @@ def hello_message(rules: type[Rules], config: EpisodeConfig, slot: int, schemas:
     """
     if rules.tell_rewards:
         schemas = {**schemas, "tells_rewards": True}
+    if rules.talk is not None:
+        schemas = {**schemas, "talk": rules.talk.describe()}
     more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, **schemas}
     return compact({"type": "hello", **about_game(rules, config), **more})
 

@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 
 from coworld_core.documents.json_text import has_too_many_values
-from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED, REWARD
+from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED, REWARD, SAID
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -146,8 +146,10 @@ class Match:
         pace = config.pace
         self._clock = None if isinstance(pace, Ticks) else pace
         per_move, bank = (self._clock.per_move, self._clock.bank) if self._clock else (math.inf, 0.0)
-        news = SeatNews if rules.tell_rewards else lambda: None
-        self._seats = [_Seat(per_move, bank, log, news=news()) for _ in config.tokens]
+        self._seats = [_Seat(per_move, bank, log) for _ in config.tokens]
+        if rules.tell_rewards or rules.talk is not None:
+            for seat in self._seats:
+                seat.news = SeatNews(rewards=rules.tell_rewards)
         self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
@@ -235,6 +237,8 @@ class Match:
             said = _read(message)
             if said["type"] == "picture":
                 return self._picture(slot)
+            if said["type"] == "say":
+                return self._say(slot, said)
             tick, action, by = _read_act(said)
         except ValueError as error:
             return self._refused(slot, str(error))
@@ -258,6 +262,20 @@ class Match:
         used = max(time.monotonic() - seat.asked, 0.0)
         self.events.add(self._play.tick, ACTED, slot, seconds=round(used, 6))
         self._heard.set()
+        return None
+
+    def _say(self, slot: int, said: dict[str, Any]) -> str | None:
+        """Let a seat speak; returns why it may not."""
+        tick, talk = self._play.tick, self._play.talk
+        try:
+            if talk is None:
+                raise ActionRefused("in this game seats do not talk")
+            if self._end is not None:
+                raise ActionRefused("the game is over")
+            message = talk.say(slot, said.get("text"), said.get("to", "all"), tick=tick)
+        except ActionRefused as refused:
+            return compact({"type": "say_refused", "tick": tick, "reason": refused.message})
+        self.events.add(tick, SAID, slot, text=message.text, to=message.to)
         return None
 
     # The game
@@ -382,9 +400,11 @@ class Match:
             for slot, reward in enumerate(rewards):
                 if reward is not None:
                     self.events.add(self._play.tick - 1, REWARD, slot, value=reward)
+        talk = self._play.talk
         for slot, seat in enumerate(self._seats):
             if seat.news is not None:
-                seat.news.next_tick(None if rewards is None else rewards[slot])
+                heard = () if talk is None else talk.heard(slot)
+                seat.news.next_tick(None if rewards is None else rewards[slot], heard)
 
     async def _wait_for_moves(self) -> None:
         """Wait until every seat that is to act has acted or is out of time."""
@@ -440,8 +460,8 @@ class Match:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{compact(text)}')
-        if seat.news is not None:
-            parts.append(compact(seat.news.told())[1:-1])
+        if seat.news is not None and (news := seat.news.told()):
+            parts.append(compact(news)[1:-1])
         if seat.pictures:
             parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in self._countdown.told().items()]
@@ -497,7 +517,7 @@ def _read(message: str | bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ValueError("the message is not JSON") from None
     said = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    if said.get("type") not in ("act", "picture"):
+    if said.get("type") not in ("act", "picture", "say"):
         raise ValueError('send {"type": "act", "tick": …, "action": …}')
     return said
 

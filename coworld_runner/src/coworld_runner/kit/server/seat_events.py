@@ -11,6 +11,8 @@ __all__ = ["SeatEvents"]
 MAX_EVENTS: Final = 100_000
 """Maximum number of events of a game, about six megabytes, divided evenly among the seats."""
 
+LONG_TEXT: Final = 50
+
 
 class SeatEvents:
     """What each seat did in each of its turns (`coworld_core.episode.seat_behaviour`).
@@ -26,7 +28,8 @@ class SeatEvents:
     def add(self, tick: int, kind: str, slot: int, **more: Any) -> None:
         """Add an event of a seat."""
         if self._left[slot] > 0:
-            self._left[slot] -= 1
+            # A long text counts as several
+            self._left[slot] -= 1 + len(more.get("text", "")) // LONG_TEXT
             self._lines.append(compact({"tick": tick, "kind": kind, "agent": slot, **more}))
 
     def __bytes__(self) -> bytes:

@@ -15,6 +15,9 @@ __all__ = ["Spectators"]
 _PRESENT: Final = frozenset({"waiting_for", "waited"})
 """Fields that tell of the present state, for spectators who may see it."""
 
+MAX_SAID: Final = 20
+"""Number of newest messages of seats to all that a state has."""
+
 
 class Spectators:
     """The spectators of one game.
@@ -30,6 +33,10 @@ class Spectators:
         self._may_see = may_see
         self._past: deque[Frame] = deque(maxlen=may_see.ticks + 1 if isinstance(may_see, Delayed) else 1)
         self._close_reason = close_reason
+        self._said: deque[dict[str, Any]] = deque(maxlen=MAX_SAID)
+        """The newest messages to all that spectators may read."""
+        self._read = -1
+        """The last tick whose messages are among them."""
         self._outboxes: set[Outbox] = set()
         self._end: str | None = None
 
@@ -38,7 +45,7 @@ class Spectators:
         outbox = Outbox()
         outbox.notify(self._hello)
         if self._end is not None:
-            outbox.notify(_state(frame))
+            outbox.notify(self._state(frame))
             outbox.finish(self._end, reason=self._close_reason)
         else:
             outbox.put(self._visible(frame, more))
@@ -56,6 +63,7 @@ class Spectators:
         """
         if not self._past or self._past[-1].tick != frame.tick:
             self._past.append(frame)
+            self._listen()
         if not self._outboxes:
             return
         state = self._visible(frame, more)
@@ -65,21 +73,36 @@ class Spectators:
     def finish(self, frame: Frame, end: str) -> None:
         """Send the last state and the end, and close every connection."""
         self._end = end
+        self._past.append(frame)
+        for seen in self._past:
+            self._read_aloud(seen)
         for outbox in list(self._outboxes):
-            outbox.notify(_state(frame))
+            outbox.notify(self._state(frame))
             outbox.finish(end, reason=self._close_reason)
 
     def _visible(self, frame: Frame, more: Mapping[str, Any]) -> str:
         """The state as far as spectators may see it while the game is played."""
         if isinstance(self._may_see, Open):
-            return _state(frame, **more)
+            return self._state(frame, **more)
         more = {name: value for name, value in more.items() if name not in _PRESENT}
         if isinstance(self._may_see, Delayed):
             known = len(self._past) == self._past.maxlen
-            return _state(self._past[0] if known else Frame(tick=0, to_act=(), drawing=""), **more)
-        return _state(Frame(tick=frame.tick, to_act=(), drawing=""), **more)
+            return self._state(self._past[0] if known else Frame(tick=0, to_act=(), drawing=""), **more)
+        return self._state(Frame(tick=frame.tick, to_act=(), drawing=""), **more)
 
+    def _listen(self) -> None:
+        """Take in what may be read from now on."""
+        if isinstance(self._may_see, Open):
+            self._read_aloud(self._past[-1])
+        elif isinstance(self._may_see, Delayed) and len(self._past) == self._past.maxlen:
+            self._read_aloud(self._past[0])
 
-def _state(frame: Frame, **more: Any) -> str:
-    state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
-    return compact({**state, **frame.standing(), **more})
+    def _read_aloud(self, frame: Frame) -> None:
+        if frame.tick > self._read:
+            self._read = frame.tick
+            self._said.extend(one.told() for one in frame.said if one.to == "all")
+
+    def _state(self, frame: Frame, **more: Any) -> str:
+        state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
+        said = {"said": list(self._said)} if self._said else {}
+        return compact({**state, **frame.standing(), **said, **more})

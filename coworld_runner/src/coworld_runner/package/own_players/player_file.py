@@ -13,6 +13,7 @@ from typing import Any
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.rules.player_source import module_contents, player_form
+from coworld_core.rules.seat_talk import TALK
 from coworld_core.text.phrases import closest
 
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
@@ -189,9 +190,12 @@ def _check_arguments(path: Path, statement: ast.stmt) -> None:
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return
     given = statement.args
-    count, least = len(given.posonlyargs + given.args), len(given.posonlyargs + given.args) - len(given.defaults)
+    placed = given.posonlyargs + given.args
+    count, least = len(placed), len(placed) - len(given.defaults)
+    # A player that talks has a fourth
+    most = 4 if count > 3 and placed[3].arg == TALK else 3
     required = [arg.arg for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
-    if (count < 3 and given.vararg is None) or least > 3 or required:
+    if (count < 3 and given.vararg is None) or least > most or required:
         raise UsageError(
             f"{path}:{statement.lineno}: act does not take three arguments by position.",
             code="player_without_act",

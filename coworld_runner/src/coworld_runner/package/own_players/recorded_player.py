@@ -54,7 +54,7 @@ def read_recording(word: str) -> OwnPlayer:
             hint="Name an episode's directory, its replay, its bundle, or an llm: player's artifact.",
         ) from None
     try:
-        actions = _answered(data) if data.startswith(b"PK") else _replayed(data, str(path))
+        actions, words = _answered(data) if data.startswith(b"PK") else _replayed(data, str(path))
     except (ReplayFormatError, ValueError, KeyError, zipfile.BadZipFile) as error:
         said = error.message if isinstance(error, ReplayFormatError) else f"{path} has no {ANSWERS} that can be read"
         raise UsageError(
@@ -63,7 +63,7 @@ def read_recording(word: str) -> OwnPlayer:
     slot = int(match["slot"]) if match["slot"] else None
     if slot is not None and slot not in actions:
         raise UsageError(f"{path} has no actions of seat {slot}.", code="no_recording")
-    content = {"controller": "recording", "source": str(path), "slot": slot, "actions": actions}
+    content = {"controller": "recording", "source": str(path), "slot": slot, "actions": actions, "words": words}
     return OwnPlayer(
         name="recording" if slot is None else f"recording of seat {slot}",
         kind="recording",
@@ -85,21 +85,30 @@ def _replay_of_bundle(path: Path) -> bytes:
     return b"".join(bundle.pieces(file))
 
 
-def _replayed(data: bytes, source: str) -> dict[int, dict[int, Any]]:
+_BySeat = dict[int, dict[int, Any]]
+"""Something by seat and tick."""
+
+
+def _replayed(data: bytes, source: str) -> tuple[_BySeat, _BySeat]:
+    """What seats did, and what they said."""
     from coworld_core.rules import read_replay
 
     replay = read_replay(data, source=source)
-    actions: dict[int, dict[int, Any]] = {seat: {} for seat in range(replay.header.seats)}
+    actions: _BySeat = {seat: {} for seat in range(replay.header.seats)}
+    words: _BySeat = {seat: {} for seat in range(replay.header.seats)}
     for tick in replay.ticks:
         for seat, action in tick.actions.items():
             actions[seat][tick.tick - 1] = action
-    return actions
+        for one in tick.said:
+            words[one.seat].setdefault(tick.tick - 1, []).append((one.text, one.to))
+    return actions, words
 
 
-def _answered(data: bytes) -> dict[int, dict[int, Any]]:
+def _answered(data: bytes) -> tuple[_BySeat, _BySeat]:
     import zipfile
 
-    actions: dict[int, dict[int, Any]] = {}
+    actions: _BySeat = {}
+    words: _BySeat = {}
     with zipfile.ZipFile(io.BytesIO(data)) as artifact:
         if artifact.getinfo(ANSWERS).file_size > MOST_BYTES:
             raise ValueError
@@ -108,4 +117,6 @@ def _answered(data: bytes) -> dict[int, dict[int, Any]]:
             # Earlier versions wrote "seat".
             slot: int = answer["slot"] if "slot" in answer else answer["seat"]
             actions.setdefault(slot, {})[answer["tick"]] = answer["action"]
-    return actions
+            if said := answer.get("words"):
+                words.setdefault(slot, {}).setdefault(answer["tick"], []).extend(said)
+    return actions, words

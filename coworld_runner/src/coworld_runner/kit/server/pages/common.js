@@ -123,6 +123,20 @@ function showSeats(names, { to_act = [], scores, eliminated = [] }, me = null) {
   });
 }
 
+// The newest of what seats say to each other. Who reads the end of the list goes on doing so.
+function showTalk(names, said) {
+  const list = el("said");
+  el("talk").hidden = !said.length && el("speak").hidden;
+  const follows = list.scrollTop + list.clientHeight >= list.scrollHeight - 4;
+  while (list.childElementCount > said.length) list.lastChild.remove();
+  said.forEach(({ seat, text, to }, at) => {
+    const row = list.children[at] || list.appendChild(make("li", {}, make("b"), make("span")));
+    setText(row.firstChild, names[seat] + (to === "all" ? "" : ` to ${to === "team" ? "the team" : names[to]}`));
+    setText(row.lastChild, text);
+  });
+  if (follows) list.scrollTop = list.scrollHeight;
+}
+
 // An action in words: `take 2`, `move e4, promote queen`, or a text as it is.
 function words(action) {
   if (action === null || typeof action !== "object") return String(action);

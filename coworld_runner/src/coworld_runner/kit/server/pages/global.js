@@ -19,6 +19,7 @@ talk(socketUrl("global"), (message) => {
     last = message;
     showBoard(message.drawing);
     showSeats(about.names, message);
+    showTalk(about.names, message.said || []);
     setStatus(countdown(message) || `Tick ${message.tick}`);
     const slow = (message.waiting_for || []).map((seat) => about.names[seat]).join(", ");
     setNotice(slow && `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.`);

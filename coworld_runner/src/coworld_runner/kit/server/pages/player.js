@@ -31,6 +31,43 @@ function showState(action) {
   else setStatus(isOut() ? "You are out of the game" : countdown(now) || "Waiting");
 }
 
+const SPOKEN = 100;
+const spoken = []; // what this seat has heard, and what it has said itself
+let heardAt = -1;
+
+// An observation that is sent again repeats what was heard.
+function listen(message) {
+  if (message.tick !== heardAt) spoken.push(...(message.heard || []));
+  heardAt = message.tick;
+  showSpoken();
+}
+
+function showSpoken() {
+  spoken.splice(0, spoken.length - SPOKEN);
+  showTalk(about.names, spoken);
+}
+
+function offerTalk({ talk: limits, seat: me, names }) {
+  el("speak").hidden = !limits;
+  if (!limits || el("speak").firstChild) return;
+  const hearers = limits.to.flatMap((kind) => {
+    if (kind !== "seat") return [[kind, kind === "all" ? "To all" : "To the team"]];
+    return names.map((name, seat) => [String(seat), `To ${name}`]).filter(([seat]) => seat !== String(me));
+  });
+  const to = make("select", { "aria-label": "To" }, ...hearers.map(([value, text]) => make("option", { value }, text)));
+  const text = make("input", { type: "text", "aria-label": "Message", maxlength: String(limits.length), autocomplete: "off" });
+  el("speak").append(to, text, make("button", { type: "submit" }, "Say"));
+  el("speak").addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (ended || !text.value.trim()) return;
+    const said = { text: text.value, to: /^\d+$/.test(to.value) ? Number(to.value) : to.value };
+    send({ type: "say", ...said });
+    spoken.push({ seat: me, ...said });
+    text.value = "";
+    showSpoken();
+  });
+}
+
 let ends = 0;
 let clock = 0;
 
@@ -70,6 +107,7 @@ function showObservation(message) {
   ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
   if (message.picture !== undefined) latest = message;
   showViews();
+  listen(message);
   if (isOut()) place([]);
   else if (message.your_turn) place(message.legal ? choices(message.legal) : ofSchema(about.action_schema || {}));
   showState();
@@ -98,12 +136,19 @@ function hear(message) {
     latest = {};
     sent = null;
     showGame(message, message.names[message.seat]);
+    offerTalk(message);
+    showSpoken();
     send({ type: "picture" });
   } else if (message.type === "picture") {
     latest = message;
     if (now) { showViews(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
+  } else if (message.type === "say_refused") {
+    const mine = spoken.map(({ seat }) => seat).lastIndexOf(about.seat);
+    if (mine >= 0) spoken.splice(mine, 1);
+    showSpoken();
+    setNotice(message.reason);
   } else if (message.type === "refused") {
     showRefusal(message);
   } else if (message.type === "over") {

@@ -1,6 +1,8 @@
 const STEP = 600;
 let head = null;
 const ticks = [];
+const spoken = []; // what was said, each with the number of the tick in which it was heard
+const SPOKEN = 20;
 let at = 0;
 let speed = 1;
 let playing = true;
@@ -47,6 +49,7 @@ function show(tick) {
   const last = at === head.count - 1;
   showSeen(seen);
   showSeats(head.header.names, last && head.results ? { ...seen, scores: head.results.scores } : seen);
+  showTalk(head.header.names, spoken.filter(([heard]) => heard <= at).slice(-SPOKEN).map(([, said]) => said));
   slider.max = String(ticks.length - 1);
   slider.value = String(at);
   slider.setAttribute("aria-valuetext", `tick ${seen.tick} of ${ticks[ticks.length - 1].tick}`);
@@ -100,8 +103,9 @@ document.addEventListener("keydown", (event) => {
 
 let started = false;
 talk(socketUrl("replay"), (message) => {
-  if (message.type === "replay") { head = message; ticks.length = 0; recorded.clear(); showGame(message.header, "replay", message.about); }
+  if (message.type === "replay") { head = message; ticks.length = spoken.length = 0; recorded.clear(); showGame(message.header, "replay", message.about); }
   if (message.type !== "ticks") return;
+  message.ticks.forEach((seen, place) => (seen.said || []).forEach((said) => spoken.push([ticks.length + place, said])));
   ticks.push(...message.ticks);
   for (const seen of message.ticks) for (const seat of Object.keys(seen.drawings || {})) recorded.add(seat);
   offerEyes();

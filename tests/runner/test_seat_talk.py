@@ -1,0 +1,303 @@
+"""Seats that talk where that happens: served games, rollouts, worker processes, players of files, and environments."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.served_game import Sticks, hear, serving, sit, tell
+from support.talking import Parley, TalkingSticks, bargains, hears_nothing
+from websockets.asyncio.client import ClientConnection, connect
+
+from coworld_client.seat import play_seat
+from coworld_core.episode.record import read_rows
+from coworld_core.errors import UsageError
+from coworld_core.rules import Delayed, Frame, Hidden, Open, play_again, read_replay
+from coworld_core.rules.seat_talk import SeatMessage
+from coworld_runner.evaluation import EvaluationRules, compare
+from coworld_runner.kit.rollout import SeatEnv, as_gym_env, rollout, rollouts
+from coworld_runner.kit.server.seat_news import MAX_UNHEARD, SeatNews
+from coworld_runner.kit.server.spectators import MAX_SAID, Spectators
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+
+
+async def say(seat: ClientConnection, text: Any, **more: Any) -> None:
+    await seat.send(json.dumps({"type": "say", "text": text, **more}))
+
+
+def words_of(replay: bytes | None) -> list[list[tuple[int, str, str | int]]]:
+    assert replay is not None
+    return [[(one.seat, one.text, one.to) for one in tick.said] for tick in read_replay(replay).ticks]
+
+
+# --- served games -----------------------------------------------------------------------------------------------------
+
+
+async def my_turn(seat: ClientConnection) -> dict[str, Any]:
+    while not (seen := await hear(seat)).get("your_turn"):
+        assert seen["type"] == "observe", seen
+    return seen
+
+
+async def test_words_reach_those_who_are_addressed_with_their_next_observation() -> None:
+    async with serving(TalkingSticks, sticks=3) as table:
+        async with sit(table, 0) as first, connect(table.url(1), proxy=None) as second:
+            assert (await hear(second))["talk"] == {"length": 40, "per_tick": 1, "to": ["all", "seat"]}
+            assert "heard" not in await my_turn(first)
+            # A seat may speak when it is not its turn
+            await say(second, "good luck")
+            await (await second.ping())
+            await say(first, '{"take": 3}', to=1)
+            await tell(first, 0, {"take": 1})
+            seen = await my_turn(second)
+            assert (seen["observation"], seen["heard"]) == (
+                {"left": 2},
+                [{"tick": 0, "seat": 0, "text": '{"take": 3}', "to": 1}],
+            )
+            assert (await hear(first))["heard"] == [{"tick": 0, "seat": 1, "text": "good luck", "to": "all"}]
+            # Who comes back in the same tick hears it again
+            async with sit(table, 1) as again:
+                assert (await hear(again))["heard"] == seen["heard"]
+                await say(again, "I win")
+                await tell(again, 1, {"take": 2})
+                assert (await hear(first))["heard"][0]["text"] == "I win"
+        await table.over.wait()
+    assert words_of(table.match.replay(reason="over")) == [
+        [],
+        [(0, '{"take": 3}', 1), (1, "good luck", "all")],
+        [(1, "I win", "all")],
+    ]
+    events = [json.loads(line) for line in bytes(table.match.events).splitlines()]
+    assert [event for event in events if event["kind"] == "said"] == [
+        {"tick": 0, "kind": "said", "agent": 1, "text": "good luck", "to": "all"},
+        {"tick": 0, "kind": "said", "agent": 0, "text": '{"take": 3}', "to": 1},
+        {"tick": 1, "kind": "said", "agent": 1, "text": "I win", "to": "all"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        ({}, "a message has a text"),
+        ({"text": ["hello"]}, "a message has a text"),
+        ({"text": "x" * 41}, "a message has at most 40 characters, not 41"),
+        ({"text": "hello", "to": 0}, "there is no other seat 0"),
+        ({"text": "hello", "to": "team"}, "the `to` of a message is"),
+        ({"text": "hello", "to": None}, "the `to` of a message is"),
+    ],
+)
+async def test_a_refusal_is_no_refused_action(message: dict[str, Any], says: str) -> None:
+    async with serving(TalkingSticks) as table, sit(table, 0) as first, sit(table, 1):
+        await my_turn(first)
+        await first.send(json.dumps({"type": "say", **message}))
+        refused = await hear(first)
+        assert (refused["type"], refused["tick"]) == ("say_refused", 0)
+        assert refused["reason"].startswith(says)
+        assert b"refused" not in bytes(table.match.events)
+
+
+async def test_a_game_without_talk_refuses_it() -> None:
+    async with serving(Sticks) as table, sit(table, 0) as first, sit(table, 1):
+        await my_turn(first)
+        await say(first, "hello")
+        assert await hear(first) == {"type": "say_refused", "tick": 0, "reason": "in this game seats do not talk"}
+
+
+async def flood(seat: ClientConnection) -> None:
+    for number in range(200):
+        await say(seat, f"{number}")
+
+
+async def test_a_flood_of_words_costs_its_own_seat_only() -> None:
+    async with serving(TalkingSticks, sticks=2) as table:
+        async with sit(table, 0) as first, sit(table, 1) as second, anyio.create_task_group() as tasks:
+            tasks.start_soon(flood, second)
+            await my_turn(first)
+            await tell(first, 0, {"take": 2})
+            while (message := await hear(first))["type"] != "over":
+                pass
+            assert message["scores"] == [1.0, 0.0]
+            tasks.cancel_scope.cancel()
+        await table.over.wait()
+    assert all(len(said) <= 1 for said in words_of(table.match.replay(reason="over")))
+
+
+def test_a_seat_that_reads_nothing_hears_the_newest_words() -> None:
+    news = SeatNews(rewards=False)
+    assert news.told() == {}
+    for number in range(MAX_UNHEARD + 5):
+        news.next_tick(None, [{"text": number}])
+    assert [one["text"] for one in news.told()["heard"]] == list(range(5, MAX_UNHEARD + 5))
+    news.sent()
+    news.next_tick(None)
+    assert news.told() == {}
+
+
+def frame(tick: int) -> Frame:
+    """The moment in which a message to all is heard, and one to a seat."""
+    both: tuple[str | int, ...] = ("all", 1) if tick else ()
+    said = tuple(SeatMessage(tick=tick - 1, seat=0, text=f"{tick - 1} to {to}", to=to, hearers=(1,)) for to in both)
+    return Frame(tick=tick, to_act=(), drawing="", said=said)
+
+
+@pytest.mark.parametrize(
+    ("may_see", "during", "last"),
+    [
+        (Open(), [[], ["0"], ["0", "1"], ["0", "1", "2"]], ["0", "1", "2", "3"]),
+        (Delayed(ticks=2), [[], [], [], ["0"]], ["0", "1", "2", "3"]),
+        (Hidden(), [[], [], [], []], ["3"]),
+    ],
+)
+def test_spectators_read_what_all_hear_as_late_as_they_see(may_see: Any, during: list[Any], last: list[str]) -> None:
+    spectators = Spectators({}, may_see=may_see, close_reason="over")
+    outbox = spectators.join(frame(0))
+
+    def read() -> list[str]:
+        states = [json.loads(message) for message in outbox.pending()]
+        return [one["text"].removesuffix(" to all") for state in states for one in state.get("said", ())]
+
+    read()
+    seen: list[Any] = []
+    for tick in range(4):
+        for _ in range(2):
+            spectators.show(frame(tick))
+        seen.append(read())
+    assert seen == during
+    spectators.finish(frame(4), '{"type": "over"}')
+    assert read() == last
+
+
+def test_a_state_has_the_newest_words() -> None:
+    spectators = Spectators({}, may_see=Open(), close_reason="over")
+    outbox = spectators.join(frame(0))
+    for tick in range(MAX_SAID + 5):
+        spectators.show(frame(tick))
+    said = json.loads(outbox.pending()[-1])["said"]
+    assert [one["tick"] for one in said] == list(range(3, MAX_SAID + 4))[-MAX_SAID:]
+
+
+# --- players ----------------------------------------------------------------------------------------------------------
+
+
+async def test_functions_talk_at_a_socket_as_in_a_rollout() -> None:
+    async with serving(TalkingSticks, sticks=12) as table:
+        async with anyio.create_task_group() as tasks:
+            for slot in range(2):
+                tasks.start_soon(partial(play_seat, bargains, table.url(slot), seed=slot))
+        await table.over.wait()
+    served = read_replay(table.match.replay(reason="over"))
+    assert sum(len(tick.said) for tick in served.ticks) == len(served.ticks) - 1
+    play_again(TalkingSticks, served)
+    # They took what they were asked to
+    for before, tick in zip(served.ticks[1:], served.ticks[2:], strict=False):
+        (asked,) = before.said
+        (action,) = tick.actions.values()
+        assert action["take"] <= int(asked.text.split()[-1])
+
+
+def test_rollouts_repeat_words_and_play_again() -> None:
+    one: dict[str, Any] = {"config": {"sticks": 12}, "seed": 4, "record": True}
+    played = rollout(TalkingSticks, bargains, **one)
+    assert played.replay == rollout(TalkingSticks, bargains, **one).replay
+    assert sum(map(len, words_of(played.replay))) == played.ticks
+    assert played.replay is not None
+    assert play_again(TalkingSticks, read_replay(played.replay)).over
+    deaf = rollout(TalkingSticks, [bargains, hears_nothing], **one)
+    assert {speaker for said in words_of(deaf.replay) for speaker, _, _ in said} == {0}
+    several = list(rollouts(TalkingSticks, bargains, episodes=3, processes=2, **one))
+    assert several[0].replay == played.replay
+
+    async def waits(observation: Any, legal: Any, rng: Any, talk: Any) -> Any:
+        talk.say("nobody is there", 7)
+        talk.say("I waited")
+        return legal[0]
+
+    assert any(words_of(rollout(TalkingSticks, waits, config={"sticks": 3}, record=True).replay))
+    # Where there is no talk, nobody hears it
+    assert rollout(Sticks, bargains, seed=4).ticks
+
+
+def test_opponents_of_a_learner_talk_to_each_other() -> None:
+    heard: list[Any] = []
+
+    def talker(observation: Any, legal: Any, rng: Any, talk: Any) -> str:
+        heard.extend(talk.heard)
+        talk.say(f"berry {observation['last']}", "team")
+        return "stay"
+
+    env = as_gym_env(Parley, seat=0, opponents=talker, seats=4, config={"rounds": 3})
+    env.reset(seed=1)
+    for _ in range(3):
+        env.step(0)
+    assert {(one["seat"], one["to"]) for one in heard} == {(1, "team"), (3, "team")}
+
+
+BOT = """
+def act(observation, legal, rng, talk):
+    asked = [int(message["text"].split()[-1]) for message in talk.heard]
+    talk.say(f"please take {rng.randint(1, 3)}")
+    talk.say("too much")
+    print(len(talk.heard), "heard")
+    return legal[min(asked[-1] if asked else 1, len(legal)) - 1]
+"""
+
+
+def talking_nim(directory: Path) -> Path:
+    shutil.copytree(NIM, directory)
+    rules = directory / "nim.py"
+    text = rules.read_text()
+    for old, new in (
+        ("import Rules, RulesConfig\n", "import Rules, RulesConfig\nfrom coworld_core.rules import TalkLimits\n"),
+        ("    score_range = (0, 1)\n", "    score_range = (0, 1)\n    talk = TalkLimits(length=30)\n"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    rules.write_text(text)
+    return directory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prelude", ["", "import os\n"], ids=["in one process", "in a process for each episode"])
+async def test_measuring_in_the_process_says_and_hears_what_programs_do(tmp_path: Path, prelude: str) -> None:
+    game, bot, other = talking_nim(tmp_path / "nim"), tmp_path / "bot.py", tmp_path / "other.py"
+    bot.write_text(prelude + BOT)
+    other.write_text(prelude + BOT.replace("1, 3", "1, 2"))
+    replays: list[list[Any]] = []
+    for backend in ("auto", "process"):
+        workspace = tmp_path / backend
+        rules = EvaluationRules(max_blocks=1, count_starved=True)
+        await compare(game, str(bot), str(other), rules=rules, workspace=workspace, backend=backend)
+        rows = sorted(read_rows(workspace), key=lambda row: row.key)
+        assert all(row.ok for row in rows)
+        replays.append([words_of((workspace / row.workspace / "replay").read_bytes()) for row in rows])
+    assert replays[0] == replays[1]
+    assert sum(len(said) for episode in replays[0] for said in episode) > 8
+
+
+@pytest.mark.slow
+def test_a_seat_env_hears_and_speaks(tmp_path: Path) -> None:
+    bot = tmp_path / "bot.py"
+    bot.write_text(BOT)
+    with SeatEnv(talking_nim(tmp_path / "nim"), 0, [str(bot)], backend="process") as env:
+        with pytest.raises(UsageError, match="reset first"):
+            env.say("hello")
+        _, info = env.reset(seed=1)
+        assert "heard" not in info
+        env.say("please take 1")
+        env.say("please take 2")
+        seen, _, _, _, info = env.step(2)
+        assert (seen["observation"]["left"], info["say_refused"]) == (17, "a seat may say one message in a tick")
+        (heard,) = info["heard"]
+        assert (heard["seat"], heard["tick"], heard["to"]) == (1, 1, "all")
+        _, _, _, _, info = env.step(0)
+        assert "say_refused" not in info
+    with SeatEnv(NIM, 0, ["counter"], backend="process") as silent:
+        silent.reset(seed=1)
+        with pytest.raises(UsageError, match="do not talk"):
+            silent.say("hello")
