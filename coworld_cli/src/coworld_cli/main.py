@@ -28,6 +28,7 @@ _COMMANDS: CommandTable = {
         "scrimmage": ("evaluations", "Measure a player that plays itself in every seat."),
         "mix": ("evaluations", "Measure players that share the seats."),
         "pickup": ("evaluations", "Measure what a player adds beyond the players it replaces."),
+        "suite": ("suites", "Measure players in a suite of variants and line-ups."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
         "improve": ("improvements", "Let a program improve a player, step by step."),
         "evaluation": ("evaluations", "Diagnose a player, and report what was measured."),

@@ -25,7 +25,7 @@ from ..package.plan import EpisodePlan
 from ..runs._append_log import AppendedFile
 from .plan_hooks import EpisodeHook
 
-__all__ = ["RowFile", "Rows", "planned_digest", "row_of_error", "row_of_record"]
+__all__ = ["RowFile", "Rows", "planned_digest", "require_same_hooks", "row_of_error", "row_of_record"]
 
 
 class Rows(abc.ABC):
@@ -65,14 +65,8 @@ class Rows(abc.ABC):
         Raises:
             UsageError: Code `hooks_changed`: there were others, another order of them, or other sources.
         """
-        wanted = _identity(hooks)
-        others = self.hooks - {wanted}
-        if others:
-            raise UsageError(
-                f"Its episodes so far were played with {_told(min(others))}, and this run has {_told(wanted)}.",
-                code="hooks_changed",
-                hint="Resume with the same hooks, as they were, or start a new run in another directory.",
-            )
+        for played in self.hooks:
+            _require_same(played, _identity(hooks))
 
     def note(self, row: EpisodeRow) -> None:
         """Remember that this row exists."""
@@ -215,6 +209,24 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Slot
         )
         for seat, digest in zip(plan.seats, digests, strict=True)
     )
+
+
+def require_same_hooks(played: Sequence[HookRecord], hooks: Sequence[EpisodeHook]) -> None:
+    """Check that episodes that were played went through these hooks.
+
+    Raises:
+        UsageError: Code `hooks_changed`: there were others, another order of them, or other sources.
+    """
+    _require_same(_identity(played), _identity(hooks))
+
+
+def _require_same(played: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> None:
+    if played != wanted:
+        raise UsageError(
+            f"Its episodes so far were played with {_told(played)}, and this run has {_told(wanted)}.",
+            code="hooks_changed",
+            hint="Resume with the same hooks, as they were, or start a new run in another directory.",
+        )
 
 
 def _identity(hooks: Sequence[EpisodeHook | HookRecord]) -> tuple[tuple[str, str], ...]:
