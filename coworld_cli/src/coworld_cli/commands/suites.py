@@ -43,11 +43,13 @@ def suite() -> None:
       game = "examples/nim"
       episodes = 20
 
+    \b
       [[entry]]
       name = "plain"
       variants = ["default", "long"]
       lineups = [["{player}", "random-taker"], ["{player}", "counter"]]
 
+    \b
       [[entry]]
       name = "short"
       config = { sticks = 5 }
