@@ -309,3 +309,12 @@ async def test_worker_processes_have_no_hooks(tmp_path: Path) -> None:
         with pytest.raises(CapabilityError, match="without hooks"):
             async with backend:
                 await compared(small, tmp_path / "run", backend=backend, hooks=[labelled])
+
+
+async def test_names_go_with_players_to_other_seats() -> None:
+    package = await resolve_package("examples/nim")
+    plan = plan_episode(package, variant="default", players=["counter", "random-taker"])
+    turned = plan.reseated([1, 0])
+    assert [seat.name for seat in turned.seats] == ["Random Taker", "Counter"]
+    assert turned.game_config == {**plan.game_config, "players": [{"name": "Random Taker"}, {"name": "Counter"}]}
+    assert turned.reseated([1, 0]) == plan
