@@ -36,6 +36,9 @@ SDKS = {"docker": "coworld_client.uploads.docker_engine", "kubernetes_asyncio": 
 CONSOLE = "coworld_cli.console."
 """What command lines of examples share with `coworld`."""
 EXITS = {"SystemExit", "sys.exit", "os._exit", "exit", "quit"}
+UNSTOPPABLE = {"coworld_runner.episode.plan_hooks"}
+"""Modules that call a user's function in this process. It may never end and cannot be stopped: the process must end
+without it."""
 PROGRAMS = {
     "coworld_runner.backends.process._shim",
     "coworld_runner.backends.collector.collector_start",
@@ -116,7 +119,8 @@ def tasks_and_threads_are_structured(modules: Modules) -> list[str]:
             name = node.attr if isinstance(node, ast.Attribute) else node.name if isinstance(node, ast.alias) else ""
             if name in banned:
                 found.append(f"{module} uses {name}")
-            if isinstance(node, ast.keyword) and node.arg == "daemon" and not _is_program(module):
+            apart = _is_program(module) or module in UNSTOPPABLE
+            if isinstance(node, ast.keyword) and node.arg == "daemon" and not apart:
                 found.append(f"{module} uses daemon")
     return found
 
@@ -252,6 +256,7 @@ OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
     ),
     tasks_and_threads_are_structured: (
         ("coworld_runner.backends.collector.collector_start", "threading.Thread(target=one, daemon=True)"),
+        ("coworld_runner.episode.plan_hooks", "threading.Thread(target=one, daemon=True)"),
     ),
     libraries_never_exit: (
         ("coworld_cli.planted", "sys.exit(1)"),

@@ -590,3 +590,14 @@ def test_at_most_three_manifest_warnings_are_printed(world: World, tmp_path: Pat
     assert done.status == 0, done.stderr
     assert done.stderr.count(": warning[") == 3
     assert "… and 1 more: " in done.stderr
+
+
+def test_a_hook_that_never_ends_does_not_keep_the_command(tmp_path: Path) -> None:
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text("def spins(plan):\n    while True:\n        pass\n")
+    words = ("run", QUICK, "--hook", hooks, "--hook-timeout-seconds", "0.2", "-o", tmp_path / "out", "--json")
+    done = coworld(*words, "--backend", "process")
+    assert (done.status, done.json["error"]["code"]) == (2, "hook_timeout")
+    assert "hooks.py:spins has not ended within 0.2 s" in done.json["error"]["message"]
+    assert "--hook-timeout-seconds" in done.json["error"]["hint"]
+    assert not (tmp_path / "out").exists()

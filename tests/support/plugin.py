@@ -1,4 +1,4 @@
-"""Installs distributions with backends into a separate directory, with the files that a package manager would write."""
+"""Installs distributions with backends or hooks into a separate directory, as a package manager would."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ def make_backend(options):
 
 
 def install(
-    site: Path, *, distribution: str = "coworld-moon", backends: Mapping[str, str], modules: Mapping[str, str]
+    site: Path,
+    *,
+    distribution: str = "coworld-moon",
+    backends: Mapping[str, str] | None = None,
+    hooks: Mapping[str, str] | None = None,
+    modules: Mapping[str, str],
 ) -> Path:
     """Install a distribution.
 
@@ -41,6 +46,7 @@ def install(
         site: A directory for `PYTHONPATH`; created if missing.
         distribution: The name of the distribution.
         backends: Its entry points `coworld.backends`: names of backends and their targets.
+        hooks: Its entry points `coworld.hooks`, likewise.
         modules: Source text of its modules, by name.
 
     Returns:
@@ -49,8 +55,13 @@ def install(
     info = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    lines = "".join(f"{name} = {value}\n" for name, value in backends.items())
-    (info / "entry_points.txt").write_text(f"[coworld.backends]\n{lines}")
+    groups = {"coworld.backends": backends or {}, "coworld.hooks": hooks or {}}
+    sections = (
+        f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
+        for group, entries in groups.items()
+        if entries
+    )
+    (info / "entry_points.txt").write_text("".join(sections))
     for name, source in modules.items():
         (site / f"{name}.py").write_text(source)
     return site

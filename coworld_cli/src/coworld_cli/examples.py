@@ -87,6 +87,10 @@ coworld report-episode results/latest/3 --reporter ./reporter.py
 coworld report-episode results/latest/1 results/latest/2 --reporter ghcr.io/ada/reporter:1
 coworld diagnose-episode results/latest --player frontier-painter
 coworld diagnose-episode results/latest/3 --player 0 --diagnoser ./diagnoser.py
+coworld suite run suite.toml --player ./mine.py -o results
+coworld suite run suite.toml --player ./mine.py --player counter -m examples/nim
+coworld suite show results
+coworld suite show results --html suite.html
 coworld tournament init league -m examples/nim --pairing swiss
 coworld tournament init league -m examples/paintarena --variant quick --pairing double-elimination
 coworld tournament init league -m examples/paintarena --commissioner two-divisions --rounds 3

@@ -125,6 +125,8 @@ WORDS: Mapping[str, str] = {
     # Evaluations and tournaments
     "add_entrants": "Add them with `coworld tournament add`.",
     "begin_tournament": "Begin one with `coworld tournament init`.",
+    "hook_deadline": "Give every wait in it a limit, or it more time with --hook-timeout-seconds.",
+    "hook_for_runs": "Use it with `coworld run`.",
     "more_blocks": "Allow more (--max-blocks).",
     "fewer_episodes": "Fewer at a time may help (--parallel).",
     "give_commissioner": "Name a command or an image with --commissioner.",

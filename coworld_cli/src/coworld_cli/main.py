@@ -28,6 +28,7 @@ _COMMANDS: CommandTable = {
         "scrimmage": ("measurements", "Measure a player that plays itself in every seat."),
         "mix": ("measurements", "Measure players that share the seats."),
         "pickup": ("measurements", "Measure what a player adds beyond the players it replaces."),
+        "suite": ("suites", "Measure players in a suite of variants and line-ups."),
         "tournament": ("tournaments", "Play a tournament in a folder."),
         "improve": ("improvements", "Let a program improve a player, step by step."),
         "registry": ("registries", "Publish players under names, in numbered versions."),

@@ -151,7 +151,9 @@ async def opened_for_measuring(
     """
     async with AsyncExitStack() as stack:
         backend: Backend | None = None
-        if options.backend == "auto" and not options.install:
+        if options.backend == "auto" and options.hook:
+            running.out.note("Games are played as programs: hooks change their plans one by one.")
+        elif options.backend == "auto" and not options.install:
             from coworld_runner.evaluation.in_process import NOT_OF_THE_KIT, find_in_process
 
             options.refuse_cluster()
@@ -300,6 +302,7 @@ def episode_arguments(
         "latest": options.output_dir is None,
         "run_id": run_id,
         "labels": options.labels,
+        "hooks": options.hook,
     }
 
 
@@ -308,6 +311,7 @@ def batch_arguments(options: PlayOptions, progress: Progress, run: EpisodeArgume
     return {
         **run,
         "labels": options.labels,
+        "hooks": options.hook,
         "parallel": options.parallel,
         "episode_listeners": progress.episode_listeners,
     }

@@ -19,6 +19,7 @@
     ├── EpisodeError          an episode ended with a fault (`EpisodeRecord.raise_for_fault`)
     ├── CertificationError    a certification step could not be carried out
     ├── CommissionerError     a commissioner failed, or gave an invalid answer
+    ├── HookError             a hook before an episode failed, or returned no plan that can be played
     └── RemoteError           a server cannot be reached, refused, or gave an invalid answer
 
 Failures of players and games are data (`Fault`); exceptions are for failures that stop coworld itself.
@@ -47,6 +48,7 @@ __all__ = [
     "EnvironmentFault",
     "EpisodeError",
     "ErrorKind",
+    "HookError",
     "ImageError",
     "ManifestError",
     "NotReadyError",
@@ -290,6 +292,13 @@ class CommissionerError(CoworldError):
 
     kind = "answer"
     default_code = "commissioner_failed"
+
+
+class HookError(CoworldError):
+    """A hook before an episode failed, did not end, or returned no plan to play; the episode was not started."""
+
+    kind = "usage"
+    default_code = "hook_failed"
 
 
 class RemoteError(CoworldError):

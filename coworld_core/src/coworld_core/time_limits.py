@@ -6,6 +6,7 @@ __all__ = [
     "ABANDONED",
     "CONNECT",
     "EPISODE",
+    "HOOK",
     "HOSTED_SMOKE",
     "JOB",
     "JOB_KEPT",
@@ -22,6 +23,8 @@ ABANDONED = 60.0
 """For a game whose players have all left to end or to write its results."""
 CONNECT = 180.0
 """For the players to connect, once all have been started."""
+HOOK = 10.0
+"""For a hook to return the plan of an episode."""
 EPISODE = 3600.0
 """For a whole episode, from beginning to end."""
 READY = 180.0

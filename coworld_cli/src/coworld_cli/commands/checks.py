@@ -27,6 +27,8 @@ __all__ = ["checked_player", "commands", "show_checks"]
 commands = NounGroup()
 
 _LEFT_OUT = (
+    "hook",
+    "hook_timeout_seconds",
     "manifest",
     "players",
     "player",

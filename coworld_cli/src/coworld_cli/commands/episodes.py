@@ -84,7 +84,8 @@ def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
 @takes(
     "options",
     PlayOptions,
-    without=("verify_replay", *_MANY, *_LIVE),
+    # The links name the seats before hooks could change them
+    without=("verify_replay", "hook", "hook_timeout_seconds", *_MANY, *_LIVE),
     variant={
         "help": "Variant to play, or a pattern that matches only one. Default: the first, and not the certification "
         "fixture."

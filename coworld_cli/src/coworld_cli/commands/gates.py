@@ -31,6 +31,7 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 _ELSEWHERE = (
+    *("hook", "hook_timeout_seconds"),
     *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes"),
     *("seed", "output_dir", "overwrite"),
 )

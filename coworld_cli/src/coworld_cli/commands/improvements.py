@@ -22,6 +22,7 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 _ELSEWHERE = (
+    *("hook", "hook_timeout_seconds"),
     *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes", "overwrite"),
     "seed",
 )

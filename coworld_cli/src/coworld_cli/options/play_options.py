@@ -215,6 +215,14 @@ class PlayOptions(PackageOptions):
         metavar="N",
         help="Length of an episode, for games whose config limits it: max_ticks, rounds or the like.",
     )
+    hook: tuple[str, ...] = option(
+        "--hook",
+        section="What to play",
+        multiple=True,
+        metavar="FILE.py[:NAME]|NAME",
+        help="Let this function change the plan of each episode before it starts: one of a file, or an installed one. "
+        "Repeatable, in order.",
+    )
     seed: int | None = option(
         "--seed", section="What to play", type=int, metavar="N", help="Put this seed into the game config."
     )
@@ -319,6 +327,13 @@ class PlayOptions(PackageOptions):
         type=Seconds(zero=True),
         default=time_limits.PLAYER_EXIT,
         help=f"Time for players to exit once the game is over.  [default: {time_limits.PLAYER_EXIT:g}]",
+    )
+    hook_timeout_seconds: float = option(
+        "--hook-timeout-seconds",
+        section="Times",
+        type=Seconds(),
+        default=time_limits.HOOK,
+        help=f"Time for each --hook to return the plan.  [default: {time_limits.HOOK:g}]",
     )
     linger_seconds: float = option(
         "--linger-seconds",

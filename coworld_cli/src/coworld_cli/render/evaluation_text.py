@@ -12,18 +12,18 @@ from .text import clean, command_line, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.evaluation.power import ComparisonForecast
-    from coworld_core.evaluation.report_contents import Scene, ShownReport, Table
+    from coworld_core.evaluation.report_parts import Scene, Shown, Table
 
 __all__ = ["evaluation_result", "forecast_text"]
 
 _COLOURS = {"better": "green", "worse": "red", "not_better": "red", "equal": "cyan"}
 
 
-def evaluation_result(report: ShownReport, workspace: Path, *, tables: int | None = None) -> str:
+def evaluation_result(report: Shown, workspace: Path, *, tables: int | None = None) -> str:
     """The result of an evaluation, with its caveats.
 
     Args:
-        report: The evaluation's report.
+        report: The report of an evaluation or a suite.
         workspace: Where its files are.
         tables: How many of its tables to show, the most important ones; None: all.
     """

@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, Field, PrivateAttr
 from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty, open_record, read_as, read_lines
 from ..errors import EpisodeError, UsageError
 from ..text.tables import Tabular, html_table, one_line
+from .hook_record import HookRecord
 from .layout import EpisodeLayout
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 from .role_summary import RoleSummary
@@ -207,6 +208,9 @@ class EpisodeRecord(Record, Tabular):
     game_config: dict[str, Any] = Field(default_factory=dict, description="The config that ran, without tokens.")
     episode_tags: dict[str, str] = Field(
         default_factory=dict, description="Its labels when it began, those of the request among them."
+    )
+    hooks: tuple[HookRecord, ...] = Field(
+        default=(), exclude_if=is_empty, description="The hooks that its plan went through, in order."
     )
     started_at: dt.datetime = Field(description="When it began (UTC).")
     ended_at: dt.datetime = Field(description="When it ended (UTC).")
@@ -525,6 +529,12 @@ class EpisodeRow(Record, Tabular):
         default_factory=dict,
         exclude_if=is_empty,
         description="Its labels when it began; left out if there are none.",
+    )
+    hooks: tuple[HookRecord, ...] = Field(
+        default=(), exclude_if=is_empty, description="The hooks that its plan went through, in order."
+    )
+    planned: str = Field(
+        default="", exclude_if=is_empty, description="Digest of what was planned before hooks changed it."
     )
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")

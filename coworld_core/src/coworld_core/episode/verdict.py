@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ..errors import CapabilityError, CoworldError, ImageError, ManifestError, UsageError
+from ..errors import CapabilityError, CoworldError, HookError, ImageError, ManifestError, UsageError
 from .layout import EpisodeLayout
 from .outcome import ErrorType, Fault, FaultParty, decisive
 
@@ -159,7 +159,7 @@ def blame_for(error: CoworldError) -> tuple[FaultParty, ErrorType]:
     """The party to blame, and the error type, when one of coworld's own errors ends an episode."""
     if isinstance(error, ImageError) or error.code == "image_unreachable":
         return "operator", "image_unreachable"
-    if isinstance(error, ManifestError | UsageError | CapabilityError):
+    if isinstance(error, ManifestError | UsageError | CapabilityError | HookError):
         return "operator", "config_error"
     return "platform", "platform_error"
 

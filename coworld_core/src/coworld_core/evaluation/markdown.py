@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 
 from ..text.terminal import strip_controls
-from .report_contents import Scene, ShownReport, Table
+from .report_parts import Scene, Shown, Table
 
 __all__ = ["markdown_text", "report_markdown"]
 
 
-def report_markdown(report: ShownReport) -> str:
+def report_markdown(report: Shown) -> str:
     """Render a report as a section of Markdown.
 
     Args:
-        report: The report of an evaluation.
+        report: The report of an evaluation or a suite.
     """
     found = report.contents()
     lines = [f"### {markdown_text(found.headline)}", ""]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from .report_base import Estimate
 
-__all__ = ["Contents", "Encounter", "Plot", "Scene", "Table"]
+__all__ = ["Contents", "Encounter", "Plot", "Scene", "Shown", "Table"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +74,11 @@ class Contents:
     notes: tuple[str, ...]
     scenes_title: str = ""
     scenes: tuple[Scene, ...] = ()
+
+
+class Shown(Protocol):
+    """What can be laid out: a report of any kind."""
+
+    def contents(self) -> Contents:
+        """Everything to display, in order."""
+        ...

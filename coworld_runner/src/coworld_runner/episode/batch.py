@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
@@ -117,7 +118,8 @@ def _summary(
         faulted=sum(not row.ok for row in rows),
         seconds=seconds,
         mean_scores=means,
-        players=_players(plan, scored),
+        # Hooks may have seated the players of each episode anew
+        players=_seated_players(rows) if any(row.hooks for row in rows) else _players(plan, scored),
         episodes=tuple(rows),
     )
 
@@ -142,6 +144,30 @@ def _players(plan: EpisodePlan, scored: list[tuple[float, ...]]) -> tuple[Player
                 slots=tuple(slots),
                 episodes=len(scored),
                 mean_score=round(sum(scores) / len(scores), 6) if scores else None,
+            )
+        )
+    return tuple(players)
+
+
+def _seated_players(rows: Sequence[EpisodeRow]) -> tuple[PlayerSummary, ...]:
+    """Return each player with its seats in any of the episodes; `X (2)` is `X` in a further seat."""
+    scores: dict[tuple[str, str | None, str], list[tuple[int, int, float | None]]] = {}
+    for row in rows:
+        for slot, seat in enumerate(row.slots):
+            who = (re.sub(r" \(\d+\)$", "", seat.name), seat.player_id, seat.image)
+            counts = row.status == "completed" and slot < len(row.scores)
+            scores.setdefault(who, []).append((row.index, slot, row.scores[slot] if counts else None))
+    players: list[PlayerSummary] = []
+    for (name, player_id, image), seats in scores.items():
+        counted = [(index, score) for index, _, score in seats if score is not None]
+        players.append(
+            PlayerSummary(
+                name=name,
+                player_id=player_id,
+                image=image,
+                slots=tuple(sorted({slot for _, slot, _ in seats})),
+                episodes=len({index for index, _ in counted}),
+                mean_score=round(sum(score for _, score in counted) / len(counted), 6) if counted else None,
             )
         )
     return tuple(players)

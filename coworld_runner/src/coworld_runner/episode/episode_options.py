@@ -48,6 +48,8 @@ class EpisodeOptions:
     failure_grace_seconds: float = 1.0
     """How long after a player's failure the game's own end may still clear the player. After that, the failure ends the
     episode if `on_player_failure` is `stop`."""
+    hook_timeout_seconds: float = time_limits.HOOK
+    """For each hook that changes the plan before the episode starts."""
     stop_grace_seconds: float = 5.0
     """Between TERM and KILL when a unit is stopped."""
     collect_timeout_seconds: float = 300.0

@@ -42,6 +42,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         seed=plan.seed,
         game_config=dict(plan.game_config),
         episode_tags=dict(plan.episode_tags),
+        hooks=plan.hooks,
         started_at=setup.run.begun_at,
         ended_at=ended_at,
         seconds=seconds,

@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.documents.canonical_json import canonical_json
+from coworld_core.episode.hook_record import HookRecord
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, PlayerFault, SlotRow, read_rows
 from coworld_core.episode.seat_behaviour import SeatBehaviour, read_behaviour
 from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import UsageError
+from coworld_core.text.phrases import listed
 
 from ..package.plan import EpisodePlan
 from ..runs._append_log import AppendedFile
+from .plan_hooks import EpisodeHook
 
-__all__ = ["RowFile", "Rows", "row_of_error", "row_of_record"]
+__all__ = ["RowFile", "Rows", "planned_digest", "require_same_hooks", "row_of_error", "row_of_record"]
 
 
 class Rows(abc.ABC):
@@ -30,11 +33,13 @@ class Rows(abc.ABC):
 
     Attributes:
         seen: A digest of the episode of each row, by key.
+        hooks: The hooks of the rows: names and digests, as one tuple for each way in which episodes were played.
         directories: The directories of those episodes.
     """
 
     def __init__(self) -> None:
         self.seen: dict[str, bytes] = {}
+        self.hooks: set[tuple[tuple[str, str], ...]] = set()
         self.directories: set[str] = set()
 
     @abc.abstractmethod
@@ -47,16 +52,28 @@ class Rows(abc.ABC):
         Raises:
             UsageError: The row has other players, another seed, another variant, or other changes to its config.
         """
-        if self.seen[key] != _what(plan.variant, plan.seed, _seats(plan), plan.config_changes):
+        if self.seen[key] != planned_digest(plan):
             raise UsageError(
                 f"The episode {key!r} was played by other players, or with another seed, variant or game config.",
                 code="key_of_another_plan",
                 hint="Resume with the plans of the interrupted run, or start a new one in another directory.",
             )
 
+    def require_hooks(self, hooks: Sequence[EpisodeHook]) -> None:
+        """Check that the episodes of all rows went through these hooks.
+
+        Raises:
+            UsageError: Code `hooks_changed`: there were others, another order of them, or other sources.
+        """
+        for played in self.hooks:
+            _require_same(played, _identity(hooks))
+
     def note(self, row: EpisodeRow) -> None:
         """Remember that this row exists."""
-        self.seen[row.key] = _what(row.variant, row.seed, row.slots, row.config_changes)
+        self.seen[row.key] = (
+            bytes.fromhex(row.planned) if row.planned else _what(row.variant, row.seed, row.slots, row.config_changes)
+        )
+        self.hooks.add(_identity(row.hooks))
         if row.workspace:
             self.directories.add(row.workspace)
 
@@ -86,8 +103,24 @@ class RowFile(Rows):
             self.note(row)
 
 
-def row_of_record(index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord) -> EpisodeRow:
-    """Return the row of an episode that has its record."""
+def planned_digest(plan: EpisodePlan) -> bytes:
+    """Return a digest of what is planned: the variant, its changes, the seed and the players."""
+    return _what(plan.variant, plan.seed, _seats(plan), plan.config_changes)
+
+
+def row_of_record(
+    index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord, *, planned: str = ""
+) -> EpisodeRow:
+    """Return the row of an episode that has its record.
+
+    Args:
+        index: Its number.
+        key: Its key.
+        directory: Its directory.
+        plan: Its plan, as hooks made it.
+        record: Its record.
+        planned: The digest of the plan before that, in hex.
+    """
     fault, starvation = record.fault, record.starvation
     conduct = read_behaviour(EpisodeLayout(directory).game_events, len(plan.seats))
     return EpisodeRow(
@@ -99,6 +132,8 @@ def row_of_record(index: int, key: str, directory: Path, plan: EpisodePlan, reco
         config_changes=dict(plan.config_changes),
         seed=record.seed,
         episode_tags=record.episode_tags,
+        hooks=record.hooks,
+        planned=planned,
         status=record.status,
         ok=record.ok,
         slots=_seats(plan, record),
@@ -118,9 +153,18 @@ def row_of_record(index: int, key: str, directory: Path, plan: EpisodePlan, reco
 
 
 def row_of_error(
-    index: int, key: str, directory: Path, plan: EpisodePlan, error: Exception, *, run_id: str, seconds: float
+    index: int,
+    key: str,
+    directory: Path,
+    plan: EpisodePlan,
+    error: Exception,
+    *,
+    run_id: str,
+    seconds: float,
+    hooks: tuple[HookRecord, ...] = (),
+    planned: str = "",
 ) -> EpisodeRow:
-    """Return the row of an episode that failed before it had a record."""
+    """Return the row of an episode that failed before it had a record; the arguments are as for `row_of_record`."""
     verdict = judge_error(error)
     return EpisodeRow(
         index=index,
@@ -131,6 +175,8 @@ def row_of_error(
         config_changes=dict(plan.config_changes),
         seed=plan.seed,
         episode_tags=dict(plan.episode_tags),
+        hooks=hooks,
+        planned=planned,
         status="failed",
         ok=False,
         slots=_seats(plan),
@@ -165,6 +211,32 @@ def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[Slot
         )
         for seat, digest in zip(plan.seats, digests, strict=True)
     )
+
+
+def require_same_hooks(played: Sequence[HookRecord], hooks: Sequence[EpisodeHook]) -> None:
+    """Check that episodes that were played went through these hooks.
+
+    Raises:
+        UsageError: Code `hooks_changed`: there were others, another order of them, or other sources.
+    """
+    _require_same(_identity(played), _identity(hooks))
+
+
+def _require_same(played: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> None:
+    if played != wanted:
+        raise UsageError(
+            f"Its episodes so far were played with {_told(played)}, and this run has {_told(wanted)}.",
+            code="hooks_changed",
+            hint="Resume with the same hooks, as they were, or start a new run in another directory.",
+        )
+
+
+def _identity(hooks: Sequence[EpisodeHook | HookRecord]) -> tuple[tuple[str, str], ...]:
+    return tuple((hook.name, hook.digest) for hook in hooks)
+
+
+def _told(hooks: tuple[tuple[str, str], ...]) -> str:
+    return listed(f"the hook {name} ({digest[:12] or 'without a digest'})" for name, digest in hooks) or "no hooks"
 
 
 def _what(variant: str, seed: int | None, seats: tuple[SlotRow, ...], changes: Mapping[str, Any]) -> bytes:

@@ -33,8 +33,10 @@ from ..package.plan import EpisodePlan
 from ..package.resolver import Package
 from ..runs._append_log import AppendedFile
 from ..runs._open_files import FileBudget
-from .episode_rows import RowFile, Rows, row_of_error, row_of_record
+from .episode_options import EpisodeOptions
+from .episode_rows import RowFile, Rows, planned_digest, row_of_error, row_of_record
 from .parallelism import Parallelism
+from .plan_hooks import apply_hooks
 from .run_context import entered_backend
 from .run_options import BatchArguments, RunOptions
 from .run_start import OpenRun, open_run
@@ -117,7 +119,7 @@ async def open_keyed_run(
         kind: What plays the episodes, if not `KeyedRun`.
 
     Raises:
-        UsageError: There is no such backend.
+        UsageError: There is no such backend, or the run was begun with other hooks.
         WorkspaceError: The workspace is not fresh or not writable, or another run writes to it.
         EnvironmentFault: The machine or the engine failed.
     """
@@ -129,6 +131,7 @@ async def open_keyed_run(
                 run.layout.logs.rmdir()  # Each episode has its own logs
             if rows is None:
                 rows = RowFile(stack.enter_context(AppendedFile(run.layout.workspace / ROWS_NAME)))
+            rows.require_hooks(options.hooks)
             keyed = (kind or KeyedRun)(options, backend, run, rows)
             run.publish_start(start, backend.name)
             try:
@@ -156,6 +159,8 @@ class KeyedRun:
         rows: As given.
     """
 
+    same_players = False
+    """Whether hooks must leave every seat its player, because its players are measured."""
     hurried = 0.0
     """Seconds between two reports of progress, at least; 0: each is published."""
 
@@ -278,11 +283,15 @@ class KeyedRun:
         directory = self.run.layout.workspace / directory_of(key)
         # The run's workspace has its labels, which may change; those that it began with are in the records
         plan = plan.tagged(self.options.labels)
+        hooks, planned = self.options.hooks, planned_digest(plan).hex() if self.options.hooks else ""
         readers = self.options.episode_listeners
         begun, run_id = time.monotonic(), new_run_id()
         try:
             if any(seat.follows for seat in plan.seats):
                 plan = await anyio.to_thread.run_sync(with_newest_players, plan)
+            if hooks:
+                limit = (self.options.options or EpisodeOptions()).hook_timeout_seconds
+                plan = await apply_hooks(plan, hooks, timeout=limit, same_players=self.same_players)
             record = await run_episode(
                 plan,
                 backend=self.backend,
@@ -297,15 +306,25 @@ class KeyedRun:
                 raise
             if not EpisodeLayout(directory).record.exists():
                 seconds = round(time.monotonic() - begun, 3)
-                return row_of_error(index, key, directory, plan, error, run_id=run_id, seconds=seconds)
+                return row_of_error(
+                    index,
+                    key,
+                    directory,
+                    plan,
+                    error,
+                    run_id=run_id,
+                    seconds=seconds,
+                    hooks=plan.hooks or tuple(hook.record() for hook in hooks),
+                    planned=planned,
+                )
             # The record says whose fault it was
             record = read_record(directory)
         except anyio.get_cancelled_exc_class():
             record = read_record(directory) if EpisodeLayout(directory).record.exists() else None
             if record is not None and record.run_id == run_id and record.status == "completed":
-                interrupted(row_of_record(index, key, directory, plan, record))
+                interrupted(row_of_record(index, key, directory, plan, record, planned=planned))
             raise
-        return row_of_record(index, key, directory, plan, record)
+        return row_of_record(index, key, directory, plan, record, planned=planned)
 
 
 def _files(plan: EpisodePlan) -> int:

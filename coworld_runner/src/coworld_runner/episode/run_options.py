@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from coworld_core.records.labels import check_labels
 
@@ -13,6 +13,7 @@ from ..backend import Backend
 from ..runs.event_bus import Listener
 from .episode_options import EpisodeOptions
 from .parallelism import Parallel, require_parallel
+from .plan_hooks import EpisodeHook, Hook, find_hooks
 
 __all__ = ["BatchArguments", "EpisodeArguments", "EpisodeListeners", "RunArguments", "RunOptions"]
 
@@ -51,6 +52,9 @@ class EpisodeArguments(RunArguments, total=False):
 
     options: EpisodeOptions | None
     """How to run each episode."""
+    hooks: Sequence[Hook | EpisodeHook | str | os.PathLike[str]]
+    """Functions from plan to plan, sync or async, that each episode's plan goes through in this order before it starts:
+    as they are, as `FILE.py:NAME`, or by the name of an installed one (`find_hooks`)."""
 
 
 class BatchArguments(EpisodeArguments, total=False):
@@ -86,6 +90,7 @@ class RunOptions:
     run_id: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     options: EpisodeOptions | None = None
+    hooks: tuple[EpisodeHook, ...] = ()
     parallel: Parallel = 1
     episode_listeners: EpisodeListeners | None = None
 
@@ -107,9 +112,10 @@ class RunOptions:
 
         Raises:
             TypeError: It does not take one of them.
-            UsageError: `parallel` is below 1, or one of the labels is none.
+            UsageError: `parallel` is below 1, one of the labels is none, or a hook cannot be found.
         """
         for name in given:
             if name not in kind.__optional_keys__ or name in without:
                 raise TypeError(f"Unexpected keyword argument {name!r}.")
-        return cls(resume=resume, **given)
+        values: dict[str, Any] = {**given, "hooks": find_hooks(cast("EpisodeArguments", given).get("hooks", ()))}
+        return cls(resume=resume, **values)

@@ -19,6 +19,7 @@ from .episode_options import ContractProbe, EpisodeOptions, OnReady
 from .episode_recorder import require_recording
 from .flow import Flow
 from .https_access import require_way_out
+from .plan_hooks import apply_hooks
 from .player_images import require_players
 from .run_context import entered_backend, find_plan
 from .run_options import EpisodeArguments, RunOptions
@@ -59,7 +60,7 @@ async def run_episode(
         on_ready: Called once the game can be reached, with the links for browsers.
         probe: Further checks to make while the game runs.
         run: Where and how to play: `backend`, `workspace`, `options`, `overwrite`, `listeners`, `latest`, `run_id`,
-            `labels`, as described in `EpisodeArguments`.
+            `labels`, `hooks`, as described in `EpisodeArguments`.
 
     Returns:
         The record, also written as `episode.json`. Its `faults` list what a game or a player did wrong.
@@ -67,6 +68,7 @@ async def run_episode(
     Raises:
         UsageError: There is no such package, variant, player or backend, or arguments repeat what a plan includes.
         ManifestError: The manifest has errors, or the config does not satisfy the game's schema.
+        HookError: A hook failed, did not end in time, or returned no plan to play; nothing was started.
         WorkspaceError: The workspace is not fresh, not writable or another run's; nothing was started.
         CapabilityError: The backend cannot provide something that is required; nothing was started.
         ImageError: An image is not available; nothing was started.
@@ -75,7 +77,7 @@ async def run_episode(
     options = RunOptions.of(EpisodeArguments, run)
     episode = options.options or EpisodeOptions()
     plan, origin = await find_plan(what, variant=variant, players=players, seed=seed, config=config)
-    plan = plan.tagged(options.labels)
+    plan = await apply_hooks(plan.tagged(options.labels), options.hooks, timeout=episode.hook_timeout_seconds)
     async with entered_backend(options.backend, origin, install=options.install) as backend:
         require_images(plan, backend)
         require_players(plan, backend)

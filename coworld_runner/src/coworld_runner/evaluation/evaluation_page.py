@@ -22,6 +22,7 @@ from coworld_core.evaluation.comparison import ComparisonReport
 from coworld_core.evaluation.number_text import excludes_zero, interval_words, number
 from coworld_core.evaluation.report_base import UNMEASURED
 from coworld_core.evaluation.report_contents import Contents, Encounter, Plot, Scene, ShownReport
+from coworld_core.evaluation.suite_report import SuiteReport
 
 from ..web.page_documents import script_digest
 from ..web.page_templates import page_template
@@ -113,6 +114,7 @@ def report_page(
     beside: str | os.PathLike[str],
     files: Path | None = None,
     live: bool = False,
+    summary: SuiteReport | None = None,
 ) -> str:
     """Render one or more evaluations as one HTML document.
 
@@ -122,12 +124,16 @@ def report_page(
         files: The directory of the episodes' files; None: the workspace of each run.
         live: Whether the server announces changes of the page over the websocket `changes`. A live page does not
             link to directories.
+        summary: The suite that the evaluations belong to, which comes first.
     """
     template = page_template("coworld_runner.evaluation", "evaluation.html")
     sections = [_section(index, run, Path(beside), files or run.workspace, live) for index, run in enumerate(runs, 1)]
+    if summary is not None:
+        sections.insert(0, _summary(summary))
     return template.render(
         sections=sections,
-        warning=different_games([run.report for run in runs]),
+        # A suite has several games on purpose
+        warning=different_games([run.report for run in runs]) if summary is None else "",
         policy=live_policy() if live else PAGE_POLICY,
         live=live,
     )
@@ -163,6 +169,23 @@ def _section(index: int, run: PlayedEvaluation, beside: Path, files: Path, live:
         scenes=tuple(_scene(scene, files, beside) for scene in found.scenes),
         episodes=tuple(_episode(row, files, beside, live) for row in itertools.islice(run.rows(), _MOST_EPISODES)),
         more=max(0, run.episodes - _MOST_EPISODES),
+    )
+
+
+def _summary(report: SuiteReport) -> _Section:
+    found = report.contents()
+    return _Section(
+        id="suite",
+        kind="Suite",
+        mood=("plain" if report.ok else "bad") if report.complete else "wait",
+        workspace=report.name,
+        contents=found,
+        drawings=tuple(_drawing(plot) for plot in found.plots),
+        players=(),
+        heat={},
+        scenes=(),
+        episodes=(),
+        more=0,
     )
 
 

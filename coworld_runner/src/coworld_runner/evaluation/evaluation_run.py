@@ -17,7 +17,7 @@ import anyio.lowlevel
 from coworld_core.episode.events import Notice, RunFinished, RunStarted
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
-from coworld_core.errors import CapabilityError, ImageError, UsageError
+from coworld_core.errors import CapabilityError, HookError, ImageError, UsageError
 from coworld_core.evaluation.comparison import Comparison
 from coworld_core.evaluation.designs import Lineup, parse_key
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
@@ -32,6 +32,7 @@ from coworld_core.text.phrases import listed
 from ..episode.episode_rows import Rows
 from ..episode.many import KeyedRun, open_keyed_run
 from ..episode.run_options import BatchArguments, RunOptions
+from ..kit.rollout.match_process import PLAY_PROGRAMS
 from ..package.plan import EpisodePlan
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
@@ -201,7 +202,7 @@ async def play_blocks(
     await between()
     # The last running episodes may show that a block must be played again
     while not evaluation.stopped and needed() is not None:
-        await keyed.play(episodes(), fatal=(CapabilityError, ImageError, UsageError), on_row=take_in)
+        await keyed.play(episodes(), fatal=(CapabilityError, HookError, ImageError, UsageError), on_row=take_in)
         await between()
         at = 0
 
@@ -218,7 +219,8 @@ async def open_evaluation_run(
 ) -> AsyncGenerator[KeyedRun]:
     """Open the run of an evaluation, which leaves its report however it ends.
 
-    With the backend `auto`, a game of the kit is played in worker processes if its players can be.
+    With the backend `auto`, a game of the kit is played in worker processes if its players can be, and there are no
+    hooks: these change one episode at a time, and not who plays in it.
 
     Args:
         evaluation: The evaluation.
@@ -243,7 +245,7 @@ async def open_evaluation_run(
         player_ids=tuple(row.player_id for row in seated),
     )
     async with AsyncExitStack() as stack:
-        if options.backend == "auto" and not options.install and not programs:
+        if options.backend == "auto" and not (options.install or options.hooks or programs):
             others = any(None in lineup for block in range(1, 3) for lineup in evaluation.lineups(block))
             workers = options.parallel if options.parallel != "auto" and options.parallel > 1 else None
             inside, _ = await stack.enter_async_context(
@@ -251,11 +253,16 @@ async def open_evaluation_run(
             )
             options = options if inside is None else replace(options, backend=inside)
         kind = InProcessRun if isinstance(options.backend, InProcess) else None
+        if kind is not None and options.hooks:
+            raise CapabilityError(
+                "Games that are played in worker processes are played without hooks.", hint=PLAY_PROGRAMS
+            )
         keyed = await stack.enter_async_context(open_keyed_run(options, entrants.package, start, rows=rows, kind=kind))
         if isinstance(keyed, InProcessRun):
             measured = entrants.seat(next(iter(plan.players())))
             keyed.focus = measured.player_id or measured.image
             keyed.keeps_results = bool(plan.metric)
+        keyed.same_players = True
         run = keyed.run
         directory = directory or run.layout.workspace
         if rows is None:

@@ -18,7 +18,7 @@ from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, blocks_for
 from .evaluation_run import play_evaluation
 
-__all__ = ["mix"]
+__all__ = ["mix", "plan_mixture"]
 
 
 async def mix(
@@ -51,16 +51,29 @@ async def mix(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
+    plan, entrants = plan_mixture(
+        await resolve_package(what), players, episodes=episodes, rules=rules or EvaluationRules()
+    )
+    return await play_evaluation(Mixture(plan), entrants, **run)
+
+
+def plan_mixture(
+    package: Package, players: Mapping[str, float], *, episodes: int, rules: EvaluationRules
+) -> tuple[MixturePlan, Entrants]:
+    """Plan a mixture; the arguments are those of `mix`.
+
+    Raises:
+        UsageError: No players, more players than seats, or proportions that leave a player without a seat.
+        ManifestError: The config does not satisfy the game's schema.
+    """
     if not players:
         raise UsageError(
             "There must be at least 1 player.", code="bad_count", hint=Hint("name_player", "Name one in players.")
         )
     labels = player_labels(len(players))
-    entrants = Entrants(
-        await resolve_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules()
-    )
+    entrants = Entrants(package, dict(zip(labels, players, strict=True)), rules)
     counts = shares(list(players), list(players.values()), entrants.seats)
     rows = entrants.rows()
     common = {**entrants.common(), "max_blocks": blocks_for(episodes, len(mixture_lineups(labels, counts, 1)))}
     plan = MixturePlan.model_validate({**common, "entrants": tuple(rows[label] for label in labels), "counts": counts})
-    return await play_evaluation(Mixture(plan), entrants, **run)
+    return plan, entrants

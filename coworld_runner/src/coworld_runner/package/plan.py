@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from coworld_core.episode.hook_record import HookRecord
 from coworld_core.episode.request import JobSpec, LoadedRequest, build_request, with_image
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.hints import Hint
@@ -128,6 +129,8 @@ class EpisodePlan:
     """Secrets passed to the game as files, by environment variable; the variable's value is the file's URI."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     """Tokens already passed to the game, by slot; empty: new ones are made."""
+    hooks: tuple[HookRecord, ...] = ()
+    """What hooks have done to it (`episode.plan_hooks`); hooks themselves leave this alone."""
 
     @property
     def seed(self) -> int | None:
@@ -148,6 +151,30 @@ class EpisodePlan:
     def tagged(self, labels: Mapping[str, str]) -> EpisodePlan:
         """Return the plan with labels among its tags."""
         return dataclasses.replace(self, episode_tags={**self.episode_tags, **labels}) if labels else self
+
+    def reseated(self, order: Sequence[int]) -> EpisodePlan:
+        """Return the plan with the same players in other seats.
+
+        Their secrets go with them, and so do their names, also in a game config that names the players.
+
+        Args:
+            order: By seat, the seat in which its player sits now.
+
+        Raises:
+            UsageError: Code `bad_order`: some seat would have no player, or a player two seats.
+        """
+        if sorted(order) != list(range(len(self.seats))):
+            raise UsageError(
+                f"{list(order)} is no order of {len(self.seats)} seats: each of them must occur in it once.",
+                code="bad_order",
+            )
+        named = [_display_name(self.game_config, slot) == seat.name for slot, seat in enumerate(self.seats)]
+        seats = tuple(self.seats[slot] for slot in order)
+        config = self.game_config
+        if all(named):
+            config = named_players(self.manifest, config, [seat.name for seat in seats])
+        names = tuple(self.policy_names[slot] for slot in order) if self.policy_names else ()
+        return dataclasses.replace(self, seats=seats, game_config=config, policy_names=names)
 
     @property
     def images(self) -> tuple[str, ...]:
