@@ -245,7 +245,7 @@ def content(path: Path, name: str) -> bytes:
 def test_every_noun_is_a_resource() -> None:
     api = CoworldClient()
     nouns = [name for name in dir(type(api)) if isinstance(getattr(api, name, None), Resource)]
-    assert len(nouns) == 20
+    assert len(nouns) == 21
 
 
 async def test_a_lobby_from_the_draft_to_its_end(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .manifest.manifest_file import dump_manifest as dump_manifest
     from .manifest.manifest_file import load_manifest as load_manifest
     from .manifest.models import Manifest as Manifest
+    from .records.episode_store import EpisodeStore as EpisodeStore
     from .records.run_filter import RunFilter as RunFilter
     from .rules.audit import audit_rules as audit_rules
     from .rules.game import Rules as Rules
@@ -112,6 +113,7 @@ else:
                 "check_results",
                 "read_results",
             ),
+            ".records.episode_store": ("EpisodeStore",),
             ".records.run_filter": ("RunFilter",),
             ".rules.audit": ("audit_rules",),
             ".rules.game": (
