@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pytest
 
 from coworld_core.errors import RecordError, UsageError
-from coworld_core.records.labels import LABELS_NAME, RunLabels, check_labels, label_changes, read_labels
-from coworld_core.records.run_filter import read_moment
+from coworld_core.records.episode_store import fits_episode, samples_of, with_labels
+from coworld_core.records.labels import (
+    LABELS_NAME,
+    RunLabels,
+    check_changes,
+    check_labels,
+    label_changes,
+    label_patterns,
+    matches_labels,
+    matches_pattern,
+    read_labels,
+)
+from coworld_core.records.run_entries import SeatEntry, StoredEpisode, StoredEpisodes
+from coworld_core.records.run_filter import RunFilter, read_moment
 from coworld_core.records.turn_rows import turn_rows
 from coworld_core.rules.play import Frame
 from coworld_core.rules.replay import ReplayHeader, ReplayWriter
@@ -90,3 +103,108 @@ def test_another_format_is_no_replay(data: bytes) -> None:
     with pytest.raises(ReplayFormatError) as caught:
         list(turn_rows(data))
     assert caught.value.code == "replay_invalid"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fit", "unfit"),
+    [
+        ("a", "a", "ab"),
+        ("a*", "a", "ba"),
+        ("?", "ü", ""),
+        ("[!a]x", "bx", "ax"),
+        ("[^a]x", "bx", "ax"),
+        ("[a-c]1", "b1", "d1"),
+        ("[]]", "]", "["),
+        ("[", "[", "x"),
+        ("a.b", "a.b", "axb"),
+        ("[\\d]", "\\", "1"),
+        ("a-z", "a-z", "b"),
+        ("*", "", None),
+        ("[z-a]", None, "m"),
+    ],
+)
+def test_patterns(pattern: str, fit: str | None, unfit: str | None) -> None:
+    assert fit is None or matches_pattern(fit, pattern)
+    assert unfit is None or not matches_pattern(unfit, pattern)
+
+
+def test_what_a_search_asks_of_labels() -> None:
+    asked = label_patterns(["exp=a*", "why", "eq=a=b"])
+    assert asked == {"exp": "a*", "why": "*", "eq": "a=b"}
+    assert matches_labels({"exp": "ab", "why": "x", "eq": "a=b", "more": "y"}, asked)
+    assert not matches_labels({"exp": "ab", "eq": "a=b"}, asked)
+    for wrong in (["a b=1"], ["=1"], ["exp=a", "exp=b"]):
+        with pytest.raises(UsageError) as caught:
+            label_patterns(wrong)
+        assert caught.value.code == "bad_label"
+    with pytest.raises(UsageError, match="No label is given"):
+        check_changes({})
+
+
+def stored(**values: Any) -> StoredEpisode:
+    seats = (
+        SeatEntry(slot=0, name="counter", player_id="ply_1", image="counter:v1", digest="sha256:abc", score=1.0),
+        SeatEntry(slot=1, name="rival", player_id=None, image="", digest="", score=None),
+    )
+    told: dict[str, Any] = {
+        "id": "ereq_1",
+        "coworld": "nim",
+        "version": "1",
+        "variant": "small-2",
+        "seed": None,
+        "status": "completed",
+        "ok": True,
+        "started_at": dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC),
+        "seconds": None,
+        "error_type": None,
+        "party": None,
+        "fault_slot": None,
+        "message": None,
+        "seats": seats,
+        "labels": {"exp": "a"},
+    }
+    return StoredEpisode(**{**told, **values})
+
+
+@pytest.mark.parametrize(
+    ("asked", "fits"),
+    [
+        ({}, True),
+        ({"game": "n*", "variant": "small-*", "labels": {"exp": "?"}}, True),
+        ({"player": "counter", "min_score": 1, "max_score": 1, "digest": "ab"}, True),
+        ({"player": "ply_1"}, True),
+        # The score is one of that player's, and what is not known is no score
+        ({"player": "rival", "min_score": 0}, False),
+        ({"player": "rival", "max_score": 9}, False),
+        ({"digest": "sha256:b"}, False),
+        ({"fault": "*"}, False),
+        ({"labels": {"exp": "b"}}, False),
+        ({"since": dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)}, True),
+        ({"until": dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)}, False),
+    ],
+)
+def test_an_episode_is_what_is_asked_for(asked: dict[str, Any], fits: bool) -> None:
+    assert fits_episode(stored(), RunFilter(**asked)) is fits
+
+
+def test_faults_are_found_by_type_and_party_and_what_has_no_time_is_at_none() -> None:
+    failed = stored(error_type="player_error", party="player", started_at=None)
+    assert all(fits_episode(failed, RunFilter(fault=word)) for word in ("*", "player", "player_*"))
+    assert not fits_episode(failed, RunFilter(since=dt.datetime(2000, 1, 1, tzinfo=dt.UTC)))
+    assert with_labels(RunFilter(game="nim", labels={"a": "1"}), {"b": "2"}).labels == {"a": "1", "b": "2"}
+    assert with_labels(None, None) == RunFilter()
+
+
+def test_stored_episodes_are_a_table_with_a_row_for_each_seat() -> None:
+    rows = StoredEpisodes(episodes=(stored(),)).to_records()
+    assert [(row["id"], row["name"], row["score"], row["labels"]) for row in rows] == [
+        ("ereq_1", "counter", 1.0, "exp=a"),
+        ("ereq_1", "rival", None, "exp=a"),
+    ]
+
+
+def test_the_replay_of_another_game_has_no_samples() -> None:
+    for replay in (b"{}", b"quick replay", b""):
+        with pytest.raises(UsageError) as caught:
+            list(samples_of(replay, episode="ereq_1"))
+        assert (caught.value.code, "ereq_1" in caught.value.message) == ("no_samples", True)

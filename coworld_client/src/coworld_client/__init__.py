@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .errors import ServerError as ServerError
     from .errors import TooManyRequests as TooManyRequests
     from .errors import Unprocessable as Unprocessable
+    from .hosted_store import HostedStore as HostedStore
     from .pages import AsyncPager as AsyncPager
     from .pages import Page as Page
     from .sign_in.credentials import CredentialStore as CredentialStore
@@ -72,6 +73,7 @@ else:
                 "TooManyRequests",
                 "Unprocessable",
             ),
+            ".hosted_store": ("HostedStore",),
             ".pages": ("AsyncPager", "Page"),
             ".sign_in.credentials": ("CredentialStore", "Token"),
             ".sync": ("SyncClient",),

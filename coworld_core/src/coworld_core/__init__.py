@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .manifest.models import Manifest as Manifest
     from .player_registry import PlayerRegistry as PlayerRegistry
     from .player_registry import PlayerVersion as PlayerVersion
+    from .records.episode_store import EpisodeStore as EpisodeStore
     from .records.run_filter import RunFilter as RunFilter
     from .records.samples import iter_frames as iter_frames
     from .records.samples import iter_samples as iter_samples
@@ -126,6 +127,7 @@ else:
                 "PlayerRegistry",
                 "PlayerVersion",
             ),
+            ".records.episode_store": ("EpisodeStore",),
             ".records.run_filter": ("RunFilter",),
             ".records.samples": (
                 "iter_frames",

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .package.resolver import Package as Package
     from .package.resolver import resolve_package as resolve_package
     from .records.local_runs import LocalRuns as LocalRuns
+    from .records.local_store import LocalStore as LocalStore
     from .replay.recorded_page import replay_page as replay_page
     from .replay.replay_session import open_replay as open_replay
     from .roles.after_episode import diagnose_episode as diagnose_episode
@@ -113,6 +114,7 @@ else:
                 "run_program",
             ),
             ".records.local_runs": ("LocalRuns",),
+            ".records.local_store": ("LocalStore",),
             ".replay.recorded_page": ("replay_page",),
             ".replay.replay_session": ("open_replay",),
             ".kit.rollout.episode_rollout": ("rollout",),

@@ -375,20 +375,9 @@ def _label(seat: Participant) -> str:
 
 
 def scores_of(row: EpisodeRequest) -> str:
-    """`label=score` of each participant.
-
-    The platform gives scores by policy version; those of a version with several seats are in the order of its seats.
-    """
-    left = list(row.scores)
-    parts: list[str] = []
-    for seat in row.participants:
-        found = next((item for item in left if item.policy_version_id == seat.policy_version_id), None)
-        if found is not None and found.score is not None:
-            parts.append(f"{_label(seat)}={number(found.score)}")
-            # A single score may apply to all seats of a version
-            if sum(item.policy_version_id == found.policy_version_id for item in left) > 1:
-                left.remove(found)
-    return ", ".join(parts) or "-"
+    """`label=score` of each participant."""
+    scores = zip(row.participants, row.seat_scores, strict=True)
+    return ", ".join(f"{_label(seat)}={number(score)}" for seat, score in scores if score is not None) or "-"
 
 
 EPISODES: tuple[Column[EpisodeRequest], ...] = (

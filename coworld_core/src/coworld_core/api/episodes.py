@@ -111,12 +111,30 @@ class EpisodeRequest(Wire):
     scores: tuple[EpisodeScore, ...] = Field(default=(), description="Scores, once it is over.")
     created_at: Time | None = required("When it was requested.", None)
     experience_request_id: str | None = newer("The experience request it belongs to.")
+    variant_id: str | None = newer("The variant that is played.")
+    started_at: Time | None = newer("When it began.")
+    completed_at: Time | None = newer("When it ended.")
     tags: dict[str, str] | None = newer("Its labels, on platforms that keep any.")
     variant_id: str | None = newer("The variant that is played.")
     started_at: Time | None = newer("When it began.")
     completed_at: Time | None = newer("When it ended.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
+
+    @property
+    def seat_scores(self) -> tuple[float | None, ...]:
+        """The score of each participant.
+
+        A platform gives scores by policy version; those of a version with several seats are in the order of its seats,
+        and a single one is that of all of them.
+        """
+        left, found = list(self.scores), list[float | None]()
+        for seat in self.participants:
+            mine = [score for score in left if score.policy_version_id == seat.policy_version_id]
+            found.append(mine[0].score if mine else None)
+            if len(mine) > 1:
+                left.remove(mine[0])
+        return tuple(found)
 
 
 class AgentStats(Wire):

@@ -25,8 +25,9 @@ __all__ = [
     "check_names",
     "label_changes",
     "label_patterns",
-    "label_regex",
     "matches_labels",
+    "matches_pattern",
+    "pattern_regex",
     "read_labels",
 ]
 
@@ -145,7 +146,7 @@ def label_patterns(items: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def label_regex(pattern: str) -> str:
+def pattern_regex(pattern: str) -> str:
     """A pattern with `*`, `?` and `[…]` as a regular expression for the whole value, for Python and PostgreSQL."""
     text, at = "^", 0
     while at < len(pattern):
@@ -182,12 +183,14 @@ def _literal(sign: str) -> str:
     return sign if sign.isalnum() or ord(sign) > 127 or sign in " _" else f"\\{sign}"
 
 
+def matches_pattern(text: str, pattern: str) -> bool:
+    """Whether a text fits a pattern with `*`, `?` and `[…]` as in a shell."""
+    return re.fullmatch(pattern_regex(pattern), text) is not None
+
+
 def matches_labels(labels: Mapping[str, str], patterns: Mapping[str, str]) -> bool:
     """Whether labels have each of these names, with a value that fits its pattern (`*`, `?` and `[…]`)."""
-    return all(
-        name in labels and re.fullmatch(label_regex(pattern), labels[name]) is not None
-        for name, pattern in patterns.items()
-    )
+    return all(name in labels and matches_pattern(labels[name], pattern) for name, pattern in patterns.items())
 
 
 def read_labels(workspace: Path) -> RunLabels:

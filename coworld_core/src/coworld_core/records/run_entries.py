@@ -10,7 +10,15 @@ from typing import Any
 
 from ..text.tables import TableRow, Tabular, html_table
 
-__all__ = ["EpisodeEntry", "FoundEpisodes", "FoundRuns", "RunEntry", "SeatEntry"]
+__all__ = [
+    "EpisodeEntry",
+    "FoundEpisodes",
+    "FoundRuns",
+    "RunEntry",
+    "SeatEntry",
+    "StoredEpisode",
+    "StoredEpisodes",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,21 +68,11 @@ class RunEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EpisodeEntry:
-    """An episode."""
+class StoredEpisode:
+    """An episode that was played, on this machine or on a platform. What is not known is None, or empty text."""
 
-    run: Path
-    """The workspace of its run."""
-    key: str
-    """Its key in a run of many; empty: the run is this episode alone."""
-    path: Path | None
-    """Its own directory; None if only its row is kept."""
-    number: int
-    """Its number in its run, from 1."""
-    kind: str
-    """The kind of its run."""
-    backend: str
-    run_id: str
+    id: str
+    """By which its store finds it: a path, or `ereq_…`."""
     coworld: str
     version: str
     variant: str
@@ -82,7 +80,7 @@ class EpisodeEntry:
     status: str
     ok: bool
     started_at: dt.datetime | None
-    """When it began; of an episode of a run of many, when that run began."""
+    """When it began; of an episode of a run of many, when that run began; on a platform, when it was requested."""
     seconds: float | None
     error_type: str | None
     """Type of the deciding fault, if any."""
@@ -99,11 +97,32 @@ class EpisodeEntry:
 
     def to_json(self) -> dict[str, Any]:
         """The episode as JSON-ready data."""
+        return {**asdict(self), "started_at": _iso(self.started_at)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeEntry(StoredEpisode):
+    """An episode on this machine."""
+
+    run: Path
+    """The workspace of its run."""
+    key: str
+    """Its key in a run of many; empty: the run is this episode alone."""
+    path: Path | None
+    """Its own directory; None if only its row is kept."""
+    number: int
+    """Its number in its run, from 1."""
+    kind: str
+    """The kind of its run."""
+    backend: str
+    run_id: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The episode as JSON-ready data."""
         return {
-            **asdict(self),
+            **super().to_json(),
             "run": str(self.run),
             "path": str(self.path) if self.path is not None else None,
-            "started_at": _iso(self.started_at),
         }
 
 
@@ -143,32 +162,28 @@ class FoundRuns(Tabular):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoundEpisodes(Tabular):
-    """Episodes, those of the newest run first. Iterable and indexable; a table in a notebook."""
+class StoredEpisodes(Tabular):
+    """Episodes, the newest first. Iterable and indexable; a table in a notebook."""
 
-    episodes: tuple[EpisodeEntry, ...]
+    episodes: tuple[StoredEpisode, ...]
     notices: tuple[str, ...] = ()
+    """What is to be said of the search, in sentences."""
 
-    def __iter__(self) -> Iterator[EpisodeEntry]:
+    def __iter__(self) -> Iterator[StoredEpisode]:
         return iter(self.episodes)
 
     def __len__(self) -> int:
         return len(self.episodes)
 
-    def __getitem__(self, index: int) -> EpisodeEntry:
+    def __getitem__(self, index: int) -> StoredEpisode:
         return self.episodes[index]
 
     def to_records(self) -> list[TableRow]:
         """One row for each seat of each episode; labels are text."""
         return [
-            {
-                **{name: getattr(episode, name) for name in _EPISODE_COLUMNS},
-                "run": str(episode.run),
-                "started_at": _iso(episode.started_at),
-                "labels": _labels(episode.labels),
-                **asdict(seat),
-            }
+            {**values, "labels": _labels(episode.labels), **asdict(seat)}
             for episode in self.episodes
+            for values in [{name: value for name, value in episode.to_json().items() if name in _EPISODE_COLUMNS}]
             for seat in episode.seats
         ]
 
@@ -176,28 +191,27 @@ class FoundEpisodes(Tabular):
         return html_table(f"{len(self.episodes)} episodes", self.to_records())
 
 
+@dataclass(frozen=True, kw_only=True)
+class FoundEpisodes(StoredEpisodes):
+    """Episodes on this machine, those of the newest run first."""
+
+    episodes: tuple[EpisodeEntry, ...]
+
+    def __iter__(self) -> Iterator[EpisodeEntry]:
+        return iter(self.episodes)
+
+    def __getitem__(self, index: int) -> EpisodeEntry:
+        return self.episodes[index]
+
+
 _RUN_COLUMNS = (
     *("path", "kind", "run_id", "coworld", "version", "variant", "backend", "status", "ok", "started_at", "seconds"),
     *("episodes", "faulted", "players", "scores", "labels", "problem"),
 )
 _EPISODE_COLUMNS = (
-    *(
-        "run",
-        "key",
-        "number",
-        "kind",
-        "backend",
-        "run_id",
-        "coworld",
-        "version",
-        "variant",
-        "seed",
-        "status",
-        "ok",
-        "started_at",
-        "seconds",
-    ),
+    *("id", "coworld", "version", "variant", "seed", "status", "ok", "started_at", "seconds"),
     *("error_type", "party", "fault_slot", "message", "labels"),
+    *("run", "key", "number", "kind", "backend", "run_id"),
 )
 
 

@@ -114,6 +114,7 @@ def find_episodes(
         own[episode][name] = value
     return [
         EpisodeEntry(
+            id=f"{row[2]}/{row[18]}" if row[3] else row[2],
             run=Path(row[2]),
             key=row[3],
             path=_directory(row[2], row[3], row[4]),

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from coworld_core.records.labels import label_regex
+from coworld_core.records.labels import pattern_regex
 
 from .models import EpisodeRequest, Label
 
@@ -84,7 +84,7 @@ def _with(name: str, pattern: str) -> sa.Select[str]:
     return sa.select(Label.subject_id).where(
         Label.name == name,
         Label.value.is_not(None),
-        _Fits(Label.value, sa.literal(shell), sa.literal(label_regex(pattern))),
+        _Fits(Label.value, sa.literal(shell), sa.literal(pattern_regex(pattern))),
     )
 
 
