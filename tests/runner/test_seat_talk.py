@@ -149,18 +149,18 @@ def frame(tick: int) -> Frame:
 @pytest.mark.parametrize(
     ("may_see", "during", "last"),
     [
-        (Open(), [[], ["0"], ["0", "1"], ["0", "1", "2"]], ["0", "1", "2", "3"]),
-        (Delayed(ticks=2), [[], [], [], ["0"]], ["0", "1", "2", "3"]),
-        (Hidden(), [[], [], [], []], ["3"]),
+        (Open(), ["", "0", "01", "012"], "0123"),
+        (Delayed(ticks=2), ["", "", "", "0"], "0123"),
+        (Hidden(), ["", "", "", ""], "3"),
     ],
 )
-def test_spectators_read_what_all_hear_as_late_as_they_see(may_see: Any, during: list[Any], last: list[str]) -> None:
+def test_spectators_read_what_all_hear_as_late_as_they_see(may_see: Any, during: list[str], last: str) -> None:
     spectators = Spectators({}, may_see=may_see, close_reason="over")
     outbox = spectators.join(frame(0))
 
-    def read() -> list[str]:
+    def read() -> str:
         states = [json.loads(message) for message in outbox.pending()]
-        return [one["text"].removesuffix(" to all") for state in states for one in state.get("said", ())]
+        return "".join(one["text"].removesuffix(" to all") for state in states for one in state.get("said", ()))
 
     read()
     seen: list[Any] = []
