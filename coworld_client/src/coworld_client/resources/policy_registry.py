@@ -56,9 +56,9 @@ class PolicyRegistry(Resource):
             self._no_tags()
         policies = self._client.policies
         if isinstance(player, PlayerFiles):
-            made = await policies.upload_player(player, name=name, tags=metadata)
+            made = await policies.upload_player(player, name=name, labels=metadata)
         else:
-            made = await policies.upload(player, name=name, run=run, tags=metadata)
+            made = await policies.upload(player, name=name, run=run, labels=metadata)
         version = _version(await policies.lookup(made.label))
         return version.model_copy(update={"run": tuple(run), "metadata": dict(metadata or {})})
 

@@ -115,9 +115,6 @@ class EpisodeRequest(Wire):
     started_at: Time | None = newer("When it began.")
     completed_at: Time | None = newer("When it ended.")
     tags: dict[str, str] | None = newer("Its labels, on platforms that keep any.")
-    variant_id: str | None = newer("The variant that is played.")
-    started_at: Time | None = newer("When it began.")
-    completed_at: Time | None = newer("When it ended.")
     pool_id: str | None = newer("The pool it belongs to, on older servers.")
     assignments: tuple[int, ...] | None = newer("Policy by agent, on older servers.")
 
