@@ -66,6 +66,20 @@ def test_rewards_are_what_live_scores_gain(tmp_path: Path) -> None:
     ]
 
 
+def test_rewards_that_a_game_gives_are_summed_until_the_next_turn(tmp_path: Path) -> None:
+    given = [[0.5, None], [0.25, -1.0], [None, 2.0]]
+    lines = [HEAD, turn(0, 0, score=0.0), turn(0, 1), turn(1, 1), turn(2, 0, score=9.0)]
+    for after, (tick, rewards) in zip((3, 5, 7), enumerate(given), strict=True):
+        lines.insert(after, {"rewards": rewards, "tick": tick})
+    found = list(iter_samples(written(tmp_path / "a", [*lines, END])))
+    assert [(one.tick, one.seat, one.reward) for one in found] == [
+        (0, 1, None),
+        (0, 0, 0.75),
+        (2, 0, None),
+        (1, 1, 1.0),
+    ]
+
+
 def test_a_game_that_was_cut_short_is_not_done(tmp_path: Path) -> None:
     end = {**END, "end": "failed", "complete": False, "scores": None}
     found = list(iter_samples(written(tmp_path / "a", [*LINES[:4], end])))

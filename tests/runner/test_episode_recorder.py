@@ -87,8 +87,8 @@ async def test_frames_are_what_was_said(tmp_path: Path) -> None:
     assert record.ok, record.faults
     assert record.recording is not None
     assert (record.recording.complete, record.recording.out_of_sync) == (True, ())
-    # Players are seen to connect to the recorder, as they are to a game
-    assert [seat.connected for seat in record.slots] == [True, True]
+    # Players connect to the recorder, and are not taken for some who stay away; a look may come too late to see them
+    assert False not in [seat.connected for seat in record.slots]
     said: dict[tuple[int, str], list[dict[str, Any]]] = {}
     for frame in iter_frames(record):
         assert frame.text is not None
@@ -313,6 +313,21 @@ async def test_a_missed_turn_has_what_was_played_for_it_and_live_scores_are_told
     assert [line["legal"] for line in turns] == [None] * 3
     assert [line["observation"] for line in lines if line.get("final")] == [{"left": 0}] * 2
     assert lines[-1] == {"end": "over", "complete": True, "scores": [0.0, 0.0], "out_of_sync": []}
+
+
+class Paid(Numbers):
+    """The same, but what counts is how many were left to whom."""
+
+    def rewards(self) -> dict[int, float]:
+        return {self.turn: float(self.left)}
+
+
+async def test_rewards_of_the_rules_are_told_after_the_turns_of_their_tick() -> None:
+    async with serving(Paid, samples=SampleStream("t"), sticks=2) as table, sampled(table) as lines:
+        async with sit(table, 0), sit(table, 1):
+            pass
+    told = [(line["tick"], line.get("seat"), line.get("rewards")) for line in lines[:-3]]
+    assert told == [(0, 0, None), (0, None, [None, 1.0]), (1, 1, None), (1, None, [0.0, None])]
 
 
 async def test_a_seat_that_was_not_told_of_its_turn_is_out_of_sync() -> None:

@@ -9,10 +9,11 @@ import click
 if TYPE_CHECKING:
     _FloatType = click.ParamType[float]
     _HostAndPortType = click.ParamType[tuple[str, int]]
+    _IntType = click.ParamType[int]
     _TextType = click.ParamType[str]
     _TextsType = click.ParamType[tuple[str, ...]]
 else:
-    _FloatType = _HostAndPortType = _TextType = _TextsType = click.ParamType  # Generic only since click 8.4
+    _FloatType = _HostAndPortType = _IntType = _TextType = _TextsType = click.ParamType  # Generic only since click 8.4
 
 __all__ = [
     "DIRECTORY",
@@ -200,7 +201,7 @@ class IdType(_TextType):
         return check_id(text, self._kinds)
 
 
-class VersionNumber(click.ParamType):
+class VersionNumber(_IntType):
     """The number of a version: `v3` or `3`; 0 for none."""
 
     name = "version"

@@ -19,6 +19,7 @@ from ..episode.layout import EpisodeLayout
 from ..episode.record import EpisodeRecord
 from ..errors import UsageError
 from ..hints import Hint
+from ..rules.seat_rewards import reward_sum
 
 __all__ = [
     "FRAMES_FORMAT",
@@ -62,8 +63,9 @@ class RecordedSample:
         acted: Whether it acted in time.
         by: Who decided, if its player said so: `human`, `llm` or `recording`.
         score: Its score before this turn, where the game tells scores by then.
-        reward: What its score has gained from this turn to its next, or to the end. In games that only tell final
-            scores, its last turn has all of it, and the others have none.
+        reward: What it has gained from this turn to its next, or to the end: the sum of its rewards, in games that give
+            rewards; otherwise the change of its score. In games that only tell final scores, its last turn has all of
+            it, and the others have none.
         done: Whether this was its last turn, and the game is over.
         next_observation: What it saw at its next turn, or at the end of the game.
     """
@@ -149,8 +151,8 @@ def iter_samples(source: Source) -> Iterator[RecordedSample]:
         turn: dict[str, Any], score: float | None, next_observation: Any, *, done: bool = False
     ) -> RecordedSample:
         before: float | None = turn.get("score")
-        reward = None
-        if score is not None:
+        reward: float | None = turn.get("reward")
+        if score is not None and "reward" not in turn:
             # Where scores are known at the end only, all of it is gained there
             reward = score - before if before is not None else score if done else None
         seat = int(turn["seat"])
@@ -178,6 +180,10 @@ def iter_samples(source: Source) -> Iterator[RecordedSample]:
         for line in lines:
             if "end" in line:
                 is_over, scores = line["end"] == "over" and bool(line.get("complete")), line.get("scores")
+            elif "rewards" in line:
+                gained = line["rewards"]
+                for seat, turn in turns.items():
+                    turn["reward"] = reward_sum(turn.get("reward"), gained[seat])
             elif line.get("final"):
                 finals[line["seat"]] = line["observation"]
             else:
@@ -187,7 +193,7 @@ def iter_samples(source: Source) -> Iterator[RecordedSample]:
                 turns[seat] = {name: line[name] for name in _TURN} | line
     except UsageError as error:
         damage = error
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, IndexError, TypeError, ValueError):
         damage = lines.invalid("it is no sample")
     for seat, turn in turns.items():
         score = scores[seat] if is_over and scores is not None and seat < len(scores) else None

@@ -312,9 +312,9 @@ class Match:
             self._record()
             views = self._samples.views(self._play) if self._samples is not None else {}
             done = self._play.step({slot: self._seats[slot].action for slot in self._play.to_act})
+            self._frame = self._play.frame()
             if self._samples is not None:
                 self._sample(self._samples, views, done)
-            self._frame = self._play.frame()
             self._led = _Led(done, {slot: self._seats[slot].by for slot in done})
             self._tell_news()
         if self._failure is not None:
@@ -329,7 +329,7 @@ class Match:
         for slot in done:
             if slot not in acted and self._seats[slot].shown != tick:
                 samples.miss(slot)
-        samples.add(tick, views, done, acted)
+        samples.add(tick, views, done, acted, self._frame.rewards)
 
     def results(self) -> dict[str, Any]:
         """The results of a game that is over.

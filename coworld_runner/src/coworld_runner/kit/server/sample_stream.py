@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -68,7 +68,14 @@ class SampleStream:
             parts[seat] = f'"seat":{seat},{score}"observation":{play.observe(seat)},"legal":{told}'
         return parts
 
-    def add(self, tick: int, views: Mapping[int, str], done: Mapping[int, Any], by: Mapping[int, str | None]) -> None:
+    def add(
+        self,
+        tick: int,
+        views: Mapping[int, str],
+        done: Mapping[int, Any],
+        by: Mapping[int, str | None],
+        rewards: Sequence[float | None] | None = None,
+    ) -> None:
         """Add the samples of a tick that has been played.
 
         Args:
@@ -76,12 +83,15 @@ class SampleStream:
             views: What `views` returned before it.
             done: What was played, by seat.
             by: For each seat that acted in time, who decided, if its player says so.
+            rewards: What each seat has gained in it, in games that give rewards.
         """
         now = f"{time.time():.6f}"
         for seat, view in views.items():
             who = f',"by":{compact(by[seat])}' if by.get(seat) else ""
             acted = "true" if seat in by else "false"
             self._add(f'{{"tick":{tick},"time":{now},{view},"action":{to_json(done[seat])},"acted":{acted}{who}}}\n')
+        if rewards is not None:
+            self._add(f'{{"rewards":{compact(rewards)},"tick":{tick}}}\n')
         self._filled.set()
 
     def miss(self, seat: int) -> None:
