@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
+from support.cli_kit import environment
 from support.two_machines import Machine, Running, two_machines
 
 pytestmark = pytest.mark.networks
@@ -44,6 +45,17 @@ def machines() -> Generator[tuple[Machine, Machine]]:
         yield both
 
 
+def start(machine: Machine, *words: str | Path, output: Path, directory: Path) -> Running:
+    """Start Python on a machine."""
+    env = environment({"PYTHONUNBUFFERED": "1"})
+    return machine.start(sys.executable, *words, output=output, directory=directory, env=env)
+
+
+def coworld(machine: Machine, *words: str | Path, output: Path, directory: Path) -> Running:
+    """Start a command on a machine."""
+    return start(machine, "-m", "coworld_cli", *words, output=output, directory=directory)
+
+
 def links(game: Running, server: Machine) -> list[str]:
     """The links of the seats, once the game is there."""
     return re.findall(rf"https://{server.address}:\d+/client/player\S+", game.until_said("/client/global"))
@@ -54,14 +66,16 @@ def test_an_episode_with_players_of_another_machine(machines: tuple[Machine, Mac
     authority = Authority(tmp_path)
     (tmp_path / "bot.py").write_text(BOT)
     where = ("--host", server.address, "--tls-cert", authority.issue(server.address))
-    game = server.coworld(
+    game = coworld(
+        server,
         *("play", NIM, "--backend", "process", "--human", "0", "--human", "1", "-o", tmp_path / "run", *where),
         *("--no-open-browser", "--seed", "3"),
         output=tmp_path / "game.log",
         directory=tmp_path,
     )
     seated = [
-        players.coworld(
+        coworld(
+            players,
             *("game", "join", link, "./bot.py", "--ca", "authority.pem"),
             output=tmp_path / f"{slot}.log",
             directory=tmp_path,
@@ -83,14 +97,12 @@ def test_a_cable_that_is_pulled_out_is_said_and_the_seat_is_kept(
     authority = Authority(tmp_path)
     (tmp_path / "bot.py").write_text(BOT)
     where = ("--host", server.address, "--tls-cert", authority.issue(server.address))
-    game = server.coworld(
-        "game", "serve", NIM, "--no-open-browser", *where, output=tmp_path / "game.log", directory=tmp_path
+    game = coworld(
+        server, "game", "serve", NIM, "--no-open-browser", *where, output=tmp_path / "game.log", directory=tmp_path
     )
     first, second = links(game, server)
     socket = first.replace("https:", "wss:").replace("/client/", "/")
-    talker = players.start(
-        sys.executable, "-c", TALKER, socket, authority.file, output=tmp_path / "talker.log", directory=tmp_path
-    )
+    talker = start(players, "-c", TALKER, socket, authority.file, output=tmp_path / "talker.log", directory=tmp_path)
     talker.until_said("refused")
     server.cable("down")
     assert talker.end() == 1
@@ -99,14 +111,18 @@ def test_a_cable_that_is_pulled_out_is_said_and_the_seat_is_kept(
     assert "join again when the network is back" in talker.said
     assert "token=" not in talker.said
     # Without a network, a new player is told so, too
-    alone = players.coworld(
-        *("game", "join", first, "./bot.py", "--ca", "authority.pem"), output=tmp_path / "alone.log", directory=tmp_path
+    alone = coworld(
+        players,
+        *("game", "join", first, "./bot.py", "--ca", "authority.pem"),
+        output=tmp_path / "alone.log",
+        directory=tmp_path,
     )
     assert alone.end() == 1
     assert "Cannot reach the game at wss://" in alone.said
     server.cable("up")
     seated = [
-        players.coworld(
+        coworld(
+            players,
             *("game", "join", link, "./bot.py", "--ca", "authority.pem"),
             output=tmp_path / f"{slot}.log",
             directory=tmp_path,

@@ -323,9 +323,9 @@ class Paid(Numbers):
 
 
 async def test_rewards_of_the_rules_are_told_after_the_turns_of_their_tick() -> None:
-    async with serving(Paid, samples=SampleStream("t"), sticks=2) as table, sampled(table) as lines:
-        async with sit(table, 0), sit(table, 1):
-            pass
+    served = serving(Paid, samples=SampleStream("t"), sticks=2)
+    async with served as table, sampled(table) as lines, sit(table, 0), sit(table, 1):
+        pass
     told = [(line["tick"], line.get("seat"), line.get("rewards")) for line in lines[:-3]]
     assert told == [(0, 0, None), (0, None, [None, 1.0]), (1, 1, None), (1, None, [0.0, None])]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .cli_kit import environment
 from .waiting import wait_until
 
 __all__ = ["Machine", "Running", "network_trouble", "two_machines"]
@@ -52,23 +50,19 @@ class Machine:
     address: str
     _started: list[Running] = field(default_factory=list[Running])
 
-    def start(self, *words: str | Path, output: Path, directory: Path) -> Running:
+    def start(self, *words: str | Path, output: Path, directory: Path, env: Mapping[str, str]) -> Running:
         """Start a program; what still runs in the end is killed."""
         with output.open("wb") as sink:
             process = subprocess.Popen(
                 ["ip", "netns", "exec", self.namespace, *map(str, words)],
                 cwd=directory,
-                env=environment({"PYTHONUNBUFFERED": "1"}),
+                env=dict(env),
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
             )
         self._started.append(Running(process, output))
         return self._started[-1]
-
-    def coworld(self, *words: str | Path, output: Path, directory: Path) -> Running:
-        """Start a command."""
-        return self.start(sys.executable, "-m", "coworld_cli", *words, output=output, directory=directory)
 
     def cable(self, state: str) -> None:
         """Plug the cable in (`up`) or pull it out (`down`)."""
