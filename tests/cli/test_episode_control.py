@@ -91,7 +91,7 @@ def test_a_request_of_a_platform_is_cancelled(run: Callable[..., Result], told: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--state", "running"), "need --local or --watch"),
+        (("--state", "running"), "--state needs --local or --watch"),
         (("--local", "--mine"), "no other filters"),
         (("--local", "--state", "run"), "is no state of an episode"),
     ],

@@ -77,8 +77,8 @@ def test_a_version_goes_to_a_platform_and_comes_back(tmp_path: Path, monkeypatch
         assert uploaded.status == 0, uploaded.stderr
         assert uploaded.json["label"] == "mine:v1"
         listed = coworld("policies", "list", env=env).stdout.splitlines()
-        assert listed[1].split()[0] == "mine:v1"
-        assert listed[1].split()[3:5] == ["files", "bot.py"]
+        assert listed[1].split()[1] == "mine:v1"
+        assert listed[1].split()[4:6] == ["files", "bot.py"]
         fetched = coworld("policies", "download", "mine:v1", "-o", tmp_path / "back", "--json", env=env)
         assert fetched.status == 0, fetched.stderr
         assert Path(fetched.json["path"]).read_text() == BOT

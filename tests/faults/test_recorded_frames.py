@@ -8,12 +8,20 @@ from support.recorded_frames import check_blame_of_a_crash, check_frames
 
 pytestmark = pytest.mark.slow
 
+@pytest.fixture(autouse=True)
+def recorders_image(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where players are containers, the recorder is one, of an image that is here."""
+    monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", arena.image)
 
-@pytest.mark.parametrize("backend_name", ["process", "docker"])
+
+BACKENDS = ["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
+
+
+@pytest.mark.parametrize("backend_name", BACKENDS)
 async def test_frames_are_recorded(arena: Arena) -> None:
     await check_frames(arena)
 
 
-@pytest.mark.parametrize("backend_name", ["process", "docker"])
+@pytest.mark.parametrize("backend_name", BACKENDS)
 async def test_a_player_that_crashes_is_blamed_behind_the_recorder_too(arena: Arena) -> None:
     await check_blame_of_a_crash(arena)

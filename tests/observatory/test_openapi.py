@@ -66,6 +66,7 @@ async def test_openapi_document_is_served(tmp_path: Path) -> None:
         assert page.headers["content-security-policy"].startswith("default-src 'none'")
 
 
+@pytest.mark.timeout(600)
 async def test_fuzzed_requests_never_cause_a_server_error(tmp_path: Path) -> None:
     """Every operation, called with what its description allows and forbids, by somebody and by nobody."""
     listener = server.bind("127.0.0.1", 0)
