@@ -20,6 +20,7 @@ from ..secret_seeds import number_between
 __all__ = [
     "Lineup",
     "block_seed",
+    "blocks_for",
     "coalitions",
     "comparison_lineups",
     "credit_lineups",
@@ -278,3 +279,14 @@ def parse_key(key: str) -> tuple[int, int, int] | None:
     """Block, attempt and lineup of an episode's key; None if it is not a key of an evaluation."""
     match = _KEY.fullmatch(key)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def blocks_for(episodes: int, size: int) -> int:
+    """Return the number of blocks of `size` episodes needed to play at least `episodes`.
+
+    Raises:
+        UsageError: `episodes` is below 1.
+    """
+    if episodes < 1:
+        raise UsageError("There must be at least 1 episode.", code="bad_count")
+    return -(-episodes // size)

@@ -9,7 +9,7 @@ from typing import Any
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
 
-__all__ = ["EvaluationRules", "blocks_for", "rating_for"]
+__all__ = ["EvaluationRules", "rating_for"]
 
 _USUAL_BLOCKS = 200
 """Usually enough to tell a player apart that wins two of three decided blocks."""
@@ -66,14 +66,3 @@ class EvaluationRules:
 def rating_for(seats: int) -> RatingName:
     """Return the default rating model for a game with this number of seats."""
     return "plackett-luce" if seats > 2 else "bradley-terry"
-
-
-def blocks_for(episodes: int, size: int) -> int:
-    """Return the number of blocks of `size` episodes needed to play at least `episodes`.
-
-    Raises:
-        UsageError: `episodes` is below 1.
-    """
-    if episodes < 1:
-        raise UsageError("There must be at least 1 episode.", code="bad_count")
-    return -(-episodes // size)
