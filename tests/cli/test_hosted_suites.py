@@ -65,4 +65,4 @@ async def test_a_suite_is_played_on_a_platform_and_shown_here(tmp_path: Path) ->
         listed = await anyio.to_thread.run_sync(
             partial(coworld, "xp-request", "list", "--label", "suite=strength", "--label", "exp=a", "--json", env=env)
         )
-        assert len(listed.json["experience_requests"]) == 2, listed.stdout
+        assert len(listed.json["entries"]) == 2, listed.stdout
