@@ -10,10 +10,11 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import overwrite_option
-from ..options.declarations import takes
+from ..options.declarations import SectionOption, takes
 from ..options.play_options import PlayOptions
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
+from ..platform_suites import play_on_platform
 
 if TYPE_CHECKING:
     from coworld_core.evaluation.suite_report import SuiteReport
@@ -70,20 +71,31 @@ def suite() -> None:
         "Default: a fresh one under results/ beside the manifest."
     },
 )
+@click.option(
+    "--on-platform",
+    cls=SectionOption,
+    section="Where it runs",
+    is_flag=True,
+    help="Have the platform play it: players are names of your policies (mine, mine:v3), and the game a Coworld's name "
+    "or id, or a package with its name. --parallel is 4 by default.",
+)
 @output_options
-def run(out: Output, options: PlayOptions, file: Path, game: str | None) -> int:
+def run(out: Output, options: PlayOptions, file: Path, game: str | None, *, on_platform: bool) -> int:
     """Play a suite, or go on with it.
 
-    FILE is the suite. Everything in it is checked before the first game starts.
+    FILE is the suite. Everything in it is checked before the first game starts. With --on-platform, each episode is
+    requested of the platform, and the same command again, from anywhere, requests nothing twice.
 
     Exit status: 1 when something could not be measured.
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: _run(out, running, options, file, game))
+    return run_async(out, lambda running: _run(out, running, options, file, game, on_platform=on_platform))
 
 
-async def _run(out: Output, running: Running, options: PlayOptions, file: Path, game: str | None) -> int:
+async def _run(
+    out: Output, running: Running, options: PlayOptions, file: Path, game: str | None, *, on_platform: bool
+) -> int:
     from contextlib import AsyncExitStack
 
     from coworld_core.ids import new_run_id
@@ -96,9 +108,13 @@ async def _run(out: Output, running: Running, options: PlayOptions, file: Path, 
     from ..run_preparation import evidence_directory, find_package, opened_backend, player_secrets
 
     settings = read_suite_settings(file)
-    if not (game or settings.game):
+    game = game or settings.game
+    if not game:
         raise click.UsageError("The suite names no game: give it with -m.", click.get_current_context())
-    named = options.but(manifest=game or settings.game)
+    if on_platform:
+        report, workspace = await play_on_platform(running, options, settings, game)
+        return _show(out, report, workspace, markdown=False, html=None)
+    named = options.but(manifest=game)
     package = await find_package(named, running)
     secrets = await player_secrets(options, out)
     workspace = evidence_directory(options, package, new_run_id())

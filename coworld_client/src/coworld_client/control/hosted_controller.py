@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 import coworld_core
-from coworld_core.api import Coworld, ExperienceDetail, ExperienceRequest, check_id
+from coworld_core.api import ExperienceDetail, ExperienceRequest, check_id
 from coworld_core.controller import (
     EPISODE_STATES,
     EpisodeChange,
@@ -17,15 +17,13 @@ from coworld_core.controller import (
     has_ended,
     read_states,
 )
-from coworld_core.episode.request import build_request
 from coworld_core.errors import UsageError
-from coworld_core.manifest.game_config import only_variant
-from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.records.labels import check_labels
 
 from .._version import __version__
 from ..resources._base import has_labels
 from ..watch import Outage, next_pause, until_ended
+from .episode_bodies import episode_body
 from .hosted_episode import GameNames, HostedEpisode, state_of
 
 if TYPE_CHECKING:
@@ -72,7 +70,7 @@ class HostedController:
         """
         held = check_labels({**spec.labels, **(labels or {})})
         coworld = await self._client.coworlds.find(spec.coworld)
-        made = await self._client.experience.create(_body(coworld, spec, held))
+        made = await self._client.experience.create(episode_body(coworld, spec, held))
         if not made.episodes:
 
             def begun(request: ExperienceDetail) -> bool:
@@ -188,32 +186,3 @@ def _mark(row: ExperienceRequest) -> tuple[Any, ...]:
 def _going_on(row: ExperienceRequest) -> bool:
     """Whether episodes of a request may still change; those of one that was cancelled may have begun before."""
     return not row.status.is_terminal or row.pending_count + row.submitted_count + row.running_count > 0
-
-
-def _body(coworld: Coworld, spec: EpisodeSpec, labels: Mapping[str, str]) -> dict[str, Any]:
-    """The request for one episode."""
-    manifest = load_manifest(coworld.manifest, template=True).manifest
-    variant = only_variant(manifest, spec.variant).id if spec.variant is not None else manifest.variants[0].id
-    job = build_request(manifest, variant, config=spec.config)
-    seats = len(job.players)
-    if len(spec.players) not in (1, seats):
-        raise UsageError(
-            f"expected 1 or {seats} players for {seats} seats, got {len(spec.players)}.",
-            code="wrong_player_count",
-            hint="Name a policy for all seats, or one for each.",
-            context={"players": list(spec.players), "slots": seats},
-        )
-    # The platform replaces whole fields
-    overrides = {name: job.game_config[name] for name in spec.config}
-    if spec.seed is not None:
-        overrides["seed"] = spec.seed
-    named = spec.players * seats if len(spec.players) == 1 else spec.players
-    return {
-        "coworld_id": coworld.id,
-        "variant_id": variant,
-        "roster": [{"player": {"policy_ref": name}, "slot": slot} for slot, name in enumerate(named)],
-        "num_episodes": 1,
-        **({"game_config_overrides": overrides} if overrides else {}),
-        # Platforms that keep none refuse it
-        **({"tags": dict(labels)} if labels else {}),
-    }

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .episodes import Participant as Participant
     from .episodes import PlayerEvidence as PlayerEvidence
     from .episodes import PolicyStats as PolicyStats
+    from .episodes import SeatFault as SeatFault
     from .experience import MAX_EPISODES as MAX_EPISODES
     from .experience import MAX_ROSTER as MAX_ROSTER
     from .experience import EpisodeBody as EpisodeBody
@@ -203,6 +204,7 @@ else:
                 "Participant",
                 "PlayerEvidence",
                 "PolicyStats",
+                "SeatFault",
             ),
             ".experience": (
                 "MAX_EPISODES",

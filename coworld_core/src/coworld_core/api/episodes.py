@@ -24,6 +24,7 @@ __all__ = [
     "Participant",
     "PlayerEvidence",
     "PolicyStats",
+    "SeatFault",
 ]
 
 ArtifactType = Literal["spec", "game-config", "logs", "error-info", "results", "replay"]
@@ -83,6 +84,14 @@ class EpisodeScore(Wire):
     score: float | None = required("The score given by the game.", None)
 
 
+class SeatFault(Wire):
+    """How a player failed in an episode, which may count all the same."""
+
+    position: int = required("The slot, from 0.", -1)
+    error_type: str | None = Field(default=None, description="Type of the fault.")
+    message: str | None = Field(default=None, description="The fault in a sentence.")
+
+
 class EpisodeRequest(Wire):
     """A requested episode: waiting, running or over."""
 
@@ -108,6 +117,9 @@ class EpisodeRequest(Wire):
     error: str | None = Field(default=None, description="Why it failed, in words.")
     failed_policy_index: int | None = Field(default=None, description="The slot whose player failed.")
     failed_agent_index: int | None = Field(default=None, description="The agent that failed.")
+    player_faults: tuple[SeatFault, ...] = Field(
+        default=(), description="How players failed, on platforms that tell; also in an episode that counts."
+    )
     scores: tuple[EpisodeScore, ...] = Field(default=(), description="Scores, once it is over.")
     created_at: Time | None = required("When it was requested.", None)
     experience_request_id: str | None = newer("The experience request it belongs to.")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["EpisodeLayout"]
+__all__ = ["EpisodeLayout", "directory_of"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
 
 @dataclass(frozen=True)
@@ -92,3 +96,11 @@ class EpisodeLayout:
     def relative(self, path: Path) -> str:
         """A path of this layout in the form used in records: relative to the workspace, with forward slashes."""
         return path.relative_to(self.workspace).as_posix()
+
+
+def directory_of(key: str) -> str:
+    """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
+    if _PLAIN.fullmatch(key):
+        return key
+    begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"
+    return f"{begin}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -11,8 +11,9 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from ..errors import UsageError
 from ..secret_seeds import number_between
@@ -20,6 +21,7 @@ from ..secret_seeds import number_between
 __all__ = [
     "Lineup",
     "block_seed",
+    "blocks_for",
     "coalitions",
     "comparison_lineups",
     "credit_lineups",
@@ -28,6 +30,7 @@ __all__ = [
     "mixture_lineups",
     "parse_key",
     "pickup_lineups",
+    "require_block_seeds",
     "rotation",
     "round_robin",
     "shares",
@@ -278,3 +281,28 @@ def parse_key(key: str) -> tuple[int, int, int] | None:
     """Block, attempt and lineup of an episode's key; None if it is not a key of an evaluation."""
     match = _KEY.fullmatch(key)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def blocks_for(episodes: int, size: int) -> int:
+    """Return the number of blocks of `size` episodes needed to play at least `episodes`.
+
+    Raises:
+        UsageError: `episodes` is below 1.
+    """
+    if episodes < 1:
+        raise UsageError("There must be at least 1 episode.", code="bad_count")
+    return -(-episodes // size)
+
+
+def require_block_seeds(config: Mapping[str, Any]) -> None:
+    """Refuse changes to a game config that set the seed.
+
+    Raises:
+        UsageError: Code `seed_of_blocks`.
+    """
+    if "seed" in config:
+        raise UsageError(
+            "Each block has a seed of its own, so the game config cannot set one.",
+            code="seed_of_blocks",
+            hint="Leave it out of the config; all seeds are derived from the base seed.",
+        )

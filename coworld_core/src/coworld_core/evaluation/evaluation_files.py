@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..documents.records import open_record, read_as
-from ..episode.record import EpisodeRow
+from ..episode.record import EpisodeRow, read_record
 from ..errors import UsageError
 from ..hints import Hint
+from ..text.phrases import listed
 from .battery import DiagnosisPlan
 from .comparison import Comparison, ComparisonPlan
 from .diagnosis import Diagnosis
+from .markdown import report_markdown
+from .metrics import known_metrics, measured
 from .mixture import FORMER_KINDS, Mixture, MixturePlan
 from .pickup import Pickup, PickupPlan
 from .ranking import Ranking, RankingPlan
@@ -21,13 +24,30 @@ from .report_base import Evaluation, EvaluationPlan
 from .report_contents import ShownReport
 from .scrimmage import Scrimmage, ScrimmagePlan
 
-__all__ = ["MARKDOWN_NAME", "PLAN_NAME", "PLAYERS_NAME", "REPORT_NAME", "open_evaluation", "read_plan", "report_rows"]
+__all__ = [
+    "MARKDOWN_NAME",
+    "PLAN_NAME",
+    "PLAYERS_NAME",
+    "REPORT_NAME",
+    "measure_row",
+    "open_evaluation",
+    "plan_file",
+    "read_plan",
+    "refuse_changed",
+    "report_files",
+    "report_rows",
+    "require_same_plan",
+]
 
 PLAN_NAME = "plan.json"
 REPORT_NAME = "report.json"
 MARKDOWN_NAME = "report.md"
 PLAYERS_NAME = "players.json"
 """Name of the file that says where the game and the files of players were, if episodes are kept as rows alone."""
+
+_MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
+"""Fields of a plan that may change when a run resumes, as they do not affect episodes already played. Plans of older
+versions do not have the lowest and the highest score."""
 
 _WHAT = "evaluation plan"
 _PLANS: dict[str, type[EvaluationPlan]] = {
@@ -103,3 +123,88 @@ def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport
     """
     report: ShownReport = open_evaluation(plan).over(rows)
     return report
+
+
+def plan_file(plan: EvaluationPlan) -> bytes:
+    """The content of `plan.json`."""
+    return _as_file(plan)
+
+
+def report_files(report: ShownReport) -> dict[str, bytes]:
+    """The contents of `report.json` and `report.md`, by name."""
+    return {REPORT_NAME: _as_file(report), MARKDOWN_NAME: report_markdown(report).encode()}
+
+
+def require_same_plan(found: EvaluationPlan, plan: EvaluationPlan, place: Path) -> None:
+    """Refuse to resume an evaluation by another plan.
+
+    More blocks may be requested at any time: the evidence stays valid however often it is examined.
+
+    Args:
+        found: The plan that it began with.
+        plan: The plan to go on with.
+        place: Its directory, for messages.
+
+    Raises:
+        UsageError: Code `another_evaluation`: it differs; or as `refuse_changed`.
+    """
+    refuse_changed(found, plan)
+    others = [
+        name
+        for name in type(plan).model_fields
+        if name not in _MAY_DIFFER and getattr(found, name, None) != getattr(plan, name)
+    ]
+    others = ["kind"] if found.kind != plan.kind else others
+    if others:
+        raise UsageError(
+            f"{place} has an evaluation that differs from this one in: {listed(others)}.",
+            code="another_evaluation",
+            hint=Hint("repeat_evaluation", "Repeat the call that began it, or pass another workspace."),
+        )
+
+
+def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
+    """Refuse to resume with a player's file whose content has changed.
+
+    Raises:
+        UsageError: Code `player_changed`: a player's file has another digest than before.
+    """
+    before = found.players()
+    for label, player in plan.players().items():
+        file, _, content = player.image.rpartition("@")
+        was = before[label].image if label in before else ""
+        if file and player.image != was and was.rpartition("@")[0] == file and not content.startswith("sha"):
+            raise UsageError(
+                f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
+                f"{content} now.",
+                code="player_changed",
+                hint=Hint(
+                    "restore_player",
+                    "Restore the old content, or start again: in another workspace, or under another name.",
+                ),
+            )
+
+
+def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
+    """Return the row with its scores replaced by the measured metric.
+
+    Raises:
+        UsageError: The results do not have this metric.
+    """
+    if not plan.metric or not row.scores:
+        return row
+    results = row.results if row.results is not None else read_record(workspace / row.workspace).results
+    results = results or {}
+    numbers = measured(results, plan.metric, plan.slot_count)
+    if numbers is None:
+        known = known_metrics(results, plan.slot_count)
+        raise UsageError(
+            f"The results have no list of {plan.slot_count} numbers at {plan.metric!r}.",
+            code="metric_unknown",
+            hint=f"There is {listed(known)}." if known else "They have no such list at all.",
+        )
+    return row.model_copy(update={"scores": numbers})
+
+
+def _as_file(value: EvaluationPlan | ShownReport) -> bytes:
+    return (value.model_dump_json(indent=2) + "\n").encode()

@@ -6,8 +6,6 @@ and what to do with a row.
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -20,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, RunStarted
-from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout, directory_of
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, UsageError, WorkspaceError
@@ -42,7 +40,7 @@ from .run_options import BatchArguments, RunOptions
 from .run_start import OpenRun, open_run
 from .single import run_episode
 
-__all__ = ["KeyedRun", "RunCounts", "directory_of", "open_keyed_run", "run_many"]
+__all__ = ["KeyedRun", "RunCounts", "open_keyed_run", "run_many"]
 
 _KEEP = 1000
 """Number of events kept for readers that join late; all events of many episodes might not fit into memory."""
@@ -50,7 +48,6 @@ _EVENTS_NAME = EpisodeLayout(Path()).events.name
 _FILES_OF_UNIT = 9
 """Open files that a unit needs: its logs, its control, its ports, the requests to it (up to 5 were seen), and the
 statistics of four threads."""
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 """Keys that can serve as directory names."""
 
 
@@ -329,11 +326,3 @@ class KeyedRun:
 
 def _files(plan: EpisodePlan) -> int:
     return _FILES_OF_UNIT * (2 + len(plan.seats))
-
-
-def directory_of(key: str) -> str:
-    """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
-    if _PLAIN.fullmatch(key):
-        return key
-    begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"
-    return f"{begin}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio.to_thread
 
+from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, read_record, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
 
-from ..episode.many import directory_of
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.resolver import Package, resolve_package

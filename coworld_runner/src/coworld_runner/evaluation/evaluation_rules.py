@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.evaluation.designs import require_block_seeds
 from coworld_core.evaluation.ratings import RatingName
 
-__all__ = ["EvaluationRules", "blocks_for", "rating_for"]
+__all__ = ["EvaluationRules", "rating_for"]
 
 _USUAL_BLOCKS = 200
 """Usually enough to tell a player apart that wins two of three decided blocks."""
@@ -47,12 +48,7 @@ class EvaluationRules:
     def __post_init__(self) -> None:
         if self.max_blocks is not None and self.max_blocks < 1:
             raise UsageError("There must be at least 1 block.", code="bad_count")
-        if "seed" in self.config:
-            raise UsageError(
-                "Each block has a seed of its own, so the game config cannot set one.",
-                code="seed_of_blocks",
-                hint="Leave it out of the config; all seeds are derived from the base seed.",
-            )
+        require_block_seeds(self.config)
 
     def most_blocks(self, least: int = 0) -> int:
         """Return the maximum number of blocks.
@@ -66,14 +62,3 @@ class EvaluationRules:
 def rating_for(seats: int) -> RatingName:
     """Return the default rating model for a game with this number of seats."""
     return "plackett-luce" if seats > 2 else "bradley-terry"
-
-
-def blocks_for(episodes: int, size: int) -> int:
-    """Return the number of blocks of `size` episodes needed to play at least `episodes`.
-
-    Raises:
-        UsageError: `episodes` is below 1.
-    """
-    if episodes < 1:
-        raise UsageError("There must be at least 1 episode.", code="bad_count")
-    return -(-episodes // size)

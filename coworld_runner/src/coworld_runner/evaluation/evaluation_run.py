@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, Unpack
 
@@ -16,18 +14,23 @@ import anyio.lowlevel
 
 from coworld_core.episode.events import Notice, RunFinished, RunStarted
 from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record, read_rows
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_rows
 from coworld_core.errors import CapabilityError, HookError, ImageError, UsageError
-from coworld_core.evaluation.comparison import Comparison
-from coworld_core.evaluation.designs import Lineup, parse_key
-from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, REPORT_NAME, open_evaluation, read_plan
-from coworld_core.evaluation.lost_blocks import read_loss_notes
-from coworld_core.evaluation.markdown import report_markdown
-from coworld_core.evaluation.metrics import known_metrics, measured
+from coworld_core.evaluation.evaluation_files import (
+    MARKDOWN_NAME,
+    PLAN_NAME,
+    REPORT_NAME,
+    measure_row,
+    plan_file,
+    read_plan,
+    report_files,
+    require_same_plan,
+)
+from coworld_core.evaluation.needed_episodes import NeededEpisodes
+from coworld_core.evaluation.played_evaluation import PlayedEvaluation, read_evaluation
 from coworld_core.evaluation.report_base import Evaluation, EvaluationPlan
 from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.hints import Hint
-from coworld_core.text.phrases import listed
 
 from ..episode.episode_rows import Rows
 from ..episode.many import KeyedRun, open_keyed_run
@@ -41,18 +44,12 @@ from .in_process_run import InProcessRun
 
 __all__ = [
     "PlayedEvaluation",
-    "measure_row",
     "open_evaluation_run",
     "play_blocks",
     "play_evaluation",
     "read_evaluation",
-    "refuse_changed",
     "write_report",
 ]
-
-_MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
-"""Fields of a plan that may change when a run resumes, as they do not affect episodes already played. Plans of older
-versions do not have the lowest and the highest score."""
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
@@ -91,48 +88,6 @@ async def play_evaluation(
     return evaluation.report()
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlayedEvaluation:
-    """An evaluation as it is stored in its directory."""
-
-    workspace: Path
-    report: ShownReport
-    episodes: int
-    """Number of episodes that have ended."""
-    reread: Callable[[], Iterator[EpisodeRow]]
-
-    def rows(self) -> Iterator[EpisodeRow]:
-        """Return the episodes in the order in which they ended; each call reads them again, as there may be many."""
-        return itertools.islice(self.reread(), self.episodes)
-
-
-def read_evaluation(workspace: str | os.PathLike[str]) -> PlayedEvaluation:
-    """Read the evaluation in a directory: its report so far, and its episodes.
-
-    Args:
-        workspace: The directory of `plan.json` and `episodes.jsonl`.
-
-    Raises:
-        UsageError: The directory has no evaluation.
-        RecordError: Its files are broken.
-    """
-    directory = Path(workspace)
-    plan = read_plan(directory)
-    evaluation = open_evaluation(plan)
-    episodes = 0
-
-    def rows() -> Iterator[EpisodeRow]:
-        return read_rows(directory) if (directory / ROWS_NAME).is_file() else iter(())
-
-    for row in rows():
-        evaluation.add(measure_row(row, plan, directory))
-        episodes += 1
-    if isinstance(evaluation, Comparison):
-        evaluation.worst.notes = read_loss_notes(directory)
-    report: ShownReport = evaluation.report()
-    return PlayedEvaluation(workspace=directory, report=report, episodes=episodes, reread=rows)
-
-
 async def play_blocks(
     keyed: KeyedRun,
     evaluation: Evaluation[_Plan, _Report],
@@ -154,30 +109,14 @@ async def play_blocks(
         UsageError: A player differs from the one that played before, or the metric is not in the results.
         EnvironmentFault: The machine or the engine failed.
     """
-    asked: set[str] = set()
     ledger, plan = evaluation.ledger, evaluation.plan
     fewer = Hint("fewer_episodes", "Fewer at a time may help (parallel).")
-    at = 0
-    spoilt: set[int] = set()
+    needed = NeededEpisodes(evaluation)
     told = -math.inf
 
-    def needed() -> tuple[int, str, Lineup] | None:
-        """Return the next episode: the first that is missing in the first incomplete block, possibly a replayed one."""
-        nonlocal at
-        at = max(at, ledger.judged + 1)
-        for block in itertools.chain(sorted(spoilt), range(at, evaluation.last_block + 1)):
-            for key, lineup in ledger.missing(block):
-                if key not in asked:
-                    return block, key, lineup
-            spoilt.discard(block)
-            # All of it is being played
-            at = max(at, block + 1)
-        return None
-
     def episodes() -> Iterator[tuple[str, EpisodePlan]]:
-        while not evaluation.stopped and not held() and (found := needed()) is not None:
+        while not evaluation.stopped and not held() and (found := needed.take()) is not None:
             block, key, lineup = found
-            asked.add(key)
             yield key, entrants.plan(lineup, block, seed=evaluation.seed_of(block))
 
     def take_in(row: EpisodeRow) -> bool:
@@ -187,8 +126,7 @@ async def play_blocks(
         if ledger.judged > judged and ((now := time.monotonic()) - told >= keyed.hurried or evaluation.stopped):
             told = now
             keyed.run.bus.publish(evaluation.progress())
-        if not row.ok or row.starved:
-            spoilt.update(place[:1] if (place := parse_key(row.key)) is not None else ())
+        needed.note(row)
         if row.starved and not row.starved_by and not plan.count_starved and not evaluation.stopped:
             keyed.run.bus.publish(
                 Notice(
@@ -201,10 +139,10 @@ async def play_blocks(
 
     await between()
     # The last running episodes may show that a block must be played again
-    while not evaluation.stopped and needed() is not None:
+    while not evaluation.stopped and needed.next() is not None:
         await keyed.play(episodes(), fatal=(CapabilityError, HookError, ImageError, UsageError), on_row=take_in)
         await between()
-        at = 0
+        needed.restart()
 
 
 @asynccontextmanager
@@ -267,7 +205,7 @@ async def open_evaluation_run(
         directory = directory or run.layout.workspace
         if rows is None:
             # First, since it shows that the directory is a run's
-            atomic_write(directory / PLAN_NAME, _as_file(plan))
+            atomic_write(directory / PLAN_NAME, plan_file(plan))
             for row in read_rows(directory):
                 evaluation.add(measure_row(row, plan, directory))
         run.bus.publish(evaluation.progress())
@@ -305,8 +243,9 @@ def write_report(directory: Path, report: ShownReport, *, write: Callable[[Path,
         report: The report.
         write: What writes the first.
     """
-    write(directory / REPORT_NAME, _as_file(report))
-    atomic_write(directory / MARKDOWN_NAME, report_markdown(report).encode())
+    files = report_files(report)
+    write(directory / REPORT_NAME, files[REPORT_NAME])
+    atomic_write(directory / MARKDOWN_NAME, files[MARKDOWN_NAME])
 
 
 def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
@@ -321,65 +260,5 @@ def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
         rows = path.with_name(ROWS_NAME)
         return rows.is_file() and rows.stat().st_size == 0
     found = read_plan(path.parent)
-    # More blocks may be requested at any time: the evidence stays valid however often it is examined
-    refuse_changed(found, plan)
-    others = [
-        name
-        for name in type(plan).model_fields
-        if name not in _MAY_DIFFER and getattr(found, name, None) != getattr(plan, name)
-    ]
-    others = ["kind"] if found.kind != plan.kind else others
-    if others:
-        raise UsageError(
-            f"{path.parent} has an evaluation that differs from this one in: {listed(others)}.",
-            code="another_evaluation",
-            hint=Hint("repeat_evaluation", "Repeat the call that began it, or pass another workspace."),
-        )
+    require_same_plan(found, plan, path.parent)
     return True
-
-
-def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
-    """Refuse to resume with a player's file whose content has changed.
-
-    Raises:
-        UsageError: Code `player_changed`: a player's file has another digest than before.
-    """
-    before = found.players()
-    for label, player in plan.players().items():
-        file, _, content = player.image.rpartition("@")
-        was = before[label].image if label in before else ""
-        if file and player.image != was and was.rpartition("@")[0] == file and not content.startswith("sha"):
-            raise UsageError(
-                f"{file} has changed since the evaluation began: its digest was {was.rpartition('@')[2]} and is "
-                f"{content} now.",
-                code="player_changed",
-                hint=Hint(
-                    "restore_player",
-                    "Restore the old content, or start again: in another workspace, or under another name.",
-                ),
-            )
-
-
-def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
-    """Return the row with its scores replaced by the measured metric.
-
-    Raises:
-        UsageError: The results do not have this metric.
-    """
-    if not plan.metric or not row.scores:
-        return row
-    results = row.results if row.results is not None else read_record(workspace / row.workspace).results
-    results = results or {}
-    numbers = measured(results, plan.metric, plan.slot_count)
-    if numbers is None:
-        known = known_metrics(results, plan.slot_count)
-        raise UsageError(
-            f"The results have no list of {plan.slot_count} numbers at {plan.metric!r}.",
-            code="metric_unknown",
-            hint=f"There is {listed(known)}." if known else "They have no such list at all.",
-        )
-    return row.model_copy(update={"scores": numbers})
-
-
-def _as_file(value: EvaluationPlan | ShownReport) -> bytes:
-    return (value.model_dump_json(indent=2) + "\n").encode()

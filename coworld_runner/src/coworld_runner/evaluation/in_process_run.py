@@ -16,12 +16,13 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.events import BatchProgressed
+from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.evaluation.designs import parse_key
 from coworld_core.manifest.game_results import score_bounds
 
-from ..episode.many import KeyedRun, directory_of
+from ..episode.many import KeyedRun
 from ..errors import unwrapped
 from ..kit.rollout.kept_games import KeptGames
 from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess

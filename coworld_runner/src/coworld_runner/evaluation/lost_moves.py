@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout, directory_of
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.comparison import NEW, OLD, Comparison
@@ -29,7 +29,7 @@ from coworld_core.rules import ReplayFormatError, first_difference, read_replay
 from coworld_core.rules.game import is_picture
 from coworld_core.text.phrases import listed
 
-from ..episode.many import KeyedRun, directory_of
+from ..episode.many import KeyedRun
 from ..kit.rollout.seat_views import ReplayMoment
 from ..package.kit_programs import rules_served
 from ..runs.workspace import atomic_write

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Unpack
 
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.designs import mixture_lineups, shares
+from coworld_core.evaluation.designs import blocks_for, mixture_lineups, shares
 from coworld_core.evaluation.mixture import Mixture, MixturePlan, MixtureReport
 from coworld_core.evaluation.ranking import player_labels
 from coworld_core.hints import Hint
@@ -15,7 +15,7 @@ from coworld_core.hints import Hint
 from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
-from .evaluation_rules import EvaluationRules, blocks_for
+from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
 
 __all__ = ["mix", "plan_mixture"]

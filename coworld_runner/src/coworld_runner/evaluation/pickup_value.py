@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Literal, Unpack
 
 from coworld_core.errors import UsageError
+from coworld_core.evaluation.designs import blocks_for
 from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, PickupReport, pool_labels
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
-from .evaluation_rules import EvaluationRules, blocks_for
+from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
 
 __all__ = ["pickup"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from typing import Unpack
 
+from coworld_core.evaluation.designs import blocks_for
 from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, ScrimmageReport
 
 from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
-from .evaluation_rules import EvaluationRules, blocks_for
+from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation
 
 __all__ = ["scrimmage"]

@@ -12,11 +12,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.layout import EpisodeLayout, directory_of
 from coworld_core.evaluation.gate_history import GateRecord
 from coworld_core.evaluation.gate_report import BotReport, BotVersion, bots_report
 
-from ...episode.many import directory_of
 from ...web.page_templates import page_template
 from ..evaluation_page import PAGE_POLICY, axis_ticks, page_link
 from .gate_folder import GateFolder

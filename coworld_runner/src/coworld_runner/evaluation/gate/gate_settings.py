@@ -7,12 +7,13 @@ from pathlib import Path
 import tomlkit
 from pydantic import Field
 
+from coworld_core.documents.settings_file import SettingsPart, described_game, found_from, found_game, parse_settings
 from coworld_core.errors import UsageError
 
 from ...package.player_names import read_players
 from ...package.resolver import Package
 from ...runs.workspace import atomic_write
-from ..settings_file import SettingsPart, described_game, described_player, found_from, found_game, parse_settings
+from ..settings_words import described_player
 
 __all__ = ["GATE_SETTINGS", "GateSettings", "read_gate_settings", "write_gate_settings"]
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from coworld_core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from .suite_run import SuiteSettings as SuiteSettings
     from .suite_run import play_suite as play_suite
     from .suite_run import read_suite as read_suite
-    from .suite_settings import SuiteSettings as SuiteSettings
-    from .suite_settings import read_suite_settings as read_suite_settings
+    from .suite_run import read_suite_settings as read_suite_settings
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            ".suite_run": ("play_suite", "read_suite"),
-            ".suite_settings": ("SuiteSettings", "read_suite_settings"),
+            ".suite_run": ("SuiteSettings", "play_suite", "read_suite", "read_suite_settings"),
         },
     )

@@ -11,6 +11,7 @@ import tomlkit
 from tomlkit.exceptions import ConvertError
 from tomlkit.items import Item
 
+from coworld_core.documents.settings_file import described_game, found_game, parse_settings
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.manifest.game_config import only_variant
@@ -24,7 +25,7 @@ from ...runs.workspace import atomic_write, unwritable
 from ..commissioner.commissioner_lookup import find_commissioner
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules, rating_for
-from ..settings_file import described_game, described_player, found_game, parse_settings
+from ..settings_words import described_player
 from .pairing_plugins import find_pairing
 from .tournament_folder import TournamentFolder, entrants_of
 from .tournament_settings import (

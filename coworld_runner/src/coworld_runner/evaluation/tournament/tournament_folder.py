@@ -8,10 +8,11 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from coworld_core.documents.settings_file import found_from
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
-from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, REPORT_NAME
+from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, REPORT_NAME, measure_row, refuse_changed
 from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.manifest.game_config import only_variant
 from coworld_core.text.phrases import listed
@@ -36,8 +37,7 @@ from ...runs._append_log import AppendedFile
 from ...runs._locks import is_free
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
-from ..evaluation_run import PlayedEvaluation, measure_row, refuse_changed, write_report
-from ..settings_file import found_from
+from ..evaluation_run import PlayedEvaluation, write_report
 from .pairing_plugins import find_pairing
 from .tournament_settings import SEEDS_NAME, SETTINGS_NAME, TournamentSettings
 

@@ -10,13 +10,13 @@ import tomlkit
 from pydantic import AliasChoices, Field, StringConstraints
 
 from coworld_core.commissioner.hook_names import HookName
+from coworld_core.documents.settings_file import SettingsPart, parse_settings
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.ratings import RatingName
 from coworld_core.files.atomic import write_whole
 from coworld_core.hints import Hint
 
 from ...runs.workspace import atomic_write
-from ..settings_file import SettingsPart, parse_settings
 
 __all__ = [
     "SEEDS_NAME",

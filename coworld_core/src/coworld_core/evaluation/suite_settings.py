@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from coworld_core.errors import UsageError
-from coworld_core.text.phrases import listed
-
-from ..settings_file import SettingsPart, found_from, found_game, parse_settings
+from ..documents.settings_file import SettingsPart, found_from, found_game, parse_settings
+from ..errors import UsageError
+from ..text.phrases import listed
 
 __all__ = ["CANDIDATE", "EntrySettings", "SuiteSettings", "read_suite_settings"]
 
@@ -29,7 +28,7 @@ class EntrySettings(SettingsPart):
     variants: list[str] | None = Field(default=None, min_length=1)
     """Ids and patterns (`small-*`); None: the certification fixture."""
     lineups: list[Annotated[list[str], Field(min_length=1)]] = Field(min_length=1)
-    """Players, as `read_players` reads them, that share the seats; one that is named twice has twice the seats."""
+    """Players that share the seats; one that is named twice has twice the seats."""
     episodes: int | None = Field(default=None, ge=1)
     seed: int | None = None
     config: dict[str, Any] = Field(default_factory=dict[str, Any])

@@ -9,16 +9,13 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from coworld_core.errors import UsageError
-from coworld_core.text.terminal import writable
-
-from ..package.player_names import PlayerRef
+from ..errors import UsageError
+from ..text.terminal import writable
 
 __all__ = [
     "SettingsPart",
     "described_from",
     "described_game",
-    "described_player",
     "found_from",
     "found_game",
     "parse_settings",
@@ -86,11 +83,3 @@ def found_game(directory: Path, word: str) -> str:
 def described_game(directory: Path, game: str) -> str:
     """Return a game as the file stores it."""
     return described_from(directory, Path(game)) if Path(game).expanduser().exists() else game
-
-
-def described_player(directory: Path, player: PlayerRef) -> str:
-    """Return a player as the file stores it."""
-    own = player.own
-    if own is None or player.registered is not None or (own.kind != "file" and player.word == own.name):
-        return player.word
-    return described_from(directory, own.path)

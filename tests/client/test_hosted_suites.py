@@ -1,0 +1,207 @@
+"""Suites that a real Observatory plays: planned, measured, gone on with after a cut, and reported as those of here."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, seed
+
+from coworld_client import CoworldClient, NotFound, TooManyRequests, play_hosted_suite
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_rows
+from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.evaluation.suite_plan import read_suite
+from coworld_core.evaluation.suite_report import SuiteCell, SuiteReport
+from observatory.quotas import Quotas
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+TEXT = """
+episodes = 4
+seed = 7
+
+[[entry]]
+name = "pairs"
+variants = ["duel"]
+lineups = [["{player}", "right"]]
+
+[[entry]]
+name = "table"
+episodes = 1
+variants = ["four"]
+config = { linger = 0.0 }
+lineups = [["{player}"]]
+"""
+
+
+@asynccontextmanager
+async def hosted(tmp_path: Path, **more: Any) -> AsyncGenerator[tuple[Platform, Account, World, CoworldClient]]:
+    async with open_platform(tmp_path, **more) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, league=False)
+        for name in ("left", "right"):
+            await platform.policy(ann, name)
+        async with CoworldClient(platform.url, token=ann.token) as api:
+            yield platform, ann, world, api
+
+
+def suite(directory: Path, text: str = TEXT) -> Path:
+    path = directory / "strength.toml"
+    path.write_text(text)
+    return path
+
+
+async def requested(api: CoworldClient) -> list[dict[str, str] | None]:
+    """The labels of all requests."""
+    return [row.tags async for row in api.experience.list(mine=True)]
+
+
+async def test_a_platform_plays_a_suite_and_goes_on_after_a_cut(tmp_path: Path) -> None:
+    path, out = suite(tmp_path), tmp_path / "out"
+    async with hosted(tmp_path) as (_, _, world, api):
+        seen: list[EpisodeRow] = []
+        with anyio.CancelScope() as cut:
+
+            def stop(cell: SuiteCell, row: EpisodeRow) -> None:
+                seen.append(row)
+                if len(seen) == 1:
+                    cut.cancel()
+
+            await play_hosted_suite(
+                api, path, directory=out, players=["left"], coworld=world.name, parallel=2, on_episode=stop
+            )
+        so_far, _ = read_suite(out)
+        assert (so_far.complete, len(seen)) == (False, 1)
+        before = await requested(api)
+        assert 1 <= len(before) <= 4
+
+        async def whole(directory: Path, **more: Any) -> SuiteReport:
+            return await play_hosted_suite(api, path, directory=directory, players=["left"], coworld=world.name, **more)
+
+        report = await whole(out)
+        # Four episodes of two seats, and one of four that a single policy has
+        labels = await requested(api)
+        assert len(labels) == 5
+        assert {(tags or {})["suite"] for tags in labels} == {"strength"}
+        assert {(tags or {})["cell"] for tags in labels} == {"pairs.duel.1", "table.four.1"}
+        assert [(cell.entry, cell.names, cell.blocks, cell.stopped) for cell in report.cells] == [
+            ("pairs", ("left:v1", "right:v1"), 2, "max_blocks"),
+            ("table", ("left:v1",), 1, "max_blocks"),
+        ]
+        assert report.ok
+        # A slot's score is its number plus the seed, so rotated policies score alike
+        pairs = [*read_rows(out / "pairs.duel.1")]
+        assert [row.scores for row in pairs] == [((row.seed or 0) + 0.0, (row.seed or 0) + 1.0) for row in pairs]
+        assert len({row.seed for row in pairs}) == 2
+        assert {tuple(seat.name for seat in row.slots) for row in pairs} == {
+            ("left:v1", "right:v1"),
+            ("right:v1", "left:v1"),
+        }
+        assert report.cells[0].entrants[0].mean_score == report.cells[0].entrants[1].mean_score
+        assert read_suite(out)[0] == report
+        assert "| pairs | duel | left:v1 |" in (out / "report.md").read_text()
+
+        # From another directory, as from another machine: the same episodes
+        elsewhere = await whole(tmp_path / "elsewhere", parallel=1)
+        assert elsewhere.players == report.players
+        ids = [{row.run_id for row in read_rows(place / "pairs.duel.1")} for place in (out, tmp_path / "elsewhere")]
+        assert ids[0] == ids[1]
+        # An incomplete line, as a killed process leaves it, is played again, which is the same request
+        shutil.rmtree(tmp_path / "elsewhere" / "table.four.1")
+        rows = tmp_path / "elsewhere" / "pairs.duel.1" / ROWS_NAME
+        rows.write_bytes(rows.read_bytes()[:-5])
+        (tmp_path / "elsewhere" / "suite.json").write_bytes(
+            so_far.with_cells([cell.model_copy(update={"stopped": ""}) for cell in so_far.cells])
+            .model_dump_json()
+            .encode()
+        )
+        assert (await whole(tmp_path / "elsewhere")).players == report.players
+        assert len(await requested(api)) == 5
+
+
+async def test_what_is_wrong_is_said_before_anything_is_requested(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    async with hosted(tmp_path, backend="none") as (_, _, world, api):
+
+        async def play(**more: Any) -> None:
+            text: str = more.pop("text", TEXT)
+            given: dict[str, Any] = {"directory": out, "players": ["left"], "coworld": world.name, **more}
+            await play_hosted_suite(api, suite(tmp_path, text), **given)
+
+        with pytest.raises(NotFound, match="no policy 'stranger'"):
+            await play(players=["left", "stranger"])
+        with pytest.raises(NotFound, match="left:v9"):
+            await play(players=["left:v9"])
+        mistakes: tuple[tuple[dict[str, Any], str], ...] = (
+            ({"text": TEXT.replace('"duel"', '"due"')}, "Entry 'pairs': .*due"),
+            ({"text": TEXT.replace("linger = 0.0", "linked = 1")}, r"Entry 'table', line-up 1 \(left\): .*linked"),
+            ({"text": TEXT.replace("linger = 0.0", "seed = 1")}, "Each block has a seed of its own"),
+            ({"text": TEXT.replace('["{player}", "right"]', '["{player}", "right", "right:v1"]')}, "3 players"),
+            ({"players": []}, "no player is named"),
+            ({"coworld": None}, "names no game"),
+            ({"parallel": 0}, "at least 1 episode"),
+        )
+        for wrong, words in mistakes:
+            with pytest.raises(UsageError, match=words):
+                await play(**wrong)
+        assert not out.exists()
+        out.mkdir()
+        (out / "mine").touch()
+        with pytest.raises(WorkspaceError, match="no suite"):
+            await play()
+        assert await requested(api) == []
+
+
+async def test_faults_are_those_of_who_made_them(tmp_path: Path) -> None:
+    text = """
+episodes = 2
+
+[[entry]]
+name = "player"
+config = { play_seconds = 1.0 }
+lineups = [["well", "{player}"]]
+
+[[entry]]
+name = "game"
+episodes = 1
+config = { play_seconds = 0.1, behaviour = "wrong-schema" }
+lineups = [["well"]]
+"""
+    async with open_platform(tmp_path) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id, subject=MISFITS, league=False)
+        await platform.policy(ann, "well", "well", subject=MISFITS)
+        await platform.policy(ann, "bad", "exits-3-midway", subject=MISFITS)
+        async with CoworldClient(platform.url, token=ann.token) as api:
+            report = await play_hosted_suite(
+                api, suite(tmp_path, text), directory=tmp_path / "out", players=["bad"], coworld=world.id
+            )
+    player, game = report.cells
+    (well, bad) = player.entrants
+    assert (player.names, well.forfeits, bad.forfeits, player.blocks) == (("well:v1", "bad:v1"), 0, 2, 1)
+    assert {(fault.party, fault.episodes) for fault in player.faults} == {("player", 2)}
+    assert bad.first_forfeit is not None
+    rows = [*read_rows(tmp_path / "out" / player.directory)]
+    assert all([row.slots[fault.slot].name for fault in row.failed_players] == ["bad:v1"] for row in rows)
+    assert (game.blocks, game.void, report.ok) == (0, 1, False)
+    assert [(fault.party, fault.error_type) for fault in game.faults] == [("game", "results_malformed")]
+
+
+async def test_a_used_up_budget_ends_it_and_keeps_what_there_is(tmp_path: Path) -> None:
+    # Nothing is played, so the first request uses the budget up
+    async with (
+        hosted(tmp_path, backend="none", quotas=Quotas(episodes=1)) as (platform, ann, world, _),
+        CoworldClient(platform.url, token=ann.token, max_retries=0) as api,
+    ):
+        with pytest.raises(TooManyRequests):
+            await play_hosted_suite(
+                api, suite(tmp_path), directory=tmp_path / "out", players=["left"], coworld=world.name, parallel=2
+            )
+        assert len(await requested(api)) == 1
+    so_far, _ = read_suite(tmp_path / "out")
+    assert "not over yet" in " ".join(so_far.contents().notes)
