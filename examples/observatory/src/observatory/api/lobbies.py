@@ -14,6 +14,7 @@ from ..episodes.access import view_of, visible
 from ..errors import Refusal, conflict
 from ..hosted import lobbies
 from ..hosted.lobbies import LobbySeat, is_draft, seats_of, status_of
+from ..hosted.session_state import error_of_session
 from ..hosted.sessions import Session, sessions_of, until_started
 from ..identity.auth import Caller
 from ..services import Services
@@ -27,8 +28,6 @@ from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 __all__ = ["end_game", "lobby_json", "router", "start_game"]
 
 router = ApiRouter(tags=["Lobbies"])
-
-_LOST = "The server was restarted during the game."
 
 
 @router.post("/v2/leagues/{league_id}/lobbies", response_model=api.Lobby, responses=refusals(400, 404))
@@ -171,7 +170,6 @@ async def lobby_json(services: Services, db: AsyncSession, caller: Caller, lobby
     playing = [seat for seat in seats if seat.kind != "closed"]
     ready = bounds.least <= len(playing) <= bounds.most and not any(seat.kind == "human_open" for seat in playing)
     row = lobby.session
-    error = session.error if session is not None else _LOST if row is not None and row.status == "lost" else ""
     base = services.settings.url
     return {
         "id": lobby.id,
@@ -189,7 +187,7 @@ async def lobby_json(services: Services, db: AsyncSession, caller: Caller, lobby
         "revision": lobby.revision,
         "session_id": lobby.session_id,
         "page_url": f"{base}/lobbies/{lobby.id}",
-        "error": error or None,
+        "error": error_of_session(row, session) if row is not None else None,
         "episode_request_id": row.episode_request_id if row is not None else None,
         **await _evidence(services, db, caller, row.episode_request_id if row is not None else None),
         "created_at": lobby.created_at,
