@@ -409,6 +409,7 @@ class _Lobbies:
         players: int | None = None,
         seats: Sequence[LobbySeatBody] = (),
         overrides: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> Lobby: ...

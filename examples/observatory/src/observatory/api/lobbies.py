@@ -20,6 +20,7 @@ from ..identity.auth import Caller
 from ..services import Services
 from ..store.audit import audit
 from ..store.columns import JsonObject
+from ..store.kept_labels import labels_of
 from ..store.models import EpisodeRequest, Lobby
 from .experience_roster import league_champions
 from .lobby_seating import bounds_of, chosen_seat, draft, find_lobby, require_host, seated_game
@@ -137,7 +138,8 @@ async def start_game(
         game = await seated_game(db, caller, lobby)
         await sessions.check(game)
         started = lobbies.started(lobby.id, revision=revision, key=key, policies=game.policies)
-        session = await sessions.play(game, caller, spectators=True, within=started)
+        labels = (await labels_of(db, [lobby.id]))[lobby.id]
+        session = await sessions.play(game, caller, spectators=True, labels=labels, within=started)
     if session is not None:
         await until_started(session)
 
@@ -195,6 +197,7 @@ async def lobby_json(services: Services, db: AsyncSession, caller: Caller, lobby
         "ended_at": lobby.cancelled_at if row is None else row.ended_at,
         "expires_at": lobby.expires_at,
         "seats": [_seat_json(at, seat, caller, changes=open_to_changes, host=host) for at, seat in enumerate(seats)],
+        "tags": (await labels_of(db, [lobby.id]))[lobby.id] if host else None,
         "can_manage": host,
         "permissions": {
             "can_start": host and open_to_changes and ready and any(seat.kind == "human" for seat in playing),
