@@ -88,6 +88,24 @@ def test_a_request_of_a_platform_is_cancelled(run: Callable[..., Result], told: 
     assert "--hard is for runs on this machine" in run("stop", XREQ, "--hard").output
 
 
+def test_a_game_for_people_is_ended(run: Callable[..., Result], told: FakePlatform) -> None:
+    game = {"session_id": "cps_1", "player_count": 2, "tags": {"exp": "a"}, "status": "running"}
+    place = "/v2/coworlds/play/session/cps_1"
+
+    def stands(_: object) -> object:
+        return {**game, "status": "ended" if told.calls("DELETE", place) else "running"}
+
+    told.on("GET", place, stands)
+    told.on("DELETE", place, {**game, "status": "ended"})
+    result = run("stop", "cps_1", "--json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert (answer["ended"], answer["episode"]["id"], answer["episode"]["state"]) == (True, "cps_1", "interrupted")
+    assert len(told.calls("DELETE", place)) == 1
+    again = run("stop", "cps_1")
+    assert (again.exit_code, "has ended already: interrupted" in again.output) == (2, True), again.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from click.testing import Result
-from support.fake_platform import COWORLD, EPISODE, EXPERIENCE, FakePlatform, uid
+from support.fake_platform import COWORLD, EPISODE, EXPERIENCE, LOBBY, FakePlatform, uid
 from support.fake_server import json_say
 
 from coworld_cli import exitcodes
@@ -78,6 +78,17 @@ def test_labels_of_a_hosted_game(run: Run, told: FakePlatform) -> None:
     assert told.asked[-1].json["tags"] == {"exp": "a"}
     told.on("POST", "/v2/coworlds/play/session", {"session_id": "cps_1", "player_count": 2})
     assert "keeps no labels" in run("hosted-game", "create", COW, "--label", "exp=a").stderr
+
+
+def test_labels_of_a_lobby(run: Run, told: FakePlatform) -> None:
+    league, place = f"league_{uid(7)}", f"/v2/leagues/league_{uid(7)}/lobbies"
+    told.on("POST", place, {**LOBBY, "tags": {"exp": "a"}})
+    assert "exp=a" in run("lobby", "create", league, "--label", "exp=a").stdout
+    assert told.asked[-1].json["tags"] == {"exp": "a"}
+    told.on("POST", place, LOBBY)
+    assert "keeps no labels" in run("lobby", "create", league, "--label", "exp=a").stderr
+    run("lobby", "create", league)
+    assert "tags" not in told.asked[-1].json
 
 
 def test_labels_are_changed(run: Run, told: FakePlatform) -> None:

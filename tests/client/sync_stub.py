@@ -84,7 +84,11 @@ def meaning(text: str) -> tuple[set[str], str]:
     """The imports of a stub, and the rest of it, whatever their form."""
     tree = ast.parse(text)
     parts = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    imports = {ast.dump(type(node)(**{**vars(node), "names": [name]})) for node in parts for name in node.names}
+    imports = {
+        f"{ast.unparse(node).partition('import ')[0]}import {ast.unparse(name)}"
+        for node in parts
+        for name in node.names
+    }
     return imports, ast.dump(ast.Module([node for node in tree.body if node not in parts], []))
 
 

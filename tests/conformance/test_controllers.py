@@ -304,6 +304,43 @@ async def test_a_platform_cancels_what_waits_and_says_what_it_cannot_do(tmp_path
         assert caught.value.code == "wrong_player_count"
 
 
+async def test_a_game_for_people_is_followed_and_ended(tmp_path: Path) -> None:
+    async with hosted_end(tmp_path) as one:
+        assert one.api is not None
+        world = await one.api.coworlds.find("quick")
+        made = await one.api.hosted.create(world.id, labels={"exp": "a"})
+        game = await one.mine.episode(made.session_id)
+        assert isinstance(game, EpisodeHandle)
+        assert (await first(game.events())).state == "running"
+        await one.api.hosted.join(game.id)
+        info = await game.info()
+        assert (info.id, info.state, info.coworld, info.labels) == (game.id, "running", "quick", {"exp": "a"})
+        assert (info.players, info.scores, info.ended_at) == (("ann",), (), None)
+        assert [(seat.slot, seat.name, seat.score) for seat in await game.seats()] == [(0, "ann", None)]
+        rest: list[EpisodeEvent] = []
+
+        async def follow() -> None:
+            async for event in game.events(after="running"):
+                rest.append(event)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await game.terminate()
+        assert [event.state for event in rest] == ["interrupted"]
+        ended = await game.result()
+        assert ended == await game.info()
+        assert (ended.state, ended.error, ended.players) == ("interrupted", None, ("ann",))
+        assert ended.ended_at is not None
+        with pytest.raises(CoworldError) as caught:
+            await game.terminate()
+        assert caught.value.code == "already_ended"
+        with pytest.raises(CoworldError) as caught:
+            await first(game.events(after="nonsense"))
+        assert caught.value.code == "bad_cursor"
+        with pytest.raises(CoworldError):
+            await one.mine.episode("cps_none")
+
+
 async def test_episodes_of_a_request_for_several_are_not_cancelled_one_by_one(tmp_path: Path) -> None:
     async with hosted_end(tmp_path) as one:
         assert one.api is not None

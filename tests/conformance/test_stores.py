@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -14,9 +14,9 @@ from support.nim_episode import NIM
 from support.observatory_kit import QUICK, Subject, open_platform, roster, seed
 
 from coworld_client import CoworldClient, HostedStore
-from coworld_core import EpisodeStore, RunFilter
+from coworld_core import EpisodeStore, RunFilter, iter_samples
 from coworld_core.errors import CoworldError, NotReadyError, UsageError
-from coworld_runner import LocalStore, run_episode
+from coworld_runner import EpisodeOptions, LocalStore, run_episode
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -139,8 +139,35 @@ async def test_episodes_are_waited_for_found_and_read(end: AbstractAsyncContextM
         turns = [turn async for turn in store.iter_samples(episode)]
         assert turns == [turn async for turn in store.iter_samples(episode.id)]
         assert {turn.seat for turn in turns} == {0, 1}
+        assert {turn.episode for turn in turns} == {episode.id}
+        # A replay does not tell what seats saw
+        assert {(turn.time, turn.observation, turn.legal) for turn in turns} == {(None, None, None)}
+        assert all(turn.acted == (turn.action is not None) for turn in turns)
         assert [turn.done for turn in turns].count(True) == 2
         assert sum(turn.reward or 0 for turn in turns) == 1
+
+
+async def test_what_was_recorded_is_read_before_the_replay(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    results.mkdir()
+    how = EpisodeOptions(record="samples")
+    record = await run_episode(NIM, backend="process", workspace=results / "one", options=how)
+    store = LocalStore(results, index=tmp_path / "index.sqlite3")
+    (episode,) = await store.episodes()
+    recorded = [turn async for turn in store.iter_samples(episode)]
+    assert recorded == [replace(turn, episode=episode.id) for turn in iter_samples(record)]
+    assert all(turn.action in turn.legal for turn in recorded if turn.legal is not None)
+    assert all(turn.observation is not None and turn.time is not None for turn in recorded)
+    # One that was cut short tells less than the replay
+    file = record.layout.samples
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:2]))
+    replayed = [turn async for turn in store.iter_samples(episode)]
+    assert [(turn.tick, turn.seat, turn.action, turn.score, turn.reward, turn.done) for turn in replayed] == [
+        (turn.tick, turn.seat, turn.action, turn.score, turn.reward, turn.done) for turn in recorded
+    ]
+    assert {turn.observation for turn in replayed} == {None}
+    record.layout.replay.unlink()
+    assert len([turn async for turn in store.iter_samples(episode)]) == 1
 
 
 async def test_what_has_no_samples_says_so(end: AbstractAsyncContextManager[End]) -> None:

@@ -8,6 +8,7 @@ from support.recorded_frames import check_blame_of_a_crash, check_frames
 
 pytestmark = pytest.mark.slow
 
+
 @pytest.fixture(autouse=True)
 def recorders_image(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where players are containers, the recorder is one, of an image that is here."""

@@ -18,6 +18,7 @@ from support.observatory_kit import Account, Platform, World, open_platform, ros
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from coworld_client import CoworldClient, HostedController
 from observatory.hosted import sessions as hosted_sessions
 from observatory.quotas import Quotas
 from observatory.store.models import HostedSession
@@ -243,6 +244,12 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
             assert (first["slot"], second["slot"], second["player"]["label"]) == (0, 1, "bob")
             assert (await three.post(join)).status_code == 409
             assert (await three.post(f"{start}/cps_none/join")).status_code == 404
+            # Told to those who take part in it
+            place = f"{start}/{made['session_id']}"
+            assert [(await who.get(place)).status_code for who in (one, two, three)] == [200, 200, 404]
+            told = (await two.get(place)).json()
+            assert (told["status"], told["ended_at"], told["episode_request_id"]) == ("running", None, None)
+            assert [(seat["slot"], seat["label"]) for seat in told["players"]] == [(0, "ann"), (1, "bob")]
             async with httpx2.AsyncClient(timeout=300) as browser:
                 assert (await browser.get(made["global_url"])).status_code == 200
                 assert (await browser.get(first["player_url"])).status_code == 200
@@ -287,6 +294,22 @@ async def test_people_take_seats_and_play(tmp_path: Path, database: str | None) 
             assert shown.status_code == 200, shown.text
             async with platform.services.database.reading() as db:
                 assert (await db.get_one(HostedSession, session.id)).episode_request_id == episode["id"]
+            # The same for a controller, also after the server has forgotten it
+            for forgotten in (False, True):
+                if forgotten:
+                    sessions._sessions.clear()
+                async with CoworldClient(platform.url, token=bob.token) as api:
+                    handle = await HostedController(api).episode(session.id)
+                    info = await handle.result()
+                    seats = [(seat.slot, seat.name, seat.score) for seat in await handle.seats()]
+                    assert [event.state async for event in handle.events()] == ["completed"]
+                assert (info.id, info.state, info.scores) == (session.id, "completed", (0, 1))
+                assert (info.coworld, info.players, info.labels) == ("quick", ("ann", "bob"), {"exp": "people"})
+                assert seats == [(0, "ann", 0), (1, "bob", 1)]
+                told = (await one.get(place)).json()
+                assert (told["status"], told["player_count"], told["tags"]) == ("completed", 2, {"exp": "people"})
+                assert (told["episode_request_id"], len(told["players"])) == (episode["id"], 2)
+                assert (await three.get(place)).status_code == 404
         labels = await runs(platform)
     assert leftovers(run_ids=labels) == []
 

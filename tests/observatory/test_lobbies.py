@@ -333,7 +333,10 @@ async def test_a_person_and_a_policy_play_to_the_end(tmp_path: Path, database: s
         ann, eve = await platform.account("ann"), await platform.account("eve")
         async with platform.client(ann) as client, platform.client(eve) as stranger, platform.client(owner) as author:
             seats = [{"position": 0, "kind": "random"}, {"position": 1, "kind": "closed"}]
-            lobby = await drafted(client, world, seats=[*seats, {"position": 2, "kind": "human_open"}])
+            seats.append({"position": 2, "kind": "human_open"})
+            lobby = await drafted(client, world, seats=seats, tags={"exp": "people"})
+            assert lobby["tags"] == {"exp": "people"}
+            assert (await stranger.get(f"/v2/lobbies/{lobby['id']}")).json()["tags"] is None
             place = f"/v2/lobbies/{lobby['id']}"
             lobby = (await client.post(f"{place}/seats/2/claim")).json()
             answer = await client.post(f"{place}/start", json=starting(lobby))
@@ -365,7 +368,10 @@ async def test_a_person_and_a_policy_play_to_the_end(tmp_path: Path, database: s
             assert (ended["status"], ended["error"], any(ended["permissions"].values())) == ("completed", None, False)
             assert ended["ended_at"] is not None
             assert (await client.get(ended["replay_url"])).status_code == 200
-            (episode,) = (await client.get("/v2/episode-requests")).json()["entries"]
+            game = (await client.get(f"/v2/coworlds/play/session/{running['session_id']}")).json()
+            assert (game["tags"], game["status"]) == ({"exp": "people"}, "completed")
+            assert [(seat["slot"], seat["label"]) for seat in game["players"]] == [(0, "bot:v1"), (1, "ann")]
+            (episode,) = (await client.get("/v2/episode-requests?tags=exp=people")).json()["entries"]
             assert (episode["id"], episode["episode_id"]) == (ended["episode_request_id"], ended["episode_id"])
             assert (episode["status"], episode["source"]) == ("completed", "play")
             assert [(seat["position"], seat["policy_version_id"]) for seat in episode["participants"]] == [

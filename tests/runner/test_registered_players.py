@@ -10,7 +10,7 @@ import pytest
 
 from coworld_core import read_record
 from coworld_core.episode.record import EpisodeRow, read_rows
-from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.errors import EnvironmentFault, ImageError, UsageError
 from coworld_runner import (
     Listener,
     LocalRegistry,
@@ -22,7 +22,7 @@ from coworld_runner import (
     scrimmage,
 )
 from coworld_runner.evaluation import EvaluationRules
-from coworld_runner.evaluation.gate import gate_player
+from coworld_runner.evaluation.gate import accept_player, gate_player
 from coworld_runner.package.newest_players import with_newest_players
 from coworld_runner.package.own_players.named_player import read_own_player
 from coworld_runner.package.player_names import read_players, registry_words
@@ -197,8 +197,27 @@ def test_images_of_the_registry(nim: Package, registry: LocalRegistry) -> None:
     assert tuple(other.runnable.run) == ("bot",)
 
 
-async def test_a_version_is_no_bot_of_a_folder(nim: Package, publish: Publish) -> None:
+@pytest.mark.parametrize(("typed", "meant"), [("bto:v1", "'bot:v1'"), ("bto:v7", "'bot:v1'"), ("other:v1", None)])
+async def test_a_mistyped_name_is_no_image_but_one_of_the_registry(
+    nim: Package, publish: Publish, tmp_path: Path, typed: str, meant: str | None
+) -> None:
     publish("bot", FIRST)
-    with pytest.raises(UsageError) as refused:
-        await gate_player(nim, "registry:bot:v1")
-    assert refused.value.code == "not_in_folder"
+    with pytest.raises(ImageError) as refused:
+        await run_episode(nim, players=[typed, "random"], backend="process", workspace=tmp_path / "run")
+    assert (f"Did you mean {meant} of your registry?" == refused.value.hint) == (meant is not None)
+    assert refused.value.hint
+
+
+async def test_a_version_is_no_bot_of_a_folder(
+    nim: Package, publish: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish("bot", FIRST)
+    monkeypatch.chdir(tmp_path)
+    for word in ("registry:bot:v1", "bot:v1", "bot"):
+        with pytest.raises(UsageError) as refused:
+            await gate_player(nim, word)
+        assert refused.value.code == "not_in_folder", word
+        with pytest.raises(UsageError) as refused:
+            accept_player(nim, word)
+        assert refused.value.code == "not_in_folder", word
+    assert not await anyio.Path(tmp_path / ".history").exists()

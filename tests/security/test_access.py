@@ -18,7 +18,7 @@ from support.uploads import manifest_for, upload_image
 from observatory.api.leagues import create_league
 from observatory.api.not_offered import NOT_OFFERED
 from observatory.app import document
-from observatory.store.models import Artifact, EpisodeRequest, RoleRun, Round
+from observatory.store.models import Artifact, EpisodeRequest, HostedSession, RoleRun, Round
 
 pytestmark = pytest.mark.slow
 
@@ -154,6 +154,7 @@ TABLE: dict[str, Row] = {
     "GET /v2/episode-requests/changes": Row(PRIVATE, query={"ids": "$ereq"}),
     "POST /v2/coworlds/replays/session": Row(PRIVATE, body={"coworld_id": "$coworld_id", "episode_id": "$ereq"}),
     "POST /v2/coworlds/play/session": Row(KNOWN_404, body={"coworld_id": "$coworld_id"}),
+    "GET /v2/coworlds/play/session/{session_id}": Row(KNOWN_404, params={"session_id": "$play_session"}),
     "DELETE /v2/coworlds/play/session/{session_id}": Row(KNOWN, params={"session_id": "cps_none"}),
     "POST /v2/coworlds/play/session/{session_id}/join": Row(KNOWN, params={"session_id": "cps_none"}),
     "PUT /v2/coworlds/play/session/{session_id}/config": Row(
@@ -283,8 +284,11 @@ async def scene_of(platform: Inside) -> Scene:
             output_sha256=report.sha256,
         )
         db.add(run)
+        state = {"slots": 2, "labels": {"hush": "hush"}, "players": [], "error": "hush"}
+        game = HostedSession(kind="play", user_id=row.user_id, coworld_id=row.coworld_id, status="failed", state=state)
+        db.add(game)
         await db.flush()
-        artifact, round_id, role_run = kept.id, this.id, run.id
+        artifact, round_id, role_run, play_session = kept.id, this.id, run.id, game.id
     [version] = (await platform.get("/stats/policy-versions", ann, name_exact="hush-policy"))["entries"]
     lobby = await platform.post(f"/v2/leagues/{league}/lobbies", ann, {"idempotency_key": "hers"})
     games = {game["coworld_name"]: game["id"] for game in await platform.get("/v2/games", ann)}
@@ -308,6 +312,7 @@ async def scene_of(platform: Inside) -> Scene:
         "game_id": games["hush-game"],
         "ereq": ereq,
         "role_run": role_run,
+        "play_session": play_session,
         "xreq": asked["id"],
         "artifact_id": artifact,
         "job": "job-1",

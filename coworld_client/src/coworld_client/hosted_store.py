@@ -14,7 +14,7 @@ from coworld_core.errors import UsageError
 from coworld_core.records.episode_store import fits_episode, samples_of, too_few, with_labels
 from coworld_core.records.run_entries import SeatEntry, StoredEpisode, StoredEpisodes
 from coworld_core.records.run_filter import RunFilter
-from coworld_core.records.turn_rows import TurnRow
+from coworld_core.records.samples import RecordedSample
 
 from .errors import NotFound
 
@@ -96,7 +96,7 @@ class HostedStore:
             raise too_few(len(found), count, timeout)
         return found
 
-    async def iter_samples(self, episode: StoredEpisode | str) -> AsyncIterator[TurnRow]:
+    async def iter_samples(self, episode: StoredEpisode | str) -> AsyncIterator[RecordedSample]:
         """Iterate over the turns of an episode, whose replay is downloaded; `EpisodeStore.iter_samples`."""
         id = episode if isinstance(episode, str) else episode.id
         row = await self._api.episodes.get(id)

@@ -345,6 +345,7 @@ class _Hosted:
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> PlaySession: ...
+    def get(self, session_id: str, *, timeout: float | None = None) -> PlaySession: ...
     def join(
         self, session_id: str, *, timeout: float | None = None, idempotency_key: str | None = None
     ) -> JoinedSession: ...
@@ -408,6 +409,7 @@ class _Lobbies:
         players: int | None = None,
         seats: Sequence[LobbySeatBody] = (),
         overrides: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> Lobby: ...

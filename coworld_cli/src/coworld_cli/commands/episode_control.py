@@ -112,7 +112,8 @@ def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, ha
     that process is asked to stop, as by Ctrl-C, and keeps what it has. With --hard, it is killed.
 
     RUN can also be an episode (ereq_…) or an experience request (xreq_…) of a platform, which is cancelled. What has
-    begun there comes to its end.
+    begun there comes to its end. A game for people that you have started (cps_…) is ended at once, and nothing of it is
+    kept.
 
     The exit status is 1 if it has not ended in time.
     """
@@ -127,7 +128,7 @@ def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, ha
 
     async def work(running: Running) -> int:
         running.so_far = ""
-        if run.startswith("ereq_"):
+        if run.startswith(("ereq_", "cps_")):
             from coworld_client import HostedController
 
             async with opened_client(connection) as api:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api
-from ..options.platform import Connection, platform_options
+from ..options.platform import Connection, label_option, platform_options
 from ..options.values import IdType, key_values
 from ..output import Output
 from ..render.lobby_text import lobby_details
-from ..render.rows import show_one
+from ..render.rows import dump, show_one
+from .labels import warn_unlabelled
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
@@ -58,6 +60,7 @@ def group() -> None:
     metavar="KEY=VALUE",
     help="Override a key of the game config; JSON values are parsed. Repeatable.",
 )
+@label_option("Label the game, and the episode that it becomes")
 @platform_options
 def create(
     out: Output,
@@ -67,6 +70,7 @@ def create(
     num_players: int | None,
     seats: tuple[str, ...],
     overrides: tuple[str, ...],
+    labels: dict[str, str],
 ) -> int:
     """Draft a lobby in LEAGUE, a name or an id.
 
@@ -83,8 +87,12 @@ def create(
 
     async def body(api: CoworldClient, _: Running) -> int:
         where = await api.leagues.id_of(league)
-        made = api.lobbies.create(where, variant=variant, players=num_players, seats=chosen, overrides=settings or None)
-        return await show_one(out, made, lobby_details)
+        how: dict[str, Any] = {"variant": variant, "players": num_players, "seats": chosen}
+        made = await api.lobbies.create(where, **how, overrides=settings or None, labels=labels)
+        warn_unlabelled(api, out, labels, made.tags)
+        out.answer(dump(made))
+        out.say(lobby_details(made))
+        return exitcodes.OK
 
     return run_api(out, connection, body, changes=True)
 

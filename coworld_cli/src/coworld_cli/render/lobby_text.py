@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .results import labelled
 from .rows import Column, cell, rows_table, status_word, when
-from .text import command_line
+from .text import command_line, labels_line
 
 if TYPE_CHECKING:
     from coworld_core.api import Lobby, LobbySeat
@@ -36,6 +36,7 @@ def lobby_details(lobby: Lobby) -> str:
         ("Error", lobby.error),
         ("Episode", lobby.episode_request_id),
         ("Take your seat", command_line("hosted-game", "join", game) if game else None),
+        ("Labels", labels_line(lobby.tags)),
         ("Page", lobby.page_url),
     ]
     shown = labelled([(label, text) for label, value in lines if (text := cell(value)) != "-"], indent="")

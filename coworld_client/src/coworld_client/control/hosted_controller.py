@@ -25,6 +25,7 @@ from ..resources._base import has_labels
 from ..watch import Outage, next_pause, until_ended
 from .episode_bodies import episode_body
 from .hosted_episode import GameNames, HostedEpisode, state_of
+from .hosted_play import HostedPlay
 
 if TYPE_CHECKING:
     from ..client import CoworldClient
@@ -85,16 +86,18 @@ class HostedController:
             )
         return HostedEpisode(self._client, self._games, made.episodes[0].id)
 
-    async def episode(self, id: str) -> HostedEpisode:
-        """An episode that anybody has requested.
+    async def episode(self, id: str) -> HostedEpisode | HostedPlay:
+        """An episode that anybody has requested, or a game for people in which you take part.
 
         Args:
-            id: `ereq_<uuid>`; or `xreq_<uuid>` of a request for one episode.
+            id: `ereq_<uuid>`; `xreq_<uuid>` of a request for one episode; or `cps_<uuid>` of a game.
 
         Raises:
             UsageError: It is no such id (`bad_id`), or the request has several episodes (`several_episodes`).
             NotFound: There is none, or you may not see it.
         """
+        if id.startswith("cps_"):
+            return HostedPlay(self._client, self._games, (await self._client.hosted.get(id)).session_id)
         check_id(id, ("episode request", "experience request"))
         if id.startswith("xreq_"):
             request = await self._client.experience.get(id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from coworld_core.api import EpisodeRequest, RequestStatus
@@ -109,7 +109,7 @@ class HostedEpisode:
             version=version,
             variant=row.variant_id or "",
             labels=row.tags or {},
-            players=tuple(seat.label for seat in row.participants),
+            players=tuple(seat.name for seat in _seats_of(row)),
             scores=await self._scores(row),
             created_at=row.created_at,
             started_at=row.started_at,
@@ -126,18 +126,7 @@ class HostedEpisode:
             NotFound: As `info`.
         """
         row = await self._client.episodes.get(self._id)
-        scores = await self._scores(row)
-        return tuple(
-            SeatEntry(
-                slot=seat.position,
-                name=seat.label,
-                player_id=seat.player_id,
-                image=seat.policy_version_id or "",
-                digest="",
-                score=scores[seat.position] if 0 <= seat.position < len(scores) else None,
-            )
-            for seat in row.participants
-        )
+        return _seats_of(row, await self._scores(row))
 
     async def terminate(self, *, hard: bool = False) -> None:
         """Cancel it, while it waits to begin. Platforms let an episode that has begun come to its end.
@@ -191,7 +180,9 @@ class HostedEpisode:
         versions = [seat.policy_version_id for seat in row.participants]
         if len(set(versions)) == len(versions):
             by_version = {score.policy_version_id: score.score for score in row.scores}
-            return tuple(by_version.get(version or "") for version in versions)
+            by_slot = {seat.position: by_version.get(seat.policy_version_id or "") for seat in row.participants}
+            by_slot |= {person.position: person.score for person in row.people or ()}
+            return tuple(by_slot.get(slot) for slot in range(max(by_slot, default=-1) + 1))
         try:
             results: Any = await self._client.episodes.results(row)
         except ApiError:
@@ -209,6 +200,23 @@ class HostedEpisode:
             hint=hint,
             context={"id": self._id},
         )
+
+
+def _seats_of(row: EpisodeRequest, scores: Sequence[float | None] = ()) -> tuple[SeatEntry, ...]:
+    """Policies and people, by slot."""
+    policies = [(seat.position, seat.label, seat.player_id, seat.policy_version_id or "") for seat in row.participants]
+    people = [(person.position, person.name or "", person.player_id, "") for person in row.people or ()]
+    return tuple(
+        SeatEntry(
+            slot=slot,
+            name=name,
+            player_id=player_id,
+            image=image,
+            digest="",
+            score=scores[slot] if 0 <= slot < len(scores) else None,
+        )
+        for slot, name, player_id, image in sorted([*policies, *people], key=lambda seat: seat[0])
+    )
 
 
 def state_of(status: RequestStatus) -> EpisodeState:

@@ -58,6 +58,15 @@ class Hosted(Resource):
         target = "/v2/coworlds/play/session"
         return await self._post(PlaySession, target, body, timeout=timeout or 120, idempotency_key=idempotency_key)
 
+    async def get(self, session_id: str, *, timeout: float | None = None) -> PlaySession:
+        """A game that you have started, or sit in, also after its end. Not every platform supports this.
+
+        Raises:
+            NotFound: If there is none, or you take no part in it.
+        """
+        target = path("/v2/coworlds/play/session/{}", check_id(session_id, "play session"))
+        return await self._get(PlaySession, target, timeout=timeout)
+
     async def join(
         self, session_id: str, *, timeout: float | None = None, idempotency_key: str | None = None
     ) -> JoinedSession:

@@ -16,6 +16,7 @@ from coworld_core.api import (
     check_id,
 )
 from coworld_core.manifest.game_config import is_variant_pattern
+from coworld_core.records.labels import check_labels
 
 from ..transport._connection import path
 from ..transport._replies import read
@@ -36,6 +37,7 @@ class Lobbies(Resource):
         players: int | None = None,
         seats: Sequence[LobbySeatBody] = (),
         overrides: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
     ) -> Lobby:
@@ -47,6 +49,8 @@ class Lobbies(Resource):
             players: The number of seats that are not closed; by default the variant's.
             seats: Seats that differ from the default, in which you have seat 0 and the newest champion seat 1.
             overrides: Keys of the game config that replace the variant's.
+            labels: Labels of its game and of the episode that it becomes; the answer's `tags` is None on platforms that
+                keep none.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same lobby instead of another one.
 
@@ -63,6 +67,7 @@ class Lobbies(Resource):
             num_players=players,
             seats=tuple(seats) or None,
             game_config_overrides=None if overrides is None else dict(overrides),
+            tags=check_labels(labels) if labels else None,
         )
         target = path("/v2/leagues/{}/lobbies", check_id(league_id, "league"))
         return await self._post(Lobby, target, body, timeout=timeout, idempotency_key=key)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._open_enums import ImageStatus as ImageStatus
     from ._open_enums import LobbyStatus as LobbyStatus
     from ._open_enums import MembershipStatus as MembershipStatus
+    from ._open_enums import PlaySessionStatus as PlaySessionStatus
     from ._open_enums import RequestStatus as RequestStatus
     from ._open_enums import RoundStatus as RoundStatus
     from ._open_enums import SubmissionStatus as SubmissionStatus
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from .episodes import ArtifactType as ArtifactType
     from .episodes import BundlePart as BundlePart
     from .episodes import EpisodeErrorType as EpisodeErrorType
+    from .episodes import EpisodePerson as EpisodePerson
     from .episodes import EpisodeRequest as EpisodeRequest
     from .episodes import EpisodeScore as EpisodeScore
     from .episodes import EpisodeStats as EpisodeStats
@@ -157,6 +159,7 @@ else:
                 "ImageStatus",
                 "LobbyStatus",
                 "MembershipStatus",
+                "PlaySessionStatus",
                 "RequestStatus",
                 "RoundStatus",
                 "SubmissionStatus",
@@ -198,6 +201,7 @@ else:
                 "ArtifactType",
                 "BundlePart",
                 "EpisodeErrorType",
+                "EpisodePerson",
                 "EpisodeRequest",
                 "EpisodeScore",
                 "EpisodeStats",

@@ -13,6 +13,7 @@ __all__ = [
     "LobbyStatus",
     "MembershipStatus",
     "OpenText",
+    "PlaySessionStatus",
     "RequestStatus",
     "RoundStatus",
     "SubmissionStatus",
@@ -91,8 +92,24 @@ class ExperienceStatus(_RunStatus):
         return ("pending", "submitted", "running", "completed", "failed", "cancelled", "canceled")
 
 
-class LobbyStatus(_RunStatus):
-    """Status of a lobby: `draft`, which may expire, then that of its game; `ended` without an episode."""
+class PlaySessionStatus(_RunStatus):
+    """Status of a game for people: `pending`, `running` (it is up), then a final one; `ended` without an episode."""
+
+    __slots__ = ()
+
+    @classmethod
+    def known(cls) -> tuple[str, ...]:
+        """`pending` to `ended`."""
+        return ("pending", "running", "completed", "failed", "ended")
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether this is a final state, also without an episode."""
+        return super().is_terminal or str(self) == "ended"
+
+
+class LobbyStatus(PlaySessionStatus):
+    """Status of a lobby: `draft`, which may expire, then that of its game."""
 
     __slots__ = ()
 
@@ -104,7 +121,7 @@ class LobbyStatus(_RunStatus):
     @property
     def is_terminal(self) -> bool:
         """Whether this is a final state, also without an episode."""
-        return super().is_terminal or str(self) in ("ended", "expired")
+        return super().is_terminal or str(self) == "expired"
 
 
 class RoundStatus(_RunStatus):

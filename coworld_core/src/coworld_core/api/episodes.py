@@ -18,6 +18,7 @@ __all__ = [
     "ArtifactType",
     "BundlePart",
     "EpisodeErrorType",
+    "EpisodePerson",
     "EpisodeRequest",
     "EpisodeScore",
     "EpisodeStats",
@@ -77,6 +78,16 @@ class Participant(Wire):
         return label_of(self.policy_name or self.name or "", self.version or 0)
 
 
+class EpisodePerson(Wire):
+    """A person in a slot of an episode that people have played."""
+
+    position: int = required("The slot, from 0.", -1)
+    user_id: str | None = Field(default=None, description="The user.")
+    player_id: str | None = Field(default=None, description="The player as which they played.")
+    name: str | None = Field(default=None, description="The name shown.")
+    score: float | None = Field(default=None, description="Their score, once it is over.")
+
+
 class EpisodeScore(Wire):
     """The score of a policy version in an episode."""
 
@@ -109,6 +120,7 @@ class EpisodeRequest(Wire):
     status: RequestStatus = required("Its status.", RequestStatus(""))
     policy_version_ids: tuple[str, ...] = Field(default=(), description="UUIDs of the policy versions, by slot.")
     participants: tuple[Participant, ...] = Field(default=(), description="The occupants of the slots.")
+    people: tuple[EpisodePerson, ...] | None = newer("The people in slots, who are no participants.")
     job_id: str | None = Field(default=None, description="UUID of the job that runs it.")
     episode_id: str | None = Field(default=None, description="UUID of the episode, once it exists.")
     replay_url: str | None = Field(default=None, description="URL of its replay; opaque.")

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, Field
 
+from ._open_enums import PlaySessionStatus
 from ._wire_models import Body, LongText, Text, Time, Wire, newer, required
 from .tags import LabelTags
 
@@ -37,17 +38,6 @@ class PlayConfigBody(Body):
     allow_spectators: bool | None = Field(default=None, description="For `spectators`: whether anyone may watch.")
 
 
-class PlaySession(Wire):
-    """A game that waits for its players. Anyone who has one of its links can enter."""
-
-    session_id: str = required("Opaque id.")
-    join_url: str | None = Field(default=None, description="Link for players to join.", repr=False)
-    lobby_url: str | None = Field(default=None, description="Link to the lobby.", repr=False)
-    player_count: int = required("Number of slots.", 0)
-    global_url: str | None = Field(default=None, description="Link to watch.", repr=False)
-    tags: dict[str, str] | None = newer("Labels of the episode that it becomes, on platforms that keep any.")
-
-
 class SessionPlayer(Wire):
     """The occupant of a slot."""
 
@@ -57,6 +47,25 @@ class SessionPlayer(Wire):
     player_id: str | None = Field(default=None, description="The player.")
     player_name: str | None = Field(default=None, description="The player's name.")
     joined_at: Time | None = Field(default=None, description="When they joined.")
+
+
+class PlaySession(Wire):
+    """A game for people. Anyone who has one of its links can enter."""
+
+    session_id: str = required("Opaque id.")
+    join_url: str | None = Field(default=None, description="Link for players to join.", repr=False)
+    lobby_url: str | None = Field(default=None, description="Link to the lobby.", repr=False)
+    player_count: int = required("Number of slots.", 0)
+    global_url: str | None = Field(default=None, description="Link to watch.", repr=False)
+    tags: dict[str, str] | None = newer("Labels of the episode that it becomes, on platforms that keep any.")
+    status: PlaySessionStatus | None = newer("Its state.")
+    coworld_id: str | None = newer("The Coworld that is played.")
+    variant_id: str | None = newer("The variant.")
+    players: tuple[SessionPlayer, ...] | None = newer("Who sits in it, people and policies; not everybody is told.")
+    episode_request_id: str | None = newer("The episode that it has become, once played.")
+    error: str | None = newer("Why it failed.")
+    created_at: Time | None = newer("When it was started.")
+    ended_at: Time | None = newer("When it ended.")
 
 
 class JoinedSession(Wire):

@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ._open_enums import LobbyStatus
 from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .experience import MAX_ROSTER
+from .tags import LabelTags
 
 __all__ = [
     "Lobby",
@@ -82,6 +83,7 @@ class LobbyBody(Body):
     seats: tuple[LobbySeatBody, ...] | None = Field(
         default=None, max_length=MAX_ROSTER, description="Seats that differ from the default."
     )
+    tags: LabelTags | None = Field(default=None, description="Labels of its game and of the episode it becomes.")
 
     @model_validator(mode="after")
     def _each_once(self) -> LobbyBody:
@@ -149,5 +151,6 @@ class Lobby(Wire):
     ended_at: Time | None = Field(default=None, description="When it ended.")
     expires_at: Time | None = required("When the draft expires, unless it is started.", None)
     seats: tuple[LobbySeat, ...] = required("Its seats, by position.", ())
+    tags: dict[str, str] | None = newer("Labels of its game and episode, told to its host; null if none are kept.")
     can_manage: bool = required("Whether it is yours.", default=False)
     permissions: LobbyPermissions = part(LobbyPermissions, "What you can do now.")

@@ -15,7 +15,8 @@ from ..rules.rules_errors import ReplayFormatError
 from .labels import matches_labels, matches_pattern
 from .run_entries import SeatEntry, StoredEpisode, StoredEpisodes
 from .run_filter import RunFilter
-from .turn_rows import TurnRow, turn_rows
+from .samples import RecordedSample
+from .turn_rows import replay_samples
 
 __all__ = ["EpisodeStore", "fits_episode", "samples_of", "too_few", "with_labels"]
 
@@ -64,12 +65,12 @@ class EpisodeStore(Protocol):
         """
         ...
 
-    def iter_samples(self, episode: StoredEpisode | str) -> AsyncIterator[TurnRow]:
-        """Iterate over the turns of an episode, or of its `id`.
+    def iter_samples(self, episode: StoredEpisode | str) -> AsyncIterator[RecordedSample]:
+        """Iterate over the turns of an episode, or of its `id`: as recorded, or else as its replay tells them.
 
         Raises:
-            UsageError: There are none: no replay was kept, or it is not of a game of the kit (`no_samples`); or there
-                is no such episode.
+            UsageError: There are none: no replay was kept, or it is not of a game of the kit (`no_samples`); the
+                recording is damaged (`recording_invalid`); or there is no such episode.
             ReplayFormatError: The replay is damaged; the turns before that have been given by then.
         """
         ...
@@ -107,7 +108,7 @@ def fits_episode(episode: StoredEpisode, asked: RunFilter) -> bool:
     )
 
 
-def samples_of(replay: bytes, *, episode: str) -> Iterator[TurnRow]:
+def samples_of(replay: bytes, *, episode: str) -> Iterator[RecordedSample]:
     """The turns in a replay.
 
     Args:
@@ -120,7 +121,7 @@ def samples_of(replay: bytes, *, episode: str) -> Iterator[TurnRow]:
     """
     given = False
     try:
-        for row in turn_rows(replay, source=f"The replay of {episode}"):
+        for row in replay_samples(replay, episode=episode, source=f"The replay of {episode}"):
             given = True
             yield row
     except ReplayFormatError as error:

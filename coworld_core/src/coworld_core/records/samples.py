@@ -49,7 +49,9 @@ Source = str | os.PathLike[str] | EpisodeRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecordedSample:
-    """One turn of a seat. What is not known is None.
+    """One turn of a seat, as it was recorded or as a replay tells it. What is not known is None.
+
+    A replay tells neither the time, nor what a seat saw and might do, nor what was played for a seat that did not act.
 
     Attributes:
         episode: The episode's id.
@@ -72,7 +74,7 @@ class RecordedSample:
 
     episode: str
     tick: int
-    time: float
+    time: float | None
     seat: int
     name: str
     observation: Any

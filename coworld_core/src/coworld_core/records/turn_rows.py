@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,8 +15,11 @@ from ..rules.plain_values import to_json
 from ..rules.replay import MAX_REPLAY, ReplayHeader
 from ..rules.rules_errors import ReplayFormatError
 from ..rules.seat_rewards import reward_sum
+from .samples import RecordedSample
 
-__all__ = ["TurnRow", "turn_rows"]
+__all__ = ["TurnRow", "replay_samples", "turn_rows"]
+
+_R = TypeVar("_R")
 
 
 class TurnRow(NamedTuple):
@@ -51,6 +54,43 @@ def turn_rows(replay: bytes, *, source: str = "replay") -> Iterator[TurnRow]:
         ReplayFormatError: Code `replay_invalid` if it is no replay of the kit, or as in `read_replay` if it is damaged.
             The turns before the damage have been given by then.
     """
+    return _read(replay, source, _row)
+
+
+def replay_samples(replay: bytes, *, episode: str = "", source: str = "replay") -> Iterator[RecordedSample]:
+    """Read the turns of a replay as samples: what a replay does not tell, such as what seats saw, is None in them.
+
+    Args:
+        replay: The replay, compressed or not.
+        episode: The episode's id.
+        source: Where it came from, for messages.
+
+    Raises:
+        ReplayFormatError: As in `turn_rows`.
+    """
+
+    def sample(turn: _Ended) -> RecordedSample:
+        return RecordedSample(
+            episode=episode,
+            tick=turn.begun.tick,
+            time=None,
+            seat=turn.seat,
+            name=turn.name,
+            observation=None,
+            legal=None,
+            action=turn.begun.action,
+            acted=turn.begun.action is not None,
+            by=turn.begun.by,
+            score=turn.begun.was,
+            reward=turn.reward,
+            done=turn.done,
+            next_observation=None,
+        )
+
+    return _read(replay, source, sample)
+
+
+def _read(replay: bytes, source: str, made: Callable[[_Ended], _R]) -> Iterator[_R]:
     lines = iter(unpack(replay, limit=MAX_REPLAY, what="replay", source=source, error=ReplayFormatError).split(b"\n"))
     try:
         header = ReplayHeader.model_validate_json(next(lines))
@@ -58,10 +98,11 @@ def turn_rows(replay: bytes, *, source: str = "replay") -> Iterator[TurnRow]:
         raise _invalid(source, ": ".join(first_mistake(error))) from None
     if not header.format.startswith("coworld.replay/"):
         raise _invalid(source, f"its format is {header.format!r}")
-    yield from _turns(header.names, (_line(text, source) for text in lines if text))
+    for turn in _turns(header.names, (_line(text, source) for text in lines if text)):
+        yield made(turn)
 
 
-def _turns(names: Sequence[str], lines: Iterator[dict[str, Any]]) -> Iterator[TurnRow]:
+def _turns(names: Sequence[str], lines: Iterator[dict[str, Any]]) -> Iterator[_Ended]:
     before: dict[str, Any] | None = None
     open_turns: dict[int, _Turn] = {}
     """The last turn of each seat."""
@@ -103,20 +144,37 @@ class _Turn:
     reward: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ended:
+    """A turn of which it is known what has followed."""
+
+    begun: _Turn
+    seat: int
+    name: str
+    score: float | None
+    """The score by then."""
+    reward: float | None
+    done: bool
+
+
+def _row(turn: _Ended) -> TurnRow:
+    action = None if turn.begun.action is None else to_json(turn.begun.action)
+    return TurnRow(turn.begun.tick, turn.seat, turn.name, action, turn.begun.by, turn.score, turn.reward, turn.done)
+
+
 def _at(values: Sequence[float | None] | None, seat: int) -> float | None:
     value = values[seat] if values is not None and seat < len(values) else None
     return None if value is None else float(value)
 
 
-def _closed(seat: int, turn: _Turn, names: Sequence[str], scores: Sequence[float] | None, *, done: bool) -> TurnRow:
+def _closed(seat: int, turn: _Turn, names: Sequence[str], scores: Sequence[float] | None, *, done: bool) -> _Ended:
     """A turn once it is known what has followed."""
     score, reward = _at(scores, seat), turn.reward
     if score is not None and not turn.rewarded:
         # Where scores are known at the end only, all of it is gained there
         reward = score - turn.was if turn.was is not None else score if done else None
     name = names[seat] if seat < len(names) else ""
-    action = None if turn.action is None else to_json(turn.action)
-    return TurnRow(turn.tick, seat, name, action, turn.by, score, reward, done)
+    return _Ended(begun=turn, seat=seat, name=name, score=score, reward=reward, done=done)
 
 
 def _line(text: bytes, source: str) -> dict[str, Any]:

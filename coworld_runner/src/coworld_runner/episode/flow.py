@@ -12,13 +12,14 @@ import anyio.to_thread
 
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.seat_behaviour import read_inaction
-from coworld_core.errors import CoworldError, NotReadyError, StartError
+from coworld_core.errors import CoworldError, ImageError, NotReadyError, StartError
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import plural
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
 from ..package.plan import Seat
+from ..package.player_registry.registered_player import near_registered
 from ..runs.scratch import Scratch, open_scratch
 from . import contract_probes
 from .artifact_collector import ArtifactCollector
@@ -197,7 +198,13 @@ class Flow:
         own = {seat.image: seat for seat in seats if seat.own is not None}
 
         async def ensure(image: str) -> None:
-            found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
+            try:
+                found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
+            except ImageError as error:
+                # A mistyped name of a registry looks like an image
+                if image != self._ledger.game.image.image and (meant := near_registered(image)) is not None:
+                    error.hint = f"Did you mean {meant!r} of your registry?"
+                raise
 
         async def house(image: str, seat: Seat) -> None:
             found[image] = await house_player(seat, self._backend, platform=platform, publish=publish)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from coworld_core.errors import UsageError
 from coworld_core.records.episode_store import samples_of, too_few, with_labels
 from coworld_core.records.run_entries import FoundEpisodes, StoredEpisode
 from coworld_core.records.run_filter import RunFilter
-from coworld_core.records.turn_rows import TurnRow
+from coworld_core.records.samples import RecordedSample, iter_samples, recording_end
 
 from .local_runs import LocalRuns
 
@@ -76,11 +77,16 @@ class LocalStore:
             raise too_few(len(found), count, timeout)
         return found
 
-    async def iter_samples(self, episode: StoredEpisode | str) -> AsyncIterator[TurnRow]:
+    async def iter_samples(self, episode: StoredEpisode | str) -> AsyncIterator[RecordedSample]:
         """Iterate over the turns of an episode; `EpisodeStore.iter_samples`."""
         name = _id(episode)
         place = await self._ask(lambda runs: _directory(runs, name))
-        replay = EpisodeLayout(place).replay if place is not None else None
+        layout = EpisodeLayout(place) if place is not None else None
+        replay = layout.replay if layout is not None else None
+        if layout is not None and await anyio.to_thread.run_sync(_has_recording, layout):
+            for sample in iter_samples(layout.samples):
+                yield dataclasses.replace(sample, episode=name)
+            return
         if replay is None or not await anyio.Path(replay).is_file():
             raise UsageError(
                 f"The episode {name} has no samples: "
@@ -111,6 +117,14 @@ class LocalStore:
 
 def _id(episode: StoredEpisode | str) -> str:
     return episode if isinstance(episode, str) else episode.id
+
+
+def _has_recording(layout: EpisodeLayout) -> bool:
+    """Whether an episode's recording tells at least as much as its replay."""
+    if not layout.samples.is_file():
+        return False
+    end = recording_end(layout.samples)
+    return (end is not None and end.complete) or not layout.replay.is_file()
 
 
 def _directory(runs: LocalRuns, name: str) -> Path | None:

@@ -315,9 +315,10 @@ def _write_samples(run: str, key: str, layout: EpisodeLayout, table: ParquetTabl
         for one in iter_samples(layout.samples):
             observation, action = to_json(one.observation), to_json(one.action)
             legal = None if one.legal is None else to_json(one.legal)
+            time = None if one.time is None else round(one.time * 1e6)
             table.add(
                 (
-                    *(run, key, one.tick, round(one.time * 1e6), one.seat, one.name, observation, legal, action),
+                    *(run, key, one.tick, time, one.seat, one.name, observation, legal, action),
                     *(one.acted, one.by, one.score, one.reward, one.done),
                 ),
                 characters=len(observation) + len(legal or "") + len(action),

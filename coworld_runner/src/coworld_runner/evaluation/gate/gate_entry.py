@@ -16,8 +16,8 @@ from coworld_core.hints import Hint
 
 from ...package.locations import expand
 from ...package.own_players.own_player import OwnPlayer
-from ...package.player_names import PlayerRef, files_player, read_players
-from ...package.player_registry.registered_player import REGISTRY
+from ...package.player_names import PlayerRef, files_player, is_player_path, read_players
+from ...package.player_registry.registered_player import REGISTRY, find_registered
 from ...package.resolver import Package
 from ..evaluation_rules import EvaluationRules
 from .gate_folder import GateFolder
@@ -74,15 +74,17 @@ def gate_folder(bot: str | os.PathLike[str]) -> GateFolder:
     """The folder of a bot's file or directory.
 
     Raises:
-        UsageError: The bot is a version in a registry, which has no folder (`not_in_folder`).
+        UsageError: The bot is a version in a registry, which has no folder (`not_in_folder`), or the registry has the
+            name without that version.
     """
-    if os.fspath(bot).startswith(REGISTRY):
+    word = os.fspath(bot)
+    if word.startswith(REGISTRY) or (not is_player_path(word) and find_registered(word) is not None):
         raise UsageError(
-            f"{os.fspath(bot)} is not in a folder of bots.",
+            f"{word} is not in a folder of bots.",
             code="not_in_folder",
             hint=Hint("copy_version", "Copy its files to such a folder, and gate that: LocalRegistry.fetch."),
         )
-    return GateFolder(expand(os.fspath(bot)).parent)
+    return GateFolder(expand(word).parent)
 
 
 def begin_gate(

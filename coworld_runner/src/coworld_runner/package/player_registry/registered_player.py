@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from coworld_core.errors import UsageError
 from coworld_core.player_registry import LATEST_VERSION, PlayerVersion, VersionRef
+from coworld_core.text.phrases import closest
 
 from ..own_players.own_player import OwnPlayer
 from .registry_folder import RegistryFolder
 
-__all__ = ["REGISTRY", "RegisteredPlayer", "find_registered", "read_registered"]
+__all__ = ["REGISTRY", "RegisteredPlayer", "find_registered", "near_registered", "read_registered"]
 
 REGISTRY = "registry:"
 """Prefix that says that what follows is in the user's registry, and no image."""
@@ -101,6 +102,30 @@ def find_registered(word: str) -> RegisteredPlayer | None:
             error.hint = f"{error.hint} If you mean an image: docker.io/library/{word}"
         raise
     return RegisteredPlayer(version=version, folder=folder, follows=ref.tag == LATEST_VERSION, prefixed=prefixed)
+
+
+def near_registered(word: str) -> str | None:
+    """The version in the user's registry whose name is close to that of an image, so that it may have been meant.
+
+    It is the version of that number or tag, or else the newest.
+
+    Raises:
+        RecordError: A log cannot be read.
+    """
+    folder = RegistryFolder()
+    try:
+        ref = VersionRef.parse(word)
+    except UsageError:
+        return None
+    name = closest(ref.name, folder.names())
+    if name is None:
+        return None
+    meant = dataclasses.replace(ref, name=name)
+    try:
+        folder.get(meant)
+    except UsageError:
+        return folder.get(VersionRef(name=name)).label
+    return str(meant)
 
 
 def read_registered(word: str) -> OwnPlayer | None:

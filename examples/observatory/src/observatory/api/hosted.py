@@ -10,11 +10,13 @@ from coworld_core import api
 
 from ..errors import not_found
 from ..hosted.games import game_for_people
-from ..hosted.sessions import Session, open_sessions, seat_json, sessions_of, wait_ready
+from ..hosted.session_state import error_of_session, kept_state, person_json, status_of_session, takes_part
+from ..hosted.sessions import Session, open_sessions, sessions_of, wait_ready
 from ..services import Services
 from ..store.columns import JsonObject
+from ..store.models import HostedSession
 from .catalogue import find_coworld
-from .routing import ApiRouter, Call, Json, gate, refusals
+from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["lifespan", "router"]
 
@@ -36,7 +38,13 @@ async def start_play(call: Annotated[Call, gate("known", held=False)], body: api
     game = game_for_people(coworld, body.variant_id)
     session = await sessions.play(game, call.caller, spectators=body.allow_spectators, labels=body.tags or {})
     await wait_ready(session)
-    return Json(_session_json(call, session))
+    return Json(await _session_json(call, session.id))
+
+
+@router.get("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession)
+async def get_play(call: SignedIn, session_id: str) -> Json:
+    """A game that you have started, or sit in, also after its end."""
+    return Json(await _session_json(call, session_id))
 
 
 @router.post(
@@ -59,7 +67,7 @@ async def join_play(call: Annotated[Call, gate("known", held=False)], session_id
             "target_url": url,
             "entrant_kind": "player",
             "slot": seat.slot,
-            "player": seat_json(seat),
+            "player": person_json(seat),
         }
     )
 
@@ -84,7 +92,7 @@ async def change_play(
         await wait_ready(session)
     elif body.allow_spectators is not None:
         session.spectators = body.allow_spectators
-    return Json(_session_json(call, session))
+    return Json(await _session_json(call, session.id))
 
 
 @router.delete("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession, responses=refusals(503))
@@ -93,7 +101,7 @@ async def end_play(call: Annotated[Call, gate("known", held=False)], session_id:
     sessions = sessions_of(call.services)
     session = _own(call, session_id)
     await sessions.end(session)
-    return Json(_session_json(call, session))
+    return Json(await _session_json(call, session.id))
 
 
 def _own(call: Call, session_id: str) -> Session:
@@ -103,14 +111,35 @@ def _own(call: Call, session_id: str) -> Session:
     return session
 
 
-def _session_json(call: Call, session: Session) -> JsonObject:
+async def _session_json(call: Call, session_id: str) -> JsonObject:
+    """A game as those who take part in it see it.
+
+    Raises:
+        Refusal: 404 if there is none, or the caller takes no part in it.
+    """
+    sessions = call.services.runtime.sessions
+    session = sessions.get(session_id) if sessions is not None else None
+    async with call.services.database.reading() as db:
+        row = await db.get(HostedSession, session_id)
+    state = row.state if row is not None and session is None else kept_state(session) if session is not None else {}
+    if row is None or row.kind != "play" or not takes_part(call.caller, row, state):
+        raise not_found("game", session_id)
+    open_to_all = session is not None and session.spectators
     return {
-        "session_id": session.id,
-        "join_url": f"{call.base_url}/play/{session.id}",
-        "lobby_url": f"{call.base_url}/play/{session.id}",
-        "player_count": session.game.slots,
-        "global_url": f"{call.base_url}/sessions/{session.id}{session.page}" if session.spectators else None,
-        "tags": session.labels,
+        "session_id": row.id,
+        "join_url": f"{call.base_url}/play/{row.id}",
+        "lobby_url": f"{call.base_url}/play/{row.id}",
+        "player_count": state.get("slots", 0),
+        "global_url": f"{call.base_url}/sessions/{row.id}{session.page}" if session and open_to_all else None,
+        "tags": state.get("labels") or {},
+        "status": status_of_session(row, session),
+        "coworld_id": row.coworld_id,
+        "variant_id": row.variant_id,
+        "players": state.get("players") or [],
+        "episode_request_id": row.episode_request_id,
+        "error": error_of_session(row, session),
+        "created_at": row.created_at,
+        "ended_at": row.ended_at,
     }
 
 

@@ -14,11 +14,13 @@ from ..episodes.access import view_of, visible
 from ..errors import Refusal, conflict
 from ..hosted import lobbies
 from ..hosted.lobbies import LobbySeat, is_draft, seats_of, status_of
+from ..hosted.session_state import error_of_session
 from ..hosted.sessions import Session, sessions_of, until_started
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.audit import audit
 from ..store.columns import JsonObject
+from ..store.kept_labels import labels_of
 from ..store.models import EpisodeRequest, Lobby
 from .experience_roster import league_champions
 from .lobby_seating import bounds_of, chosen_seat, draft, find_lobby, require_host, seated_game
@@ -27,8 +29,6 @@ from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 __all__ = ["end_game", "lobby_json", "router", "start_game"]
 
 router = ApiRouter(tags=["Lobbies"])
-
-_LOST = "The server was restarted during the game."
 
 
 @router.post("/v2/leagues/{league_id}/lobbies", response_model=api.Lobby, responses=refusals(400, 404))
@@ -138,7 +138,8 @@ async def start_game(
         game = await seated_game(db, caller, lobby)
         await sessions.check(game)
         started = lobbies.started(lobby.id, revision=revision, key=key, policies=game.policies)
-        session = await sessions.play(game, caller, spectators=True, within=started)
+        labels = (await labels_of(db, [lobby.id]))[lobby.id]
+        session = await sessions.play(game, caller, spectators=True, labels=labels, within=started)
     if session is not None:
         await until_started(session)
 
@@ -171,7 +172,6 @@ async def lobby_json(services: Services, db: AsyncSession, caller: Caller, lobby
     playing = [seat for seat in seats if seat.kind != "closed"]
     ready = bounds.least <= len(playing) <= bounds.most and not any(seat.kind == "human_open" for seat in playing)
     row = lobby.session
-    error = session.error if session is not None else _LOST if row is not None and row.status == "lost" else ""
     base = services.settings.url
     return {
         "id": lobby.id,
@@ -189,7 +189,7 @@ async def lobby_json(services: Services, db: AsyncSession, caller: Caller, lobby
         "revision": lobby.revision,
         "session_id": lobby.session_id,
         "page_url": f"{base}/lobbies/{lobby.id}",
-        "error": error or None,
+        "error": error_of_session(row, session) if row is not None else None,
         "episode_request_id": row.episode_request_id if row is not None else None,
         **await _evidence(services, db, caller, row.episode_request_id if row is not None else None),
         "created_at": lobby.created_at,
@@ -197,6 +197,7 @@ async def lobby_json(services: Services, db: AsyncSession, caller: Caller, lobby
         "ended_at": lobby.cancelled_at if row is None else row.ended_at,
         "expires_at": lobby.expires_at,
         "seats": [_seat_json(at, seat, caller, changes=open_to_changes, host=host) for at, seat in enumerate(seats)],
+        "tags": (await labels_of(db, [lobby.id]))[lobby.id] if host else None,
         "can_manage": host,
         "permissions": {
             "can_start": host and open_to_changes and ready and any(seat.kind == "human" for seat in playing),

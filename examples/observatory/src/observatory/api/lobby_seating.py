@@ -19,6 +19,7 @@ from ..hosted.games import HostedGame, SeatedPerson
 from ..hosted.lobbies import LIFETIME, LobbySeat, seats_of, write_seats
 from ..identity.auth import Caller
 from ..store.columns import JsonObject, new_id, now
+from ..store.kept_labels import set_labels
 from ..store.models import Coworld, League, Lobby
 from ..work.lineups import Candidate, ResolvedEntry, draw_seats, episode_configs, plan_config
 from .experience_roster import league_champions, league_coworld
@@ -134,7 +135,7 @@ async def draft(session: AsyncSession, caller: Caller, league_id: str, body: api
         expires_at=moment + LIFETIME,
     )
     session.add(row)
-    await session.flush()
+    await set_labels(session, row.id, body.tags)
     return await find_lobby(session, caller, row.id)
 
 

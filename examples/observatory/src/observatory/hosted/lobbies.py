@@ -20,6 +20,7 @@ from ..store.columns import JsonObject, now
 from ..store.models import Lobby
 from ..work.lineups import Candidate
 from .games import SeatedPerson
+from .session_state import status_of_session
 from .sessions import Session, Within
 
 __all__ = [
@@ -103,11 +104,7 @@ def status_of(lobby: Lobby, session: Session | None) -> str:
         if lobby.cancelled_at is not None:
             return "cancelled"
         return "draft" if is_draft(lobby) else "expired"
-    if row.status == "starting":
-        return "running" if session is not None and session.address else "pending"
-    if row.status == "over":
-        return "completed" if row.episode_request_id is not None else "ended"
-    return "failed"
+    return status_of_session(row, session)
 
 
 def require_draft(lobby: Lobby, revision: int | None = None) -> None:

@@ -31,10 +31,11 @@ from ..episodes.downloads import plain_chunks
 from ..errors import Refusal, conflict, explained, not_found
 from ..identity.auth import Caller
 from ..identity.limits import Taker, quotas_of, taker_of
-from ..store.columns import JsonObject, new_id, now
+from ..store.columns import new_id, now
 from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
 from .archive import archive_play
 from .games import HostedGame, SeatedPerson, plan_game
+from .session_state import kept_state
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -52,7 +53,6 @@ __all__ = [
     "Sessions",
     "is_live_key",
     "open_sessions",
-    "seat_json",
     "sessions_of",
     "until_started",
     "viewer_of",
@@ -85,7 +85,7 @@ class Session:
     id: str
     kind: Literal["play", "replay"]
     coworld_id: str
-    run_id: str
+    run_id: str = field(default_factory=new_run_id)
     user_id: str | None = None
     player_id: str | None = None
     episode_id: str | None = None
@@ -169,7 +169,10 @@ class Sessions:
                 session.used = anyio.current_time()
                 return session
         self._make_room_for(taker)
-        session = await self._begin("replay", row.coworld_id, caller, episode_id=row.id, taker=taker.key)
+        session = Session(
+            id=new_id("cps"), kind="replay", coworld_id=row.coworld_id, episode_id=row.id, taker=taker.key
+        )
+        await self._begin(session, caller)
         self._group.start_soon(self._run, session, self._replay, replay, name=f"replay {row.id}")
         return session
 
@@ -237,11 +240,16 @@ class Sessions:
         self._require_room(caller.require())
         if len(self._alive("play")) >= MOST:
             raise _full("games are already being played")
-        session = await self._begin(
-            "play", game.coworld_id, caller, variant=game.variant, session=instead_of, within=within
+        session = Session(
+            id=instead_of.id if instead_of is not None else new_id("cps"),
+            kind="play",
+            coworld_id=game.coworld_id,
+            spectators=spectators,
+            labels=dict(labels or {}),
+            game=game,
+            joined=dict(game.people),
         )
-        session.spectators, session.game, session.joined = spectators, game, dict(game.people)
-        session.labels = dict(labels or {})
+        await self._begin(session, caller, within=within)
         self._group.start_soon(self._run, session, self._play, game, name=f"play {session.id}")
         return session
 
@@ -314,29 +322,9 @@ class Sessions:
 
     # --- both
 
-    async def _begin(
-        self,
-        kind: Literal["play", "replay"],
-        coworld_id: str,
-        caller: Caller,
-        *,
-        episode_id: str | None = None,
-        variant: str | None = None,
-        session: Session | None = None,
-        within: Within | None = None,
-        taker: str = "",
-    ) -> Session:
-        session = Session(
-            id=session.id if session is not None else new_id("cps"),
-            kind=kind,
-            coworld_id=coworld_id,
-            run_id=new_run_id(),
-            user_id=caller.user_id,
-            player_id=caller.player_id,
-            episode_id=episode_id,
-            taker=taker,
-            used=anyio.current_time(),
-        )
+    async def _begin(self, session: Session, caller: Caller, *, within: Within | None = None) -> None:
+        session.user_id, session.player_id = caller.user_id, caller.player_id
+        session.used = anyio.current_time()
         # It counts from here on, so that requests at the same time do not exceed a limit together.
         before = self._sessions.get(session.id)
         self._sessions[session.id] = session
@@ -345,13 +333,14 @@ class Sessions:
                 await db.merge(
                     HostedSession(
                         id=session.id,
-                        kind=kind,
+                        kind=session.kind,
                         user_id=caller.user_id,
-                        coworld_id=coworld_id,
-                        variant_id=variant,
-                        episode_request_id=episode_id,
+                        coworld_id=session.coworld_id,
+                        variant_id=session.game.variant or None,
+                        episode_request_id=session.episode_id,
                         run_id=session.run_id,
                         status="starting",
+                        state=kept_state(session),
                         ended_at=None,
                     )
                 )
@@ -367,7 +356,6 @@ class Sessions:
             else:
                 self._sessions[session.id] = before
             raise
-        return session
 
     async def end(self, *sessions: Session) -> None:
         """End sessions, by default all, and wait until they are cleaned up."""
@@ -442,7 +430,11 @@ class Sessions:
                         await db.execute(
                             sa.update(HostedSession)
                             .where(HostedSession.id == session.id)
-                            .values(status="failed" if session.error else "over", ended_at=now())
+                            .values(
+                                status="failed" if session.error else "over",
+                                state=kept_state(session),
+                                ended_at=now(),
+                            )
                         )
                 session.ended.set()
         # Keep it for a while, so that returning visitors learn that the game is over.
@@ -550,18 +542,6 @@ async def wait_ready(session: Session) -> None:
 def is_live_key(services: Services, episode_id: str, key: str) -> bool:
     """Whether this server issued a key in a path to a running episode."""
     return hmac.compare_digest(services.runtime.links.mark(f"live {episode_id}").encode(), key.encode())
-
-
-def seat_json(seat: SeatedPerson) -> JsonObject:
-    """A seat for the API."""
-    return {
-        "slot": seat.slot,
-        "label": seat.name,
-        "user_id": seat.user_id,
-        "player_id": seat.player_id,
-        "player_name": seat.name,
-        "joined_at": seat.at,
-    }
 
 
 def _full(what: str) -> Refusal:
