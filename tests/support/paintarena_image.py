@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .images import ensure_python_image
 
-__all__ = ["paintarena_image"]
+__all__ = ["LIBRARIES", "paintarena_image"]
 
 _PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 _DOCKERFILE = """
@@ -18,7 +18,8 @@ COPY site /opt/site
 COPY paintarena /opt/site/paintarena
 RUN python -c "import paintarena.hosting, paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
 """
-_LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "typing_extensions", "websockets"]
+LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "typing_extensions", "websockets"]
+"""All that the game and its players import besides the standard library; its image is that small."""
 
 
 def paintarena_image() -> str:
@@ -26,4 +27,4 @@ def paintarena_image() -> str:
     _, found, rest = (_PAINT / "Dockerfile").read_text().partition("# No USER")
     assert found
     files = {"paintarena": _PAINT / "src" / "paintarena"}
-    return ensure_python_image("coworld-paintarena", f"{_DOCKERFILE}{found}{rest}", files, _LIBRARIES)
+    return ensure_python_image("coworld-paintarena", f"{_DOCKERFILE}{found}{rest}", files, LIBRARIES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -60,7 +60,7 @@ class HostedPlay:
         """
         if after and after not in EPISODE_STATES:
             raise bad_cursor(after)
-        last = cast("EpisodeState | None", after or None)
+        last: EpisodeState | None = after or None
         outage = Outage(_RETRY_SECONDS)
         pause = 0.0
         while last is None or not has_ended(last):

@@ -6,16 +6,19 @@ import asyncio
 import hmac
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from coworld_core.rules import Play, RulesError
+from coworld_core.rules import RulesError
 from coworld_core.rules.plain_values import to_json
 
 from .outbox import compact
+
+if TYPE_CHECKING:
+    from coworld_core.rules import Play
 
 __all__ = ["SampleStream"]
 
