@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
-from pettingzoo.test import api_test, parallel_api_test
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, load_rules
@@ -27,6 +26,11 @@ from coworld_runner.kit.rollout import (
 from coworld_runner.kit.wrappers import wrap_game
 
 from .test_own_environment import DYING
+
+with warnings.catch_warnings():
+    # Where it can, it imports the library's games by names of before
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from pettingzoo.test import api_test, parallel_api_test
 
 COUNTING = '''
 """Counts up what is done, in spaces that are given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +138,9 @@ def test_an_environment_with_one_seat(here: Path) -> None:
         assert players[0]["id"] == "practised", "the seat of certification"
 
 
-def test_environments_of_gymnasium() -> None:
+def test_environments_of_gymnasium(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What other tests of this process have loaded is none of its needs
+    monkeypatch.delitem(sys.modules, "pygame", raising=False)
     game = find_game("gymnasium:CartPole-v1")
     assert (game.title, game.seats, game.lists_moves, game.needs) == ("CartPole", 1, True, ())
     pole = rules_of(Gymnasium, "CartPole-v1", seats=1)

@@ -87,8 +87,8 @@ def create(
 
     async def body(api: CoworldClient, _: Running) -> int:
         where = await api.leagues.id_of(league)
-        how: dict[str, Any] = {"variant": variant, "players": num_players, "seats": chosen}
-        made = await api.lobbies.create(where, **how, overrides=settings or None, labels=labels)
+        how: dict[str, Any] = {"variant": variant, "players": num_players, "labels": labels}
+        made = await api.lobbies.create(where, seats=chosen, overrides=settings or None, **how)
         warn_unlabelled(api, out, labels, made.tags)
         out.answer(dump(made))
         out.say(lobby_details(made))
