@@ -17,14 +17,13 @@ from coworld_core.records.run_filter import RunFilter
 from coworld_core.records.samples import RecordedSample
 
 from .errors import NotFound
+from .watch import next_pause
 
 if TYPE_CHECKING:
     from .client import CoworldClient
 
 __all__ = ["HostedStore"]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 15.0
-"""Seconds between two looks at the platform."""
 _ENDED = {"completed": "completed", "failed": "failed", "cancelled": "interrupted", "canceled": "interrupted"}
 """The statuses of episodes that are over, and their words on a machine."""
 
@@ -86,12 +85,12 @@ class HostedStore:
     ) -> StoredEpisodes:
         """Wait until so many episodes are over; `EpisodeStore.wait_for`."""
         found = await self.episodes(asked, labels=labels, limit=count)
-        pause = _FIRST_PAUSE
+        pause = next_pause(0, changed=True)
         with anyio.move_on_after(timeout):
             while len(found) < count:
                 await anyio.sleep(pause)
                 before, found = len(found), await self.episodes(asked, labels=labels, limit=count)
-                pause = _FIRST_PAUSE if len(found) > before else min(pause * 1.5, _LONGEST_PAUSE)
+                pause = next_pause(pause, changed=len(found) > before)
         if len(found) < count:
             raise too_few(len(found), count, timeout)
         return found

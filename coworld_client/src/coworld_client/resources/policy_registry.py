@@ -18,13 +18,10 @@ from coworld_core.player_registry import (
     no_such_player,
 )
 
+from ..watch import next_pause
 from ._base import Resource
 
 __all__ = ["PolicyRegistry"]
-
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 15.0
-"""Seconds between two looks for new versions, which grow while there are none."""
 
 
 class PolicyRegistry(Resource):
@@ -106,16 +103,17 @@ class PolicyRegistry(Resource):
             after: Number of the last version that is known, to go on after it; 0: all of them. None: only those that
                 are uploaded after the iteration has begun.
         """
-        pause = _FIRST_PAUSE
+        pause, changed = 0.0, True
         while True:
             rows = await self._rows(name)
             after = max((row.version for row in rows), default=0) if after is None else after
             for row in reversed(rows):
                 if row.version > after:
-                    after, pause = row.version, _FIRST_PAUSE
+                    after, changed = row.version, True
                     yield _version(row)
+            pause = next_pause(pause, changed=changed)
             await anyio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            changed = False
 
     async def fetch(self, version: PlayerVersion | str, directory: Path) -> Path:
         """Download the files of a version into a directory, as `Policies.download` does.
