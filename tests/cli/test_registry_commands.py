@@ -102,6 +102,7 @@ def test_what_is_misspelt_is_answered_with_what_was_meant(tmp_path: Path, monkey
         (("registry", "tag", "bot", "best", "--expected", "first"), "is not the number of a version"),
         (("registry", "publish", "a/b", tmp_path / "bot.py"), "cannot be a name"),
         (("registry", "publish", "bot", "nothing"), "There is no file 'nothing'"),
+        (("registry", "publish", "./bot.py", "bot"), "coworld registry publish bot ./bot.py"),
         (("run", NIM, "bott"), "Did you mean 'bot' of your registry?"),
         (("run", NIM, "bot:v9"), "docker.io/library/bot:v9"),
         (("gate", "registry:bot:v1", "-m", NIM), "coworld registry fetch"),

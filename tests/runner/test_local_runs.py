@@ -402,6 +402,15 @@ def test_a_query_reads_only_and_only_what_it_was_given(tmp_path: Path, sql: str,
     assert not (tmp_path / "out.csv").exists()
 
 
+def test_a_query_for_a_column_that_there_is_not_is_told_those_that_there_are(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    leave_episode(tmp_path / "results" / "one")
+    with opened(tmp_path) as runs, pytest.raises(UsageError) as caught:
+        runs.query("SELECT game FROM seats")
+    assert "Candidate" not in str(caught.value)
+    assert caught.value.hint == "The columns of seats are run, key, slot, name, player_id, image, digest, score."
+
+
 def test_what_commands_left_is_found_from_anywhere(tmp_path: Path) -> None:
     from coworld_runner.records.known_places import known_places, remember_place
 

@@ -84,7 +84,7 @@ def publish(
         from coworld_runner import make_backend
         from coworld_runner.package.player_registry.local_registry import find_publishable
 
-        opened, what = options.opened(), find_publishable(player)
+        opened, what = options.opened(), find_publishable(player, name=name)
         if isinstance(what, str):
             async with make_backend("docker") as backend:
                 made = await opened.publish(name, what, run=run, metadata=metadata, tags=tags, backend=backend)

@@ -173,7 +173,7 @@ def query_runs(index: sqlite3.Connection, sql: str, *, parquet: Sequence[Path] =
             found = connection.sql(sql).to_arrow_table()
             rows = tuple(zip(*(column.to_pylist() for column in found.columns), strict=True))
         except duck.Error as error:
-            raise _wrong(error) from error
+            raise _wrong(error, sql) from error
     return QueryResult(columns=tuple(found.column_names), rows=rows)
 
 
@@ -194,9 +194,7 @@ def _require_one_reading(connection: Any, sql: str) -> None:
 
 def _define(connection: Any, arrow: Any, index: sqlite3.Connection, sql: str) -> None:
     """Define the tables of the index that a question may name: its own rows are copied, and joined by DuckDB."""
-    words = set(re.findall(r"\w+", sql.lower()))
-    # A word need not be a table, but a table is a word
-    asked = [table for table in TABLES if table in words]
+    asked = _asked(sql)
     copied = {name for table in asked for name in _COPIES[table]}
     if "episode" in copied:
         copied.discard("episode_key")
@@ -207,6 +205,12 @@ def _define(connection: Any, arrow: Any, index: sqlite3.Connection, sql: str) ->
         connection.execute("CREATE VIEW _episode AS SELECT * FROM _episode_key")
     for table in asked:
         connection.execute(f"CREATE VIEW {table} AS {_VIEWS[table]}")
+
+
+def _asked(sql: str) -> list[str]:
+    """The tables of the index that a question may name: a word need not be a table, but a table is a word."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    return [table for table in TABLES if table in words]
 
 
 def _copy(arrow: Any, index: sqlite3.Connection, name: str) -> Any:
@@ -254,12 +258,16 @@ def _parquet_files(paths: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _wrong(error: Exception) -> UsageError:
-    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()][:6]
+def _wrong(error: Exception, sql: str) -> UsageError:
+    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
     kind = type(error).__name__
     code = "query_refused" if kind == "PermissionException" else "bad_query"
-    names = f"The tables are {listed(TABLES)}, and those of Parquet files. SELECT * FROM runs LIMIT 1 shows columns."
-    return UsageError("\n".join(lines), code=code, hint=names)
+    hint = f"The tables are {listed(TABLES)}, and those of Parquet files. SELECT * FROM runs LIMIT 1 shows columns."
+    if kind == "BinderException" and (asked := _asked(sql)):
+        # It names a few columns of any table; whoever has none right wants them all
+        lines = [line for line in lines if not line.startswith("Candidate bindings:")]
+        hint = " ".join(f"The columns of {table} are {', '.join(TABLES[table])}." for table in asked)
+    return UsageError("\n".join(lines[:6]), code=code, hint=hint)
 
 
 def _cell(value: Any) -> Cell:

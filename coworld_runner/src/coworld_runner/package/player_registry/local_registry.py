@@ -199,8 +199,12 @@ class LocalRegistry:
         return await anyio.to_thread.run_sync(self.folder.remove, ref)
 
 
-def find_publishable(word: str) -> Path | str:
+def find_publishable(word: str, *, name: str = "") -> Path | str:
     """Tell a file or a directory that plays from an image, as wherever a player is named.
+
+    Args:
+        word: What is published.
+        name: The name that it is to have, in case the two were given the wrong way round.
 
     Raises:
         UsageError: It is only a name, and there is no such file.
@@ -209,6 +213,12 @@ def find_publishable(word: str) -> Path | str:
         return Path(word)
     if is_bare(word):
         near = near_file(Path(word))
+        if is_player_path(name):
+            raise UsageError(
+                f"There is no file {word!r}.",
+                code="player_not_found",
+                hint=f"The name comes first: coworld registry publish {word} {name}",
+            )
         raise UsageError(
             f"There is no file {word!r}.",
             code="player_not_found",
