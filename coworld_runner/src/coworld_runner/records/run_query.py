@@ -173,7 +173,7 @@ def query_runs(index: sqlite3.Connection, sql: str, *, parquet: Sequence[Path] =
             found = connection.sql(sql).to_arrow_table()
             rows = tuple(zip(*(column.to_pylist() for column in found.columns), strict=True))
         except duck.Error as error:
-            raise _wrong(error, sql) from error
+            raise _wrong(error, [] if files else _asked(sql)) from error
     return QueryResult(columns=tuple(found.column_names), rows=rows)
 
 
@@ -258,13 +258,13 @@ def _parquet_files(paths: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _wrong(error: Exception, sql: str) -> UsageError:
+def _wrong(error: Exception, asked: Sequence[str]) -> UsageError:
     lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
     kind = type(error).__name__
     code = "query_refused" if kind == "PermissionException" else "bad_query"
     hint = f"The tables are {listed(TABLES)}, and those of Parquet files. SELECT * FROM runs LIMIT 1 shows columns."
-    if kind == "BinderException" and (asked := _asked(sql)):
-        # It names a few columns of any table; whoever has none right wants them all
+    if kind == "BinderException" and asked:
+        # DuckDB names a few columns that look alike; whoever asks for one that there is not wants to see all
         lines = [line for line in lines if not line.startswith("Candidate bindings:")]
         hint = " ".join(f"The columns of {table} are {', '.join(TABLES[table])}." for table in asked)
     return UsageError("\n".join(lines[:6]), code=code, hint=hint)
