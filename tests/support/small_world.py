@@ -167,10 +167,7 @@ class _Game:
             finally:
                 group.cancel_scope.cancel()
                 self.closing.set()
-                with anyio.CancelScope(shield=True):
-                    # Connections would outlive a server whose closing is cancelled
-                    server.close()
-                    await server.wait_closed()
+                await _close(server)
         self.context.err("Traceback: what was that?\n")
         return 5
 
@@ -379,9 +376,19 @@ async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
         await socket.wait_closed()
 
     with _listener(context) as listener:
-        async with serve(handle, sock=listener, process_request=request, close_timeout=0.2):
-            await anyio.sleep_forever()
+        async with serve(handle, sock=listener, process_request=request, close_timeout=0.2) as server:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                await _close(server)
     return 0
+
+
+async def _close(server: Server) -> None:
+    """Close a server with all its connections, which would outlive it if that were cancelled."""
+    with anyio.CancelScope(shield=True):
+        server.close()
+        await server.wait_closed()
 
 
 def _listener(context: FakeContext) -> sockets.socket:

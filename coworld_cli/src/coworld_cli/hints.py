@@ -113,6 +113,7 @@ WORDS: Mapping[str, str] = {
     "find_or_begin_player": "Paths are relative to the current directory. `coworld init player FILE` begins a player.",
     "leave_run_out": "The kind of a file determines how it runs: leave --run out.",
     "name_command": "Give the image's command with --run, one token at a time, or put the program into the image.",
+    "name_first": "The name comes first: `coworld registry publish {name!q} {player!q}`.",
     "name_own_files": "Name a file or a directory for each seat: --player ./FILE.",
     "play_own_files": "Play it with `coworld run-episode`, which takes a file or a directory for each seat.",
     "upload_player_image": "Build it here and upload the image: docker build -t {name} {path!q}, then "

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from coworld_core.api import PlayerFiles
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 from coworld_core.images import ImageRef
 from coworld_core.player_registry import ANY_VERSION, PlayerVersion, check_player_name
 
@@ -217,7 +218,7 @@ def find_publishable(word: str, *, name: str = "") -> Path | str:
             raise UsageError(
                 f"There is no file {word!r}.",
                 code="player_not_found",
-                hint=f"The name comes first: coworld registry publish {word} {name}",
+                hint=Hint("name_first", "The name {name} comes first, and then {player}.", name=word, player=name),
             )
         raise UsageError(
             f"There is no file {word!r}.",
