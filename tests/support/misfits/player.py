@@ -29,7 +29,7 @@ BEHAVIOURS = {
     "impatient": "plays to the end, unless it is not let in at once",
     "exits-3": "ends with status 3 at once",
     "exits-3-midway": "ends with status 3 after some states",
-    "exits-0": "ends with status 0 at once, without a word to the game",
+    "exits-0": "ends with status 0 after ARG seconds, without a word to the game",
     "says-nothing": "opens a connection to the game, says nothing for a second, and ends with status 0",
     "exits-0-midway": "ends with status 0 after some states",
     "exits-9-after": "ends with status 9 once the game is over",
@@ -369,6 +369,7 @@ def main(behaviour: str = "well", *arguments: str) -> int:
             print("I will not play", file=sys.stderr, flush=True)
             return 3
         case "exits-0":
+            time.sleep(number)
             return 0
         case "says-nothing":
             with connected(game_url()[0]):

@@ -134,6 +134,7 @@ def _connected(url: str) -> Any:
         try:
             return connect(url, max_size=MAX_MESSAGE, compression=None, proxy=None)
         except OSError:
+            # A game may not listen yet, and nothing reports when it does; this program has nothing else to do
             time.sleep(pause)
     return connect(url, max_size=MAX_MESSAGE, compression=None, proxy=None)
 

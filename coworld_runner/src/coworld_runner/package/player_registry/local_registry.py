@@ -213,18 +213,13 @@ def find_publishable(word: str, *, name: str = "") -> Path | str:
     if is_player_path(word):
         return Path(word)
     if is_bare(word):
-        near = near_file(Path(word))
         if is_player_path(name):
-            raise UsageError(
-                f"There is no file {word!r}.",
-                code="player_not_found",
-                hint=Hint("name_first", "The name {name} comes first, and then {player}.", name=word, player=name),
-            )
-        raise UsageError(
-            f"There is no file {word!r}.",
-            code="player_not_found",
-            hint=f"Did you mean {near}?" if near else "A file is ./NAME, an image has a tag: NAME:latest.",
-        )
+            hint = Hint("name_first", "The name {name} comes first, and then {player}.", name=word, player=name)
+        elif near := near_file(Path(word)):
+            hint = f"Did you mean {near}?"
+        else:
+            hint = "A file is ./NAME, an image has a tag: NAME:latest."
+        raise UsageError(f"There is no file {word!r}.", code="player_not_found", hint=hint)
     return word
 
 
