@@ -6,6 +6,7 @@ are the quoted words below.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import gzip
 import http
@@ -196,7 +197,6 @@ class _Game:
         self.over = True
         if "lingers_in_silence" in self.vices or "ends_when_left" in self.vices:
             await anyio.sleep(4)
-        server.close()
         return 0
 
     def write(self) -> None:
@@ -387,6 +387,12 @@ async def _show(context: FakeContext, vices: tuple[str, ...]) -> int:
 async def _close(server: Server) -> None:
     """Close a server with all its connections, which would outlive it if that were cancelled."""
     with anyio.CancelScope(shield=True):
+        # asyncio loses a connection that it is accepting while its server closes (`Server._attach` refuses it): first
+        # no other is taken, and those that were have the turns of the loop in which they become known
+        for listener in server.sockets:
+            asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(3):
+            await anyio.lowlevel.checkpoint()
         server.close()
         await server.wait_closed()
 
