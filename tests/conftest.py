@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Generator
@@ -111,35 +112,42 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.CallI
         report.longrepr = f"{item.nodeid} was skipped, and in CI nothing is: {report.longrepr}"
 
 
-# Examples of a property take longer on a busy machine, which says nothing of it
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out what this machine cannot run, and long tests while nothing has changed that they guard."""
-    from support.guarded import Groups
-    from support.needs import LeftOut
+    """Say what is left out, and search for examples as long as the run may take."""
+    from support.needs import LeftOut, selects_slow
 
     config.pluginmanager.register(LeftOut())
-    config.pluginmanager.register(Groups(config))
+    # Examples of a property take longer on a busy machine, which says nothing of it
+    settings.register_profile("quick", deadline=None, max_examples=20)
+    settings.register_profile("thorough", deadline=None)
+    settings.load_profile("thorough" if selects_slow(config) else "quick")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """More workers than two processors, since much of the suite waits: for real programs, or for a deadline."""
-    return max(6, os.cpu_count() or 1)
+    """One more than there are processors: with many more, tests wait for each other until they fail."""
+    from coworld_runner.episode.parallelism import processors
+
+    return processors() + 1
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs more than Python has the mark `more`, and is slow: it waits for containers, pages or servers."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs more than Python has the mark `more`, and is slow: it waits for containers, pages or servers.
+
+    What needs a cluster runs only where that is asked for: pods and local programs would take each other's time.
+    """
     from support.needs import needs_of
 
     for item in items:
         if needs_of(item):
             item.add_marker("more")
             item.add_marker("slow")
+    if not re.search("kubernetes|alone", config.option.markexpr):
+        apart = [item for item in items if item.get_closest_marker("kubernetes")]
+        items[:] = [item for item in items if not item.get_closest_marker("kubernetes")]
+        if apart:
+            config.hook.pytest_deselected(items=apart)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

@@ -60,6 +60,7 @@ def _folder(name: str) -> str:
     return ".".join(name.split(".")[:2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", MEMBERS, ids=lambda found: Path(found[0]).name)
 def test_loading_a_module_never_comes_back_to_it(members: tuple[str, ...]) -> None:
     assert circles(import_graph(*members, loaded=True)) == []

@@ -26,7 +26,7 @@ from coworld_core.ids import new_run_id
 from coworld_runner.runs.reaper import sweep
 from coworld_runner.runs.scratch import scratch_root
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.guarded("cluster")]
+pytestmark = [pytest.mark.kubernetes]
 
 SEED = int(os.environ.get("COWORLD_CHAOS_SEED", str(time.time_ns() % 1_000_000)))
 KILLS = 20

@@ -31,6 +31,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+@pytest.mark.slow
 def test_episode_runs_on_an_installed_backend(shell: Shell, tmp_path: Path) -> None:
     done = shell.run("run-episode", QUICK, "--backend", "moon", "-o", tmp_path / "out", "--json")
     assert done.status == 0, done.stderr

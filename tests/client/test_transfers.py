@@ -298,6 +298,7 @@ async def test_stalled_download_times_out(tmp_path: Path) -> None:
     assert left(tmp_path) == []
 
 
+@pytest.mark.slow
 async def test_byte_by_byte_download_times_out(tmp_path: Path) -> None:
     async with serve(serve_file(CONTENT, cuts=[1] * 1000)) as server, connected(server) as connection:
         with pytest.raises(CoworldError):

@@ -11,7 +11,7 @@ from coworld_runner.backend import Backend, UnitSpec
 from coworld_runner.backends import DockerBackend
 from coworld_runner.testing import BackendConformance
 
-pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
+pytestmark = pytest.mark.docker
 
 
 class TestDocker(BackendConformance):

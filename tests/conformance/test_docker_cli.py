@@ -24,7 +24,7 @@ from coworld_runner import Backend, UnitSpec, make_backend
 from coworld_runner.backends.registry import backend_names
 from coworld_runner.testing import BackendConformance
 
-pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
+pytestmark = pytest.mark.docker
 
 SOURCE = Path(docker_cli.__file__).read_text(encoding="utf-8")
 

@@ -224,6 +224,7 @@ def _keys(model: type[Wire]) -> st.SearchStrategy[str]:
     return st.sampled_from(sorted({"id", *model.model_fields})) | st.text(max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(
     st.sampled_from(RESOURCES).flatmap(

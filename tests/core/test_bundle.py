@@ -277,6 +277,7 @@ def test_metadata_of_a_record() -> None:
 # --- memory -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_replay(tmp_path: Path) -> None:
     def many(count: int) -> Callable[[], Iterator[bytes]]:
         return lambda: (bytes(1 << 20) for _ in range(count))
@@ -482,6 +483,7 @@ def test_zip_bombs_are_not_unpacked(tmp_path: Path) -> None:
         assert caught.value.code == code
 
 
+@pytest.mark.slow
 def test_logs_that_repeat_one_line_are_read(tmp_path: Path) -> None:
     def flood() -> Iterator[bytes]:
         return (b"the same line again\n" * 100_000 for _ in range(16))

@@ -199,7 +199,9 @@ ZIPS: dict[str, tuple[Callable[[zipfile.ZipFile], object], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", ZIPS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "bomb" else name for name in ZIPS]
+)
 def test_an_unsafe_zip_is_refused(name: str, tmp_path: Path) -> None:
     make, entry, says = ZIPS[name]
     path = packed(tmp_path / "report.zip", {}, {"reporter_id": "r"})

@@ -72,9 +72,17 @@ def shown(tournament: Tournament) -> dict[str, Any]:
     return report.model_copy(update={"matches": (), "matches_before": count}).model_dump()
 
 
-@pytest.mark.parametrize("rating", ["bradley-terry", "openskill", "mean"])
 @pytest.mark.parametrize(
-    ("pairing", "seats"), [(round_robin, 2), (free_play, 2), (free_play, 4), (swiss, 2), (ladder, 2)]
+    ("pairing", "seats", "rating"),
+    [
+        (round_robin, 2, "bradley-terry"),
+        (free_play, 2, "openskill"),
+        (free_play, 4, "openskill"),
+        (swiss, 2, "mean"),
+        (ladder, 2, "mean"),
+        pytest.param(free_play, 4, "bradley-terry", marks=pytest.mark.slow),
+        pytest.param(ladder, 2, "bradley-terry", marks=pytest.mark.slow),
+    ],
 )
 def test_resumed_and_replayed_tournaments_agree(pairing: PairingRule, seats: int, rating: Any) -> None:
     """Stored after every round, and read again as JSON: reports, pairs, and the rounds that come next."""

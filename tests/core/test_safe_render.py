@@ -83,6 +83,7 @@ def test_files_that_are_not_text_or_too_large() -> None:
     assert issues({"report.html": b" " * (8 << 20) + b"<p>"})[0].code == "too_large"
 
 
+@pytest.mark.slow
 def test_no_report_takes_long_to_check() -> None:
     files = {f"{number}.css": b" " * (6 << 20) for number in range(4)}
     links = "".join(f'<link rel="stylesheet" href="{name}">' for name in files)

@@ -284,6 +284,7 @@ def test_withdrawal_cancels_open_blocks_and_keeps_results() -> None:
     assert again.plan.withdrawn == ()
 
 
+@pytest.mark.slow
 def test_a_game_that_is_over_takes_a_few_bytes() -> None:
     rules = RULES.model_copy(update={"rounds": None, "max_blocks": 10**6})
     tournament = Tournament(rules, free_play)

@@ -19,7 +19,7 @@ from coworld_runner.episode.single import EpisodeOptions
 
 pytestmark = pytest.mark.slow
 
-DOCKER = [pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
+DOCKER = [pytest.param("docker", marks=pytest.mark.docker)]
 
 
 def token_of(found: Evidence, slot: int) -> str:

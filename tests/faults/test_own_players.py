@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 # It runs where the package's own player would, beside what that has
 FILE = 'import os\n\nos.execvp("python3", ["python3", "player.py", "well"])\n'
-BACKENDS = ["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
+BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
 
 def plan_of(arena: Arena, *players: OwnPlayer) -> EpisodePlan:

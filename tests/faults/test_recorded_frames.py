@@ -15,7 +15,7 @@ def recorders_image(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", arena.image)
 
 
-BACKENDS = ["process", pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")])]
+BACKENDS = ["process", pytest.param("docker", marks=pytest.mark.docker)]
 
 
 @pytest.mark.parametrize("backend_name", BACKENDS)

@@ -17,7 +17,7 @@ from support.kube import cluster_process, labelled
 from coworld_core.episode.events import BaseEvent, PhaseStarted
 from coworld_runner.episode.single import EpisodeOptions
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.guarded("alone"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.timeout(900)]
 
 EPISODES = 10
 PLAY_SECONDS = 45.0

@@ -12,7 +12,7 @@ from support.arena import Arena
 from coworld_runner.episode import artifact_collector
 from coworld_runner.episode.episode_options import EpisodeOptions
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.guarded("cluster"), pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1200)]
 
 AT_ONCE = 4
 DEADLINE = 60.0

@@ -22,7 +22,7 @@ from coworld_runner.runs.scratch import remove_run, scratch_root
 from coworld_runner.testing._conformance_arena import locked
 from coworld_runner.testing.conformance import subject_environment
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.guarded("alone"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.alone, pytest.mark.timeout(600)]
 
 DEADLINE = 100.0
 """A cluster takes a node for lost when it has not reported for 40 s."""

@@ -17,7 +17,7 @@ from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image
 from support.observatory import running_observatory
 
 pytestmark = [
-    *(pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(600)),
+    *(pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)),
 ]
 
 POLICIES = ["plain", "telling"]

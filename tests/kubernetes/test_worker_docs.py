@@ -21,7 +21,6 @@ BLOCK = re.compile(r"^```(console|kubectl)\n(.*?)^```", re.MULTILINE | re.DOTALL
 
 @pytest.mark.kubernetes
 @pytest.mark.docker
-@pytest.mark.guarded("cluster")
 @pytest.mark.timeout(1800)
 def test_the_page(tmp_path: Path) -> None:
     skip = shutil.ignore_patterns("results", "__pycache__", "coworld_manifest.json")

@@ -18,7 +18,7 @@ from support.misfit_kit import ensure_image
 
 from coworld_runner.backends.kubernetes._cluster import Cluster
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
 
 LABELS = {"workload-type": "arena", "karpenter.sh/capacity-type": "on-demand"}
 CLAIM = "outputs"

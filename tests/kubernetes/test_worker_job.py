@@ -20,7 +20,7 @@ from support.registry import Registry, serve_registry
 
 from coworld_core.episode.record import read_record
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.guarded("cluster"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(1800)]
 
 KEEPER = (
     "python3",

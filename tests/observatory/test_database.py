@@ -204,6 +204,7 @@ async def test_artifact_is_stored_completely_or_not_at_all(tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / "artifacts" / "a").iterdir()] == ["b"]
 
 
+@pytest.mark.slow
 async def test_artifacts_are_stored_on_s3(bucket: str) -> None:
     await _check_store(bucket)
 

@@ -32,7 +32,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 pytestmark = [
-    *(pytest.mark.docker, pytest.mark.slow, pytest.mark.guarded("published"), pytest.mark.timeout(900)),
+    *(pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)),
 ]
 
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"

@@ -21,7 +21,7 @@ from support.published_client import Published, install, published
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.guarded("published"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(autouse=True)

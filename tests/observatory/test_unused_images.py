@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from support.observatory import Inside, inside, until_committed
 from support.observatory_kit import open_platform
@@ -91,6 +92,7 @@ async def test_only_unused_images_are_removed(tmp_path: Path, database: str | No
         assert await pulled(platform, bob, again) == [200, 200, 200]
 
 
+@pytest.mark.slow
 async def test_unused_images_are_removed_while_the_server_runs(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
         ann, services = await platform.add_user("ann"), platform.services

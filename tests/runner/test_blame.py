@@ -180,6 +180,7 @@ def sights(draw: st.DrawFn) -> Observation:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=500 if FULL else 150)
 @given(
     seen=st.lists(sights(), min_size=1, max_size=12),

@@ -30,7 +30,7 @@ from coworld_runner.backends.docker._engine import Engine
 from coworld_runner.build.manifest_build import BuildError, BuildResult, build_coworld
 from coworld_runner.package.resolver import resolve_package
 
-pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
+pytestmark = pytest.mark.docker
 
 MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"

@@ -16,7 +16,6 @@ async def test_checkpoints_play_as_processes(tmp_path: Path) -> None:
 
 @pytest.mark.docker
 @pytest.mark.wheels
-@pytest.mark.guarded("docker")
 async def test_checkpoints_play_in_containers(tmp_path: Path) -> None:
     async with built_nim(tmp_path) as game:
         await play_checkpoints("docker", game, tmp_path)

@@ -42,7 +42,7 @@ from coworld_runner.runs.scratch import make_scratch, open_scratch, scratch_root
 from coworld_runner.testing import Arena, BackendConformance
 from coworld_runner.testing.conformance import subject_environment
 
-pytestmark = [pytest.mark.docker, pytest.mark.guarded("docker")]
+pytestmark = pytest.mark.docker
 
 HTTP = (Port(name="http"),)
 

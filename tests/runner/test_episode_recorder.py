@@ -109,6 +109,7 @@ async def test_frames_are_what_was_said(tmp_path: Path) -> None:
     assert not (again.layout.logs / "recorder.log").exists()
 
 
+@pytest.mark.slow
 async def test_frames_of_a_game_with_a_protocol_of_its_own(tmp_path: Path) -> None:
     record = await run_episode(
         ARENA, backend="process", workspace=tmp_path / "out", options=EpisodeOptions(record="frames")
@@ -177,6 +178,7 @@ async def test_a_game_that_fails_leaves_what_was_played_until_then(tmp_path: Pat
     assert not any(one.done or one.reward is not None for one in samples)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["samples", "frames"])
 def test_an_episode_goes_on_when_there_is_no_room_for_its_recording(kind: Recorded, tmp_path: Path) -> None:
     """A limit on the size of files stands in for the end of the disk."""

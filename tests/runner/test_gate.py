@@ -56,6 +56,7 @@ def bots(tmp_path: Path) -> Path:
     return tmp_path / "bots"
 
 
+@pytest.mark.slow
 async def test_life_of_a_bot(nim: Package, bots: Path) -> None:
     """A first version, a better one, the same again, a worse one, one as good, and what is then known of it."""
     bot = bots / "bot.py"
@@ -104,6 +105,7 @@ async def test_life_of_a_bot(nim: Package, bots: Path) -> None:
     assert page.count('class="accepted">accepted') == 2
 
 
+@pytest.mark.slow
 async def test_same_gate_goes_on_with_the_same_seed(nim: Package, bots: Path) -> None:
     """The same files are one measurement: repeated it says the same, with more blocks it goes on."""
     bot = bots / "bot.py"
@@ -187,6 +189,7 @@ def shows(hand: str, *, once: str = "") -> str:
     return f"def act(observation, legal, rng):\n    return {once or hand!r} if rng.random() < 0.25 else {hand!r}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_version_that_beats_the_accepted_one_and_loses_ground_is_rejected(tmp_path: Path) -> None:
     """Paper beats rock, wins more against another rock, and loses to the scissors that rock beat."""
@@ -316,6 +319,7 @@ async def test_overtaken_by_another_program(nim: Package, bots: Path) -> None:
     assert (ended.accepted, ended.record.reason) == (False, "overtaken")
 
 
+@pytest.mark.slow
 async def test_watching_compares_each_save_and_enters_nothing(nim: Package, bots: Path) -> None:
     bot = bots / "bot.py"
     accept_player(nim, bot)

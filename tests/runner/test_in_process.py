@@ -132,6 +132,7 @@ async def test_players_share_nothing_and_begin_anew(tmp_path: Path) -> None:
     assert [row.ok for row in rows] == [True] * 6
 
 
+@pytest.mark.slow
 async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: Path) -> None:
     bot = tmp_path / "bot.py"
     bot.write_text(
@@ -161,6 +162,7 @@ async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: P
         await play_row_again(tmp_path / "two", other.key)
 
 
+@pytest.mark.slow
 async def test_one_backend_measures_again(tmp_path: Path) -> None:
     (tmp_path / "first.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     package, rules = await resolve_package(NIM), EvaluationRules(max_blocks=3)
@@ -239,6 +241,7 @@ def test_a_bounded_number_of_games_is_kept() -> None:
     assert games.choose((0.0, 1.0), asked=True, failed=False, focus=(0,)) == "asked"
 
 
+@pytest.mark.slow
 async def test_measurement_of_a_changed_config_in_several_variants(tmp_path: Path) -> None:
     rules = EvaluationRules(variant="*", config={"sticks": 5}, max_blocks=2)
     report = await compare(NIM, "counter", "random-taker", rules=rules, workspace=tmp_path / "run")

@@ -546,7 +546,6 @@ async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, t
 # --- when we are gone ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.guarded("cluster")
 async def test_leftovers_of_a_killed_runner_expire(namespace: str) -> None:
     """Nobody cleans: the cluster removes the run once its lease, or on old clusters its lifetime, is over."""
     run_id = new_run_id()

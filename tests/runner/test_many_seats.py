@@ -56,6 +56,7 @@ async def test_lost_blocks_open_where_the_two_differed(game: Path, tmp_path: Pat
             assert replay.ticks[first.tick + 1].actions[first.slot] == line.action
 
 
+@pytest.mark.slow
 async def test_worst_games_are_those_in_which_the_other_did_better_in_the_same_seat(game: Path, tmp_path: Path) -> None:
     bot = tmp_path / "bots/bot.py"
     bot.write_text(FIRST)

@@ -30,11 +30,11 @@ PLAYERS = {
     [
         ("good", {"legal": "ok", "in-time": "ok", "same-seed": "ok"}, "the same seed gave the same game twice"),
         ("syntax", {"player": "fail"}, "invalid syntax"),
-        ("crash", {"plays": "fail"}, "no idea"),
         ("illegal", {"legal": "fail"}, "refused as not legal"),
-        ("stubborn", {"plays": "fail"}, "21 actions were refused"),
-        ("silent", {"acts": "fail"}, "it never acted"),
-        ("chance", {"legal": "ok", "same-seed": "warn"}, "the second time"),
+        pytest.param("crash", {"plays": "fail"}, "no idea", marks=pytest.mark.slow),
+        pytest.param("stubborn", {"plays": "fail"}, "21 actions were refused", marks=pytest.mark.slow),
+        pytest.param("silent", {"acts": "fail"}, "it never acted", marks=pytest.mark.slow),
+        pytest.param("chance", {"legal": "ok", "same-seed": "warn"}, "the second time", marks=pytest.mark.slow),
     ],
 )
 async def test_behaviour_is_checked(tmp_path: Path, player: str, statuses: dict[str, str], words: str) -> None:

@@ -247,6 +247,7 @@ def publisher(registry: LocalRegistry, bot: Path, count: int) -> subprocess.Pope
     return process
 
 
+@pytest.mark.slow
 async def test_programs_that_publish_at_once(registry: LocalRegistry, bot: Path) -> None:
     """Every version gets a number of its own."""
     programs = [publisher(registry, bot, 15) for _ in range(4)]
@@ -259,6 +260,7 @@ async def test_programs_that_publish_at_once(registry: LocalRegistry, bot: Path)
     assert len(await registry.versions("bot")) == 60
 
 
+@pytest.mark.slow
 async def test_killed_while_publishing(registry: LocalRegistry, tmp_path: Path) -> None:
     """What was published is there, complete, after a kill at any moment; and the next one goes on."""
     for turn in range(8):

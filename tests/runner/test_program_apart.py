@@ -23,7 +23,7 @@ from coworld_runner.package.own_players.player_file import read_file
 from coworld_runner.testing.conformance import subject_environment
 
 BACKENDS = (
-    pytest.param("docker", marks=[pytest.mark.docker, pytest.mark.guarded("docker")]),
+    pytest.param("docker", marks=pytest.mark.docker),
     pytest.param("kubernetes", marks=[pytest.mark.kubernetes, pytest.mark.timeout(240)]),
 )
 

@@ -14,7 +14,7 @@ from coworld_runner.evaluation.tournament import add_entrant, create_tournament,
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
-pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.guarded("published"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.timeout(900)]
 
 
 async def test_a_commissioner_with_the_published_messages_drives_a_tournament(tmp_path: Path) -> None:

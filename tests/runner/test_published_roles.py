@@ -24,7 +24,7 @@ from coworld.report import validate_report_zip
 print(validate_report_zip(open(sys.argv[1], "rb").read()).model_dump_json())
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.guarded("published"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.timeout(900)]
 
 
 def program(directory: Path, name: str, python: Path, module: str) -> str:

@@ -69,6 +69,7 @@ async def test_a_version_plays_and_is_in_the_record(nim: Package, publish: Publi
     assert "player_version" not in (await run_episode(nim, backend="process")).slots[0].model_dump(mode="json")
 
 
+@pytest.mark.slow
 async def test_latest_is_the_newest_of_each_episode(nim: Package, publish: Publish, tmp_path: Path) -> None:
     """What is published during a run plays from the next episode on; each row says which version it was."""
     publish("bot", FIRST)
@@ -110,6 +111,7 @@ async def test_latest_is_the_newest_of_each_episode(nim: Package, publish: Publi
     assert [row.slots[0].player_version for row in rows("many")][3:] == ["bot:v2", "bot:v3"]
 
 
+@pytest.mark.slow
 async def test_what_is_measured_does_not_change(nim: Package, publish: Publish, tmp_path: Path) -> None:
     publish("bot", FIRST)
     rules = EvaluationRules(max_blocks=4)

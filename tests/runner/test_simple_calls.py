@@ -113,6 +113,7 @@ async def test_episodes_of_a_package(small: World, directory: Path) -> None:
     assert refused.value.code == "nothing_to_resume"
 
 
+@pytest.mark.slow
 async def test_a_certification_of_a_directory(small: World, directory: Path) -> None:
     found = await certify(directory, backend=small.backend, options=fast())
     assert found.ok

@@ -70,6 +70,7 @@ async def test_each_line_up_is_measured_in_each_variant(tmp_path: Path) -> None:
     assert "5 of 5 measurements ended" in page
 
 
+@pytest.mark.slow
 async def test_an_interrupted_suite_goes_on(tmp_path: Path) -> None:
     path, out = suite(tmp_path), tmp_path / "out"
     async with contest(2.0) as small:

@@ -75,7 +75,6 @@ async def test_a_commissioners_container_drives_a_tournament_on_docker(tmp_path:
 
 @pytest.mark.kubernetes
 @pytest.mark.docker
-@pytest.mark.guarded("cluster")
 @pytest.mark.timeout(300)
 async def test_a_commissioners_pod_drives_a_tournament_on_a_cluster(tmp_path: Path) -> None:
     arena, _ = slow_arena(tmp_path)

@@ -55,8 +55,17 @@ def test_gymnasiums_own_check_passes(rules: type[Rules], opponents: Any, mask: A
     env.close()
 
 
-@pytest.mark.parametrize("seat", [0, 1, "all"])
-@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+@pytest.mark.parametrize(
+    ("seat", "mode"),
+    [
+        (0, "NextStep"),
+        ("all", "SameStep"),
+        *(
+            pytest.param(seat, mode, marks=pytest.mark.slow)
+            for seat, mode in ((1, "NextStep"), ("all", "NextStep"), (0, "SameStep"))
+        ),
+    ],
+)
 def test_processes_change_nothing(seat: Any, mode: str) -> None:
     made = {"seat": seat, "opponents": last_or_stay, "autoreset_mode": mode, "max_cycles": 5}
     with as_vector_env(Gather, 6, **made) as alone, as_vector_env(Gather, 6, processes=2, **made) as together:
@@ -219,6 +228,7 @@ def test_actions_without_numbers() -> None:
     env.step(env.action_space.sample())
 
 
+@pytest.mark.slow
 def test_failures_of_processes_have_words_and_close() -> None:
     for failing, error, words in (
         (dies, EnvironmentFault, "ended with status 7"),
@@ -240,6 +250,7 @@ def test_failures_of_processes_have_words_and_close() -> None:
         as_vector_env(Sticks, 2, seat=2)
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_an_environment_that_is_forgotten() -> None:
     before = {child.pid for child in psutil.Process().children()}
     envs = as_vector_env(Sticks, 2, processes=2)

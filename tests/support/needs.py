@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, CoworldError
@@ -23,7 +24,17 @@ from coworld_runner.backends.docker._engine import Engine, path_segment
 
 from .elsewhere import in_thread
 
-__all__ = ["BASE_IMAGE", "IN_CI", "NEEDS", "LeftOut", "Need", "find_browser", "find_postgres", "needs_of"]
+__all__ = [
+    "BASE_IMAGE",
+    "IN_CI",
+    "NEEDS",
+    "LeftOut",
+    "Need",
+    "find_browser",
+    "find_postgres",
+    "needs_of",
+    "selects_slow",
+]
 
 IN_CI = os.environ.get("CI") == "true"
 
@@ -142,8 +153,17 @@ def needs_of(item: pytest.Item) -> list[str]:
     return [name for name in NEEDS if item.get_closest_marker(name)]
 
 
+def selects_slow(config: pytest.Config) -> bool:
+    """Whether a run takes the tests marked `slow`; plainly called, it leaves them out (pyproject.toml)."""
+    chosen = str(config.option.markexpr)
+    return not chosen or Expression.compile(chosen).evaluate(lambda name, /, **_: name == "slow")
+
+
 class LeftOut:
-    """A pytest plugin that skips what a machine cannot run, and names it in one line with what brings it."""
+    """A pytest plugin that skips what a machine cannot run.
+
+    The last line of a run says what was left out, by its marks, and what brings it.
+    """
 
     def __init__(self) -> None:
         self._skipped = Counter[str]()
@@ -158,7 +178,12 @@ class LeftOut:
                 pytest.skip(f"needs {name}: {trouble}")
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self._deselected.update(name for item in items for name in needs_of(item) if name == "kubernetes")
+        # What was not asked for, by -k or by the number of a line, is not left out
+        for item in items:
+            if item.get_closest_marker("kubernetes"):
+                self._deselected["kubernetes"] += 1
+            elif item.get_closest_marker("slow") and not selects_slow(item.config):
+                self._deselected["slow"] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):
@@ -181,6 +206,8 @@ class LeftOut:
             for name in NEEDS
             if (count := self._skipped[name] + self._deselected[name])
         ]
+        if slow := self._deselected["slow"]:
+            left.insert(0, f'slow {slow} (uv run --group test pytest -m "slow or not slow")')
         if self._others:
             left.append(f"for other reasons {self._others} (-rs says which)")
         if left:

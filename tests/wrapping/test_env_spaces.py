@@ -90,7 +90,13 @@ KINDS = ["box", "whole", "discrete", "several", "flags"]
 
 
 @pytest.mark.parametrize(
-    ("seen", "done"), [*((kind, "discrete") for kind in [*KINDS, "dict"]), *(("box", kind) for kind in KINDS)]
+    ("seen", "done"),
+    [
+        ("dict", "discrete"),
+        ("box", "several"),
+        *(pytest.param(kind, "discrete", marks=pytest.mark.slow) for kind in KINDS),
+        *(pytest.param("box", kind, marks=pytest.mark.slow) for kind in KINDS if kind not in ("discrete", "several")),
+    ],
 )
 def test_spaces_are_those_of_the_environment(here: Path, seen: str, done: str) -> None:
     rules = wrapped(here, f"gymnasium:./counting.py(seen={seen!r}, done={done!r})")
@@ -119,6 +125,7 @@ def test_spaces_are_those_of_the_environment(here: Path, seen: str, done: str) -
     assert steps == 4
 
 
+@pytest.mark.slow
 def test_many_games_in_processes_have_the_same_spaces(here: Path) -> None:
     rules = wrapped(here, "gymnasium:./counting.py(seen='dict', done='several')")
     with as_vector_env(rules, 4, processes=2) as envs:
@@ -154,7 +161,7 @@ def test_masks_and_agents_of_a_parallel_environment(here: Path) -> None:
         api_test(as_aec_env(rules), num_cycles=50)
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_agents_that_have_left_stay_in_their_rows_and_do_not_act(here: Path, processes: int) -> None:
     rules = wrapped(here, "pettingzoo:./dying.py")
     with as_vector_env(rules, 6, seat="all", processes=processes) as envs:

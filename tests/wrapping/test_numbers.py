@@ -117,6 +117,7 @@ def test_actions_are_lists_of_numbers(here: Path, by: str, schema: Any, missed: 
     assert isinstance(as_gym_env(rules).action_space, spaces.Box if by == "wheel" else spaces.MultiDiscrete)
 
 
+@pytest.mark.slow
 def test_players_of_a_package_without_a_list_of_moves(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = wrap_game("pettingzoo:./steering.py:Steering", directory=here / "made", measure=False)
     rules = load_rules("made:Made", directory=made.directory)
@@ -126,6 +127,7 @@ def test_players_of_a_package_without_a_list_of_moves(here: Path, monkeypatch: p
     assert rollout(rules, [act, "players/random_player.py"], seed=1).scores[0] > 3
 
 
+@pytest.mark.slow
 def test_an_environment_with_one_seat(here: Path) -> None:
     for source in ("./carts.py", "carts:Cart(far=2)"):
         directory = here / f"made{len(source)}"

@@ -66,6 +66,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["./dying.py", "dying", "dying(n=2)", "./in_turn.py"])
 def test_a_package_of_its_own_is_played_like_any_other(here: Path, source: str) -> None:
     made = wrap_game(f"pettingzoo:{source}", directory=here / "mortals", measure=False)
