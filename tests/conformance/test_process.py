@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from coworld_runner.backend import Backend, UnitSpec
 from coworld_runner.backends import ProcessBackend
 from coworld_runner.testing import BackendConformance
 from coworld_runner.testing.conformance import SUBJECT
-
-pytestmark = pytest.mark.slow
 
 
 class TestProcess(BackendConformance):

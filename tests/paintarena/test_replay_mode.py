@@ -18,8 +18,6 @@ from websockets.exceptions import InvalidStatus
 from paintarena.rules import Board
 from paintarena.testing import Server, running
 
-pytestmark = pytest.mark.slow
-
 
 def replay() -> dict[str, Any]:
     """A short replay as the published game writes it: tokens and all."""
