@@ -16,4 +16,4 @@ def test_every_path_leads_somewhere() -> None:
 def test_what_is_to_be_changed_is_where_the_page_says() -> None:
     pairs = re.findall(r"`(\w+)` in\s+`([\w./]+\.py)`", TEXT)
     assert len(pairs) >= 7
-    assert [(name, path) for name, path in pairs if not re.search(rf"\b{name}\b", (ROOT / path).read_text("utf-8"))] == []
+    assert [pair for pair in pairs if not re.search(rf"\b{pair[0]}\b", (ROOT / pair[1]).read_text("utf-8"))] == []
