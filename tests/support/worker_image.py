@@ -18,7 +18,7 @@ from .images import BASE_IMAGE, docker_client
 __all__ = ["ensure_worker_image"]
 
 ROOT = Path(__file__).parents[2]
-_SOURCES = ("coworld_core", "coworld_runner")
+_SOURCES = ("coworld_core", "coworld_runner", "examples/learner")
 _NEEDED = ("coworld-core", "coworld-runner[kubernetes]", "hatchling")
 
 
@@ -41,7 +41,10 @@ def ensure_worker_image() -> str:
         context = Path(directory)
         for source in _SOURCES:
             shutil.copytree(
-                ROOT / source, context / source, ignore=shutil.ignore_patterns("__pycache__", "wheels", "dist")
+                ROOT / source,
+                context / source,
+                symlinks=True,
+                ignore=shutil.ignore_patterns("__pycache__", "wheels", "dist"),
             )
         wheels = context / "coworld_runner" / "wheels"
         wheels.mkdir()
