@@ -164,18 +164,13 @@ async def test_replay_larger_than_the_disk_is_reported(arena: Arena, small_disk:
     assert not found.layout.replay.exists()
 
 
-@pytest.mark.parametrize("who", ["game", "player"])
-async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path, who: str) -> None:
+async def test_a_flood_on_a_full_disk(arena: Arena, small_disk: Path) -> None:
     """Logs are cut where the disk ends; the run goes on as far as it can, and its record says how far that was."""
     earlier = await arena.play(arena.plan(), workspace=small_disk / "earlier")
     before = fingerprint(earlier.layout.workspace)
     limits = Limits(log_bytes=64 * MIB)
-    plan = (
-        arena.plan("floods-log", size=32 * MIB)
-        if who == "game"
-        else arena.plan("well", "well", f"floods-log {32 * MIB}")
-    )
-    options = EpisodeOptions(timeout_seconds=60, game_limits=limits, player_limits=limits)
+    plan = arena.plan("floods-log", size=32 * MIB)
+    options = EpisodeOptions(timeout_seconds=60, game_limits=limits)
     workspace = small_disk / "flooded"
     record = await run_episode(
         plan, backend=arena.backend, workspace=workspace, options=options, run_id=arena.new_run()
