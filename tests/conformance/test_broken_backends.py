@@ -557,9 +557,7 @@ breaks(
     },
 )
 breaks(
-    FETCHED,
-    "fetches any size",
-    unit={"fetch": lambda self, name, target, limit=None: self.inner.fetch(name, target)},
+    FETCHED, "fetches any size", unit={"fetch": lambda self, name, target, limit=None: self.inner.fetch(name, target)}
 )
 SIZES = "the_size_of_a_file_is_what_it_is_just_now"
 breaks(

@@ -146,7 +146,6 @@ GAMES = [
         quick=True,
     ),
     row("bails-out", *game("results_missing"), says="without writing results"),
-    row("loses-directory", *game("results_missing"), says="without writing results"),
     row("storms", scores=True, config={"play_seconds": 0.6}),
     # Its players and its viewer are gone before it is
     row("dies-slowly", *game("game_unhealthy"), says="the game task failed", config={"delay": 0.5}),
@@ -193,7 +192,6 @@ GAMES = [
         options={"replay_timeout_seconds": 1, "linger_seconds": 0.5},
         engine=True,
     ),
-    row("piecewise-replay", scores=True, config={"delay": 2}, options={"linger_seconds": 1.5}),
     row(
         "provisional-results",
         scores=True,

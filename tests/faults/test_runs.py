@@ -16,17 +16,9 @@ import psutil
 import pytest
 from support.arena import Arena
 from support.clock import skip
-from support.full import FULL
-from support.misfit_kit import (
-    PACKAGE,
-    PLACEHOLDER,
-    Evidence,
-    evidence,
-    misfit_plan,
-    with_seats,
-)
+from support.misfit_kit import PACKAGE, PLACEHOLDER, evidence, misfit_plan, with_seats
 
-from coworld_core.episode.events import Notice, UnitExited, UnitStarted
+from coworld_core.episode.events import Notice
 from coworld_core.episode.outcome import Exit
 from coworld_core.episode.record import read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
@@ -155,27 +147,6 @@ async def test_unused_placeholder_does_not_prevent_a_run(tmp_path: Path) -> None
 
 
 # --- many at once ---------------------------------------------------------------------------------------------------
-
-
-async def test_runs_of_one_package_do_not_get_into_each_others_way(arena: Arena) -> None:
-    count = 10 if FULL else 3
-    found: list[Evidence] = []
-
-    async def one(number: int) -> None:
-        workspace = arena.directory / f"at-once-{number}"
-        found.append(
-            await arena.play(arena.plan(seed=number * 10), EpisodeOptions(timeout_seconds=110), workspace=workspace)
-        )
-
-    async with anyio.create_task_group() as group:
-        for number in range(count):
-            group.start_soon(one, number)
-    assert [str(fault) for each in found for fault in each.record.faults] == []
-    for each in found:
-        seed = each.record.seed
-        assert seed is not None
-        assert each.record.scores == (seed, seed + 1)
-    assert len({each.record.run_id for each in found}) == count
 
 
 async def test_a_failed_episode_loses_no_other(arena: Arena) -> None:
@@ -331,23 +302,6 @@ async def test_failing_listener_is_dropped_and_the_run_continues(arena: Arena) -
     assert "the terminal is gone" in warning
 
 
-class Recording(ProcessBackend):
-    """An engine that has units of its own beside those it was asked for, and tells of them."""
-
-    def __init__(self) -> None:
-        super().__init__(contexts={PLACEHOLDER: PACKAGE})
-
-    @asynccontextmanager
-    async def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AsyncGenerator[tuple[Unit, ...]]:
-        publish(UnitStarted(unit="recorder"))
-        publish(UnitStarted(unit="player-7", component="player", slot=7))
-        async with super().units(specs, publish=publish, start=start, grace=grace) as units:
-            yield units
-        publish(UnitExited(unit="recorder", exit=Exit(reason="exited", code=9)))
-
-
 @pytest.mark.parametrize("name", ["results.json", "policy_artifact_1.zip"])
 async def test_late_file_is_reported_and_not_awaited(arena: Arena, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     fetch = BaseUnit.fetch
@@ -368,22 +322,6 @@ async def test_late_file_is_reported_and_not_awaited(arena: Arena, monkeypatch: 
     kept = {file.path for file in found.record.artifacts}
     assert {"results.json", "replay", "policy_artifact_1.zip"} - kept == {name}
     assert found.record.status == ("failed" if name == "results.json" else "completed")
-
-
-async def test_unexpected_units_are_reported_and_ignored(tmp_path: Path) -> None:
-    async with Recording() as backend:
-        options = EpisodeOptions(timeout_seconds=60, on_player_failure="stop")
-        plan = misfit_plan("well", "well", "exits-3", connect_timeout=180)
-        await run_episode(plan, backend=backend, workspace=tmp_path / "run", options=options)
-    found = evidence(tmp_path / "run")
-    assert found.position("unit_started", unit="recorder")
-    assert [(fault.error_type, fault.slot) for fault in found.record.faults] == [("player_error", 1)]
-    for unit in (found.record.game, *found.record.slots):
-        assert unit is not None
-        assert unit.exit is not None
-        assert unit.started_seconds is not None
-        assert unit.ended_seconds is not None
-    assert found.record.warnings == ()
 
 
 # --- out of time, and engines that fail -----------------------------------------------------------------------------

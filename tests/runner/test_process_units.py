@@ -28,7 +28,6 @@ from coworld_runner.backend import HttpProbe, Limits, Placement, Port, Unit, Uni
 from coworld_runner.backends import ProcessBackend, _port_reservations
 from coworld_runner.backends.base import choose_port
 from coworld_runner.backends.process import _process_unit as _process_units
-from coworld_runner.runs import _unit_files
 from coworld_runner.runs.scratch import Scratch, make_scratch, scratch_root
 
 DEADLINE = 30
@@ -562,19 +561,6 @@ while True:
     assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
 
 
-async def test_when_the_shim_is_killed_the_unit_is_lost_and_so_is_its_tree(stage: RunContext) -> None:
-    code = (
-        "import os, signal\nif os.fork() == 0:\n  os.setsid()\n  os.fork() and os._exit(0)\nprint('up'); signal.pause()"
-    )
-    async with stage.units(stage.python(code)) as (unit,):
-        await until(lambda: stage.log().count("up") == 2)
-        shim = psutil.Process(int(unit.id)).ppid()
-        os.kill(shim, signal.SIGKILL)
-        exit = await unit.wait()
-        assert exit.reason == "lost"
-        assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
-
-
 _LEAVES_ALL_BEHIND = """
 import os, signal, sys
 shim = os.getppid()
@@ -694,12 +680,6 @@ async def test_log_on_a_full_disk_is_a_warning(stage: RunContext) -> None:
     assert notices == [f"/dev/full is not complete: {os.strerror(errno.ENOSPC)}."]
 
 
-async def test_a_flood_reaches_its_end_in_a_small_log(stage: RunContext) -> None:
-    code = "import os\nfor _ in range(2000): os.write(1, b'x' * 65536)"
-    assert (await stage.run(stage.python(code, limits=Limits(log_bytes=1000)))).ok
-    assert (stage.scratch.path / "unit.log").stat().st_size == 1000
-
-
 async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: RunContext) -> None:
     import threading
 
@@ -714,16 +694,3 @@ async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: RunCo
     for _ in range(3):
         await once()
     assert (process.num_fds(), threading.active_count()) == before
-
-
-async def test_files_are_found_by_polling_without_inotify(stage: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(_directory: Path) -> None:
-        return None
-
-    monkeypatch.setattr(_unit_files, "_inotify_open", none)
-    directory = stage.scratch.directory("unit")
-    code = "import os, sys; open(sys.argv[1] + '/results.json', 'w').write('{}')"
-    spec = stage.spec("python", "-c", code, str(directory), directory=directory)
-    async with stage.units(spec, start=False) as (unit,), unit.written() as names:
-        await unit.start()
-        assert [name async for name in names] == ["results.json"]

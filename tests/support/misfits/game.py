@@ -51,7 +51,6 @@ BEHAVIOURS = {
     "dies-when-watched": "stops listening at the first viewer, and ends with status 5 only `delay` seconds later",
     "runs-out-of-memory": "allocates `size` bytes in the middle",
     "storms": "opens and closes files beside its results without a pause, one of them with a name that is no text",
-    "loses-directory": "removes the directory of its results, and ends with status 0 in the middle",
     "floods-log": "writes `size` bytes to standard output, then plays on",
     # Faults in its results
     "half-results-exits": "writes half a JSON object and ends with status 0",
@@ -68,7 +67,6 @@ BEHAVIOURS = {
     "no-replay-lingers": "writes no replay and goes on for `delay` seconds",
     "big-replay": "writes a replay of `size` bytes",
     "slow-replay": "takes `delay` seconds to write its replay after its results",
-    "piecewise-replay": "opens and closes its replay for every piece, through all of the play and `delay` seconds more",
     "provisional-results": "writes valid results from the beginning, over and over",
     "rewrites-results": "has written results and replay, and writes valid results again and again for ever",
     "current-results": "has results and a whole replay from the beginning, and is never over",
@@ -379,8 +377,6 @@ class Game:
                 self.middle()
             if self.is_("provisional-results"):
                 self.write_results()
-            if self.is_("piecewise-replay"):
-                self.append_replay(f"tick {tick}\n")
         return self.end()
 
     def middle(self) -> None:
@@ -394,11 +390,6 @@ class Game:
                 threading.Thread(
                     target=storm, args=(file_of(os.environ["COGAME_RESULTS_URI"]).parent,), daemon=True
                 ).start()
-            case "loses-directory":
-                import shutil
-
-                shutil.rmtree(file_of(os.environ["COGAME_RESULTS_URI"]).parent)
-                os._exit(0)
             case "ignores-term":
                 signal.signal(signal.SIGTERM, refuse)
                 print(NOTHING_MORE, flush=True)
@@ -501,22 +492,11 @@ class Game:
                     time.sleep(self.delay / 10)
                 file.write("the end\n")
             return
-        if self.is_("piecewise-replay"):
-            for piece in range(10):
-                self.append_replay(f"piece {piece}\n")
-                time.sleep(self.delay / 10)
-            self.append_replay("the end\n")
-            return
         if self.is_("big-replay"):
             fill(place, self.size)
         else:
             with open(place, "w") as file:  # noqa: PTH123
                 file.write("the end\n")
-
-    def append_replay(self, text: str) -> None:
-        """Append a piece to the replay, opening and closing the file."""
-        with open(place_of(os.environ["COGAME_SAVE_REPLAY_URI"]), "a") as file:  # noqa: PTH123
-            file.write(text)
 
 
 def for_ever() -> None:
