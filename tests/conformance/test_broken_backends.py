@@ -242,15 +242,6 @@ async def leaves_the_good_ones(self: Wrapper, specs: Sequence[UnitSpec], **how: 
 
 
 @asynccontextmanager
-async def raises_a_group(self: Wrapper, specs: Sequence[UnitSpec], **how: Any) -> AsyncGenerator[Any]:
-    try:
-        async with self.inner.units(specs, **how) as units:
-            yield units
-    except StartError as error:
-        raise ExceptionGroup("unhandled errors in a task group", [error]) from None
-
-
-@asynccontextmanager
 async def stops_one_after_the_other(self: Wrapper, specs: Sequence[UnitSpec], **how: Any) -> AsyncGenerator[Any]:
     async with Wrapper.units(self, specs, **how) as units:
         yield units
@@ -423,10 +414,7 @@ breaks(
     tell=telling(lambda event: event.model_copy(update={"component": ""} if isinstance(event, UnitStarted) else {})),
 )
 breaks("a_unit_made_without_start_waits_for_it", "starts at once", units=handling(start=True))
-HALF_WAY = "a_start_that_fails_half_way_leaves_nothing"
-breaks(HALF_WAY, "leaves the good ones", units=leaves_the_good_ones)
-# A group is not what was asked for, and comes through as it is
-breaks(HALF_WAY, "raises a group", units=raises_a_group, rejected=StartError)
+breaks("a_start_that_fails_half_way_leaves_nothing", "leaves the good ones", units=leaves_the_good_ones)
 FOUND = "units_are_found_by_label_as_long_as_they_exist"
 breaks(FOUND, "finds nothing", find=answering(lambda self, run_id=None: ()))
 breaks(FOUND, "finds only what is named", find=lambda self, run_id=None: self.inner.find(run_id or "none"))

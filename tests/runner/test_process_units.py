@@ -395,7 +395,7 @@ async def test_last_probe_result_is_reported(stage: RunContext) -> None:
         spec = stage.python(code, ports=(Port(name="http"),), environment=_listen())
         async with stage.units(spec, grace=0) as (unit,):
             with pytest.raises(NotReadyError) as caught:
-                await unit.wait_ready(HttpProbe(timeout=2.5))
+                await unit.wait_ready(HttpProbe(timeout=3.5))
             seen[code] = str(caught.value.context["last"])
 
     async with anyio.create_task_group() as tasks:
@@ -451,6 +451,7 @@ async def test_limits_say_how_far_over(stage: RunContext, where: str) -> None:
     assert str(50 << 20) in exit.detail
 
 
+@pytest.mark.slow
 async def test_memory_that_children_share_is_counted_once(stage: RunContext) -> None:
     code = """
 import os, time
@@ -518,44 +519,23 @@ async def test_one_large_file_is_stopped_as_it_grows(stage: RunContext) -> None:
     assert (directory / "big").stat().st_size == (1 << 20) + 1
 
 
-async def test_threads_count_as_processes(stage: RunContext) -> None:
-    code = """
-import signal, threading
-for _ in range(30):
-    threading.Thread(target=threading.Event().wait, daemon=True).start()
-signal.pause()
-"""
-    exit = await stage.run(stage.python(code, limits=Limits(pids=20)))
-    assert exit.reason == "pids"
-
-
-async def test_a_fork_bomb_is_ended(stage: RunContext) -> None:
-    # Of a user who may have no more than this, so that the machine survives a backend that fails here
-    code = """
-import os, resource
+# As a user who may have no more than this, so that the machine survives a backend that fails here
+_FEW = """
 if os.geteuid() == 0:
     os.setuid(65534)
 resource.setrlimit(resource.RLIMIT_NPROC, (600, 600))
-while True:
-    try:
-        os.fork()
-    except OSError:
-        pass
 """
-    exit = await stage.run(stage.python(code, limits=Limits(pids=50)))
-    assert exit.reason == "pids"
-    assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
+BOMBS = {
+    "threads": "for _ in range(60):\n  threading.Thread(target=signal.pause, daemon=True).start()\nsignal.pause()",
+    "forks": f"{_FEW}\nwhile True:\n  with contextlib.suppress(OSError): os.fork()",
+    "sessions": "for _ in range(7):\n  os.fork()\n  os.getpid() == os.getsid(0) or os.setsid()\nsignal.pause()",
+}
 
 
-async def test_a_bomb_that_leaves_its_session_each_time_is_ended(stage: RunContext) -> None:
-    code = """
-import os
-for _ in range(7):
-    os.fork()
-    os.setsid() if os.getpid() != os.getsid(0) else None
-while True:
-    pass
-"""
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", BOMBS)
+async def test_a_bomb_is_ended(stage: RunContext, kind: str) -> None:
+    code = f"import contextlib, os, resource, signal, threading\n{BOMBS[kind]}"
     exit = await stage.run(stage.python(code, limits=Limits(pids=50)))
     assert exit.reason == "pids"
     assert [item.kind for item in await stage.backend.find(stage.scratch.run_id)] == ["directory"]
@@ -653,6 +633,7 @@ async def test_removal_failure_is_reported_without_hiding_the_bodys_error(
     assert "is in use" in leaks[0].reason
 
 
+@pytest.mark.slow
 async def test_unkillable_process_is_reported_without_blame(stage: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     from coworld_runner.backends.process import _process_unit as _process_units
 
@@ -680,6 +661,7 @@ async def test_log_on_a_full_disk_is_a_warning(stage: RunContext) -> None:
     assert notices == [f"/dev/full is not complete: {os.strerror(errno.ENOSPC)}."]
 
 
+@pytest.mark.slow
 async def test_many_runs_of_units_leave_no_descriptor_and_no_thread(stage: RunContext) -> None:
     import threading
 
