@@ -168,8 +168,7 @@ class Connection:
             if kind == BINARY and dies_of_binary:
                 os._exit(5)
             if kind == PING:
-                with self._writing:
-                    self._send(PONG, payload)
+                self.send_frame(PONG, payload)
             if kind == CLOSE:
                 self._say_goodbye(payload)
                 return
