@@ -493,7 +493,7 @@ for number in range(3):
     os.posix_fallocate(kept[-1], 0, 1 << 20)
 """,
     "many": """
-for number in range(2000):
+for number in range(300):
     os.mkdir(f"{place}/{number}")
 """,
 }
@@ -503,7 +503,7 @@ for number in range(2000):
 async def test_hidden_files_count_against_the_disk_limit(stage: RunContext, how: str) -> None:
     directory = stage.scratch.directory("unit")
     code = f"import os, signal\nplace, kept = {str(directory)!r}, []\n{HIDES[how]}\nsignal.pause()"
-    limits = Limits(disk_bytes=1 << 21, disk_entries=1000) if how != "many" else Limits(disk_entries=1000)
+    limits = Limits(disk_bytes=1 << 21, disk_entries=1000) if how != "many" else Limits(disk_entries=100)
     exit = await stage.run(stage.python(code, directory=directory, limits=limits))
     assert exit.reason == "disk"
     assert ("files and directories" in exit.detail) is (how == "many")
