@@ -7,7 +7,7 @@ from coworld_runner.testing import BackendConformance, FakeBackend
 
 
 class TestFake(BackendConformance):
-    ready_timeout = 1.5
+    ready_timeout = 0.5
 
     def make_backend(self) -> Backend:
         return FakeBackend(executables={"python"})

@@ -27,7 +27,14 @@ def test_read_results(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("data", "code"),
-    [(b'{"scores": [1', "results_malformed"), (b'{"scores": [1]}', "results_malformed"), (None, "results_missing")],
+    [
+        (b'{"scores": [1', "results_malformed"),
+        (b'{"scores": [1]}', "results_malformed"),
+        (b'{"scores": [1, NaN]}', "results_malformed"),
+        (b'{"scores": [1, 2], "name": "\xff\xfe"}', "results_malformed"),
+        (b'{"points": [1, 2]}', "results_malformed"),
+        (None, "results_missing"),
+    ],
 )
 def test_errors_are_typed(tmp_path: Path, data: bytes | None, code: str) -> None:
     path = tmp_path / "results.json"

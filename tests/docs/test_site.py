@@ -61,7 +61,7 @@ def test_links_between_pages_resolve() -> None:
 def test_security_claims_name_existing_tests() -> None:
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     rows = {f"test_blame[{case.id}]" for case in CASES}
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)(\[[^`]+\])?`", text)
+    named = re.findall(r"`((?:tests|coworld_runner)/[\w/]+\.py)::(\w+)(\[[^`]+\])?`", text)
     assert len(named) > 20
     missing = [
         f"{file}::{name}{row}"
@@ -70,7 +70,7 @@ def test_security_claims_name_existing_tests() -> None:
     ]
     assert not missing
     tables = re.findall(r"^\| Attempt .*?(?=\n\n)", text, re.MULTILINE | re.DOTALL)
-    assert all("`tests/" in line for table in tables for line in table.splitlines()[2:])
+    assert all(".py::" in line for table in tables for line in table.splitlines()[2:])
 
 
 def test_readme_example_runs_in_a_notebook() -> None:

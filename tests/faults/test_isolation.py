@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from support.https_container import https_server
 from support.misfit_kit import Evidence
 
 from coworld_core.errors import CapabilityError, UsageError
-from coworld_runner.backend import Limits
 from coworld_runner.episode.single import EpisodeOptions
 
 pytestmark = pytest.mark.slow
@@ -91,43 +88,6 @@ async def test_the_thief_knows_its_trade(arena: Arena) -> None:
     assert "STOLEN" in found.player_log(1)
 
 
-@pytest.fixture
-def listener() -> Generator[socket.socket]:
-    """A service of this machine that listens on all its addresses."""
-    with socket.create_server(("", 0)) as service:
-        service.setblocking(False)
-        yield service
-
-
-def callers(service: socket.socket) -> int:
-    """How many have called so far."""
-    count = 0
-    while True:
-        try:
-            connection, _ = service.accept()
-        except BlockingIOError:
-            return count
-        connection.close()
-        count += 1
-
-
-@pytest.mark.parametrize("backend_name", DOCKER)
-@pytest.mark.parametrize("network", ["game-only", "open"])
-async def test_player_network_reach(arena: Arena, listener: socket.socket, network: Any) -> None:
-    port = listener.getsockname()[1]
-    options = EpisodeOptions(timeout_seconds=90, player_network=network)
-    found = await arena.play(arena.plan("well", f"phones {port}", f"phones {port}"), options)
-    assert found.record.ok
-    logs = found.player_log(0), found.player_log(1)
-    if network == "game-only":
-        assert all("REACHED nobody" in log for log in logs)
-        assert callers(listener) == 0
-    else:
-        # Opened by the caller, so the silence above is not for want of trying
-        assert any("REACHED" in log and "REACHED nobody" not in log for log in logs)
-        assert callers(listener) > 0
-
-
 # --- hosts that players may reach --------------------------------------------------------------------------------
 
 _CALLS = """
@@ -190,27 +150,6 @@ async def test_hosts_are_refused_where_players_cannot_be_held_to_them(arena: Are
         with pytest.raises(error, match=words):
             await arena.play(arena.plan(), options)
     assert list(arena.directory.iterdir()) == []
-
-
-async def test_game_cannot_redirect_the_runner(arena: Arena, listener: socket.socket) -> None:
-    """The runner is in no closed network, so it asks nobody but the game, whatever the game answers."""
-    plan = arena.plan("redirects", play_seconds=60.0, elsewhere=listener.getsockname()[1])
-    found = await arena.play(plan, EpisodeOptions(timeout_seconds=90, watch=True))
-    (fault,) = found.record.faults
-    assert (fault.party, fault.error_type) == ("game", "game_contract_violation")
-    assert "302" in fault.message
-    assert callers(listener) == 0
-
-
-@pytest.mark.parametrize("backend_name", ["process", *DOCKER])
-async def test_a_fork_bomb_is_contained(arena: Arena) -> None:
-    """In a container the kernel refuses it more processes, and it plays on with those it has."""
-    options = EpisodeOptions(timeout_seconds=90, player_limits=Limits(pids=30))
-    found = await arena.play(arena.plan("well", "well", "forks 200", play_seconds=60), options)
-    (fault,) = found.record.faults
-    assert (fault.party, fault.slot, fault.error_type) == ("player", 1, "player_error")
-    assert fault.exit is not None
-    assert fault.exit.reason == "pids"
 
 
 async def test_a_capability_that_is_missing_is_named(arena: Arena) -> None:

@@ -6,32 +6,25 @@ from dataclasses import replace
 
 import anyio
 import pytest
-from faults.test_matrix import GAMES, MIB, PLAYERS, Case, judge, play
+from faults.test_matrix import GAMES, PLAYERS, Case, judge, play
 from support.arena import Arena
 
-from coworld_runner.episode import artifact_collector
 from coworld_runner.episode.episode_options import EpisodeOptions
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(1200)]
 
 AT_ONCE = 4
-DEADLINE = 60.0
-"""Seconds for rows that wait for the deadline: a pod is behind a container in coming and going."""
 READY = 20.0
-"""Seconds for rows that wait for a game that is never ready: a pod's network is behind its start."""
-EXIT = 8.0
-"""Seconds for rows with a player that is still there after the game."""
+"""Seconds for a game that is never ready: a pod's network is behind its start."""
 
 
 def on_cluster(case: Case) -> Case:
-    """The row as a cluster has it: its deadlines are waited for, since others are played by the same clock."""
-    limits = {"timeout_seconds": DEADLINE, "ready_timeout_seconds": READY, "player_exit_timeout_seconds": EXIT}
-    options = {name: limits.get(name, value) for name, value in case.options.items()}
+    """The row as a cluster has it: its deadline is waited for, since others are played by the same clock."""
+    options = {name: READY if name == "ready_timeout_seconds" else value for name, value in case.options.items()}
     return replace(case, options=options, idle="")
 
 
-async def test_blame(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(artifact_collector, "ARTIFACT_LIMIT", 2 * MIB)
+async def test_blame(arena: Arena) -> None:
     wrong: dict[str, str] = {}
     limit = anyio.CapacityLimiter(AT_ONCE)
 

@@ -105,6 +105,29 @@ EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
 ]
 
 
+LIMITS: tuple[Any, ...] = ("oom", "disk", "pids", "signal")
+
+
+@pytest.mark.parametrize(
+    ("seen", "known", "blamed"),
+    [
+        *((of_game("ended", exit=Exit(reason=how)), Circumstances(), ("game", "game_unhealthy")) for how in LIMITS),
+        *((of_player("ended", exit=Exit(reason=how)), Circumstances(), ("player", "player_error")) for how in LIMITS),
+        (of_game("ended", exit=Exit(reason="evicted")), Circumstances(), ("platform", "platform_error")),
+        (of_player("ended", exit=Exit(reason="evicted")), Circumstances(), ("platform", "platform_error")),
+        # Before it is ready, an end with 0 is none that it may have
+        (of_game("not_ready", exit=OK), Circumstances(), ("game", "game_unhealthy")),
+        # Whatever else it did, its results are judged
+        (of_game("results_malformed"), Circumstances(game_failed=True), ("game", "results_malformed")),
+        # Two players that fail are both blamed
+        (of_player("ended", slot=0, exit=BAD), BLAMED, ("player", "player_error")),
+    ],
+)
+def test_every_way_to_end_is_somebodys(seen: Observation, known: Circumstances, blamed: tuple[str, str]) -> None:
+    row = rule(seen, known).row
+    assert (row.party, row.error_type) == blamed
+
+
 def test_every_row_has_its_example() -> None:
     assert len(EXAMPLES) == len(TABLE)
     assert len({row.seen for row in TABLE}) == len(TABLE)

@@ -6,11 +6,8 @@ import contextlib
 import dataclasses
 import ipaddress
 import os
-import pickle
 import random
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
@@ -675,50 +672,6 @@ async def relay(engine: str, path: Path) -> AsyncGenerator[Callable[[], Awaitabl
         with anyio.CancelScope(shield=True):
             yield cut
         tasks.cancel_scope.cancel()
-
-
-async def test_leftovers_of_a_killed_runner_are_found_and_reaped(arena: Arena) -> None:
-    """A whole run with all kinds of networks, killed while it plays; another that lives is left alone."""
-    run_id = new_run_id()
-    code = (
-        "import pickle, sys, anyio\n"
-        "from coworld_runner.backends import DockerBackend\n"
-        "from coworld_runner.runs.scratch import make_scratch, open_scratch\n"
-        "async def main(specs):\n"
-        "    with make_scratch(specs[0].run_id):\n"
-        "        async with DockerBackend() as backend, backend.units(specs, publish=lambda event: None):\n"
-        "            print('up', flush=True)\n"
-        "            await anyio.sleep_forever()\n"
-        "anyio.run(main, pickle.load(sys.stdin.buffer))\n"
-    )
-    specs = [
-        dataclasses.replace(subject_spec(run_id, "game", "hang"), ports=HTTP, network="game-only"),
-        dataclasses.replace(subject_spec(run_id, "player", "hang"), connects_to="game", network="game-only"),
-        subject_spec(run_id, "talker", "hang"),
-    ]
-    async with arena.open() as backend, backend.units([arena.spec("living", "hang")], publish=arena.publish) as (unit,):
-        with subprocess.Popen(  # noqa: ASYNC220 - one that must outlive every cancellation here
-            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as runner:
-            assert runner.stdin is not None
-            assert runner.stdout is not None
-            try:
-                runner.stdin.write(pickle.dumps(specs))
-                runner.stdin.close()
-                assert await anyio.to_thread.run_sync(runner.stdout.readline) == b"up\n"
-                assert all(item.alive for item in await backend.find(run_id))
-            finally:
-                runner.kill()
-                await anyio.to_thread.run_sync(runner.wait)
-        everything = await backend.find()
-        found = [item for item in everything if item.run_id == run_id]
-        assert sorted(item.kind for item in found) == ["container"] * 3 + ["directory"] + ["network"] * 3
-        assert not any(item.alive for item in found)
-        assert all(item.age_seconds is not None and 0 <= item.age_seconds < 600 for item in found)
-        reaped = await backend.reap([item for item in everything if item.run_id in (run_id, arena.run_id)])
-        assert {item.found.run_id for item in reaped if item.removed} == {run_id}
-        assert await backend.find(run_id) == ()
-        assert unit.exit is None
 
 
 async def test_run_of_another_host_counts_as_alive(arena: Arena) -> None:

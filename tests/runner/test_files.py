@@ -124,11 +124,13 @@ async def test_watching_a_missing_directory_is_an_error(tmp_path: Path) -> None:
 async def test_fetch_copies_whole_and_replaces(tmp_path: Path) -> None:
     data = os.urandom(3_000_000)
     (tmp_path / "replay").write_bytes(data)
+    (tmp_path / "replay").chmod(0o6777)
     target = tmp_path / "out" / "replay"
     target.parent.mkdir()
     target.write_text("old")
     assert await fetch_file(tmp_path, "replay", target, limit=len(data)) == len(data)
     assert target.read_bytes() == data
+    assert target.stat().st_mode & 0o6000 == 0
     assert _names(target.parent) == ["replay"]
 
 

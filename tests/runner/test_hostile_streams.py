@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import binascii
-import hashlib
 import json
-import re
-import struct
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
 import pytest
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream
+from support.raw_game import PING, UPGRADE, frame, raw_game, serving
 
 from coworld_core.episode.events import BaseEvent, GameProgressed, Notice
 from coworld_core.episode.outcome import Exit
@@ -26,56 +22,7 @@ from coworld_runner.web.game_socket import game_socket, hear
 from coworld_runner.web.paced_websockets import PacedClient
 
 MIB = 1 << 20
-MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-TEXT, PING = 1, 9
 SMALL = b'{"type": "state", "tick": 3}'
-
-
-def frame(payload: bytes, kind: int = TEXT) -> bytes:
-    """A frame as servers send it."""
-    size = len(payload)
-    if size < 126:
-        return bytes((0x80 | kind, size)) + payload
-    if size < 1 << 16:
-        return bytes((0x80 | kind, 126)) + struct.pack(">H", size) + payload
-    return bytes((0x80 | kind, 127)) + struct.pack(">Q", size) + payload
-
-
-@asynccontextmanager
-async def sending(*pieces: bytes, pause: float = 0.0) -> AsyncGenerator[str]:
-    """A game that sends the same bytes to each viewer, and then nothing more; yields its address."""
-
-    async def attend(stream: ByteStream) -> None:
-        async with stream:
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                head += await stream.receive()
-            match = re.search(rb"sec-websocket-key: (\S+)", head, re.IGNORECASE)
-            assert match is not None
-            accept = binascii.b2a_base64(hashlib.sha1(match[1] + MAGIC).digest(), newline=False)
-            try:
-                await stream.send(
-                    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                    b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
-                )
-                for piece in pieces:
-                    await stream.send(piece)
-                    await anyio.sleep(pause)
-                while True:
-                    await stream.receive()
-            except (anyio.BrokenResourceError, anyio.EndOfStream):
-                return
-
-    async with serving(attend) as address:
-        yield address
-
-
-@asynccontextmanager
-async def serving(attend: Callable[[ByteStream], Any]) -> AsyncGenerator[str]:
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, attend)
-        yield f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        group.cancel_scope.cancel()
 
 
 async def watched(
@@ -96,7 +43,7 @@ async def watched(
 
 async def test_a_long_state_is_not_parsed_and_told_once() -> None:
     long = frame(json.dumps({"waiting_for": [1] * 200_000, "waited": 9}).encode())
-    async with sending(long, long, frame(SMALL), pause=0.3) as address:
+    async with raw_game(UPGRADE, long, long, frame(SMALL), pause=0.3) as address:
         states, excess = await watched(address, lambda states, _: bool(states))
     assert states == [{"type": "state", "tick": 3}]
     assert len(excess) == 1
@@ -118,7 +65,7 @@ async def test_a_stream_that_is_too_much_is_left(sent: list[bytes], told: str, m
     monkeypatch.setattr(contract_probes, "_STREAM_BYTES", MIB)
     monkeypatch.setattr(contract_probes, "_STREAM_MESSAGES", 100)
     monkeypatch.setattr(paced_websockets, "_CONTROL_FRAMES", 100)
-    async with sending(*sent) as address:
+    async with raw_game(UPGRADE, *sent) as address:
         _, excess = await watched(address, lambda _, excess: told in excess)
     assert excess[-1] == told
 
@@ -139,7 +86,7 @@ async def test_frames_do_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch
                 turns.append(0)
 
     monkeypatch.setattr(PacedClient, "process_event", counted)
-    async with sending(frame(b"", PING) * 20_000) as address, anyio.create_task_group() as group:
+    async with raw_game(UPGRADE, frame(b"", PING) * 20_000) as address, anyio.create_task_group() as group:
         group.start_soon(others)
         await watched(address, lambda _, __: False)
         group.cancel_scope.cancel()
@@ -149,7 +96,7 @@ async def test_frames_do_not_hold_the_event_loop(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_a_first_message_that_is_too_long_is_the_games_fault() -> None:
-    async with sending(frame(b"x" * (5 * MIB))) as address:
+    async with raw_game(UPGRADE, frame(b"x" * (5 * MIB))) as address:
         seen = await first_message(address, "/global", timeout=10)
         replay = await first_message(address, "/replay?uri=x", timeout=10, limited=False)
     assert (seen.ok, seen.reached) == (False, True)
@@ -158,38 +105,82 @@ async def test_a_first_message_that_is_too_long_is_the_games_fault() -> None:
 
 
 async def test_the_size_of_a_message_is_in_bytes() -> None:
-    async with sending(frame("äöü".encode())) as address, game_socket(address, "/global", close_timeout=0.1) as socket:
+    async with (
+        raw_game(UPGRADE, frame("äöü".encode())) as address,
+        game_socket(address, "/global", close_timeout=0.1) as socket,
+    ):
         assert await hear(socket) == 6
 
 
-async def test_only_known_slots_are_named_each_once_in_a_while() -> None:
+async def progress(
+    states: list[bytes], seats: dict[int, Exit | None], seconds: Iterable[float] = ()
+) -> list[BaseEvent]:
+    """What is told of a game with three seats that sends these states and then a last one, of tick 99."""
     told: list[BaseEvent] = []
+    over = anyio.Event()
+
+    def publish(event: BaseEvent) -> None:
+        told.append(event)
+        if isinstance(event, GameProgressed) and event.tick == 99:
+            over.set()
 
     def player(_: str, slot: int) -> str:
         return f"Player {slot} (p)"
 
-    seconds = iter((1.0, 1.5, 9.0))
     ledger = SimpleNamespace(
-        seats={0: SimpleNamespace(end=Exit(reason="exited", code=0)), 1: SimpleNamespace(end=None)},
+        seats={slot: SimpleNamespace(end=end) for slot, end in seats.items()},
         who=player,
-        seconds=lambda: next(seconds),
-        publish=told.append,
+        seconds=iter(seconds).__next__,
+        publish=publish,
+        warn=told.append,
     )
     setup = SimpleNamespace(plan=SimpleNamespace(seats=(None, None, None)), options=None)
-    # Seat 0 has ended, and there is no player in seat 2
-    state = {"tick": 1, "waited": 6, "scores": [0] * 10_000, "waiting_for": [1, 2, 0, *[0, 1] * 10_000]}
-    async with sending(*[frame(json.dumps(state).encode())] * 3, pause=0.3) as address:
+    async with raw_game(UPGRADE, *map(frame, [*states, b'{"tick": 99}']), pause=0.01) as address:
         game = SimpleNamespace(endpoint=lambda: SimpleNamespace(here=address))
         watch = Watch(cast("Any", setup), cast("Any", ledger), cast("Any", game), (), tuple)
         async with anyio.create_task_group() as group:
             group.start_soon(watch.progress)
-            while sum(isinstance(event, GameProgressed) for event in told) < 3:  # noqa: ASYNC110
-                await anyio.sleep(0.01)
-            await anyio.lowlevel.checkpoint()
+            await over.wait()
             group.cancel_scope.cancel()
+    return told[:-1]
+
+
+@pytest.fixture
+def all_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No state is dropped for coming too soon after another."""
+    monkeypatch.setattr(contract_probes, "_STATE_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("all_states")
+async def test_only_known_slots_are_named_each_once_in_a_while() -> None:
+    # Seat 0 has ended, and there is no player in seat 2
+    state = {"tick": 1, "waited": 6, "scores": [0] * 10_000, "waiting_for": [1, 2, 0, *[0, 1] * 10_000]}
+    seats = {0: Exit(reason="exited", code=0), 1: None}
+    told = await progress([json.dumps(state).encode()] * 3, seats, (1.0, 1.5, 9.0))
     named = [event.message for event in told if isinstance(event, Notice)]
     assert named == ["Waiting for player 1 (p): nothing sent for 6 s."] * 2
     assert all(event.scores == () for event in told if isinstance(event, GameProgressed))
+
+
+HUGE = "9" * 400
+
+
+@pytest.mark.usefixtures("all_states")
+@pytest.mark.parametrize(
+    "state",
+    [
+        "[" * 100_000,
+        f'{{"tick": {HUGE}, "max_ticks": {HUGE}, "scores": [{HUGE}, {HUGE}, {HUGE}]}}',
+        '{"tick": true, "max_ticks": -1, "scores": [1e999, NaN, 1]}',
+        '{"tick": -1, "max_ticks": 0, "scores": [' + "1," * 50_000 + "1]}",
+        '{"tick": "\\ud800", "scores": {"0": 1}, "waiting_for": 1, "waited": []}',
+        "9" * 5000,
+        '"\\ud800"',
+    ],
+    ids=["nesting", "huge", "no-numbers", "many", "other-types", "number", "surrogate"],
+)
+async def test_numbers_that_are_none_are_not_told(state: str) -> None:
+    assert await progress([state.encode()], {0: None}) == []
 
 
 async def test_a_body_in_tiny_chunks_is_read_a_little_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,42 +37,28 @@ BEHAVIOURS = {
     "well": "plays to the end",
     # Faults before it is ready
     "never-listens": "opens no port",
-    "unhealthy": "answers /healthz with 503 for ever",
     "healthy-late": "answers /healthz with 503 for `delay` seconds",
     "exits-7-before-healthy": "ends with status 7 at once",
-    "exits-0-before-healthy": "ends with status 0 at once",
     # Faults during the game
     "hangs": "is never over",
     "ignores-term": "is never over and ignores TERM",
     "exits-5": "ends with status 5 in the middle, its connections with it",
     "exits-5-on-odd-seeds": "ends with status 5 in the middle when its seed is odd",
-    "exits-137": "ends with status 137 in the middle",
-    "kills-itself": "sends itself KILL in the middle",
     "dies-slowly": "drops its players, and ends with status 1 only `delay` seconds later",
     "bails-out": "ends with status 0 in the middle, without results",
     "shuts-down-slowly": "stops listening, drops its players, and ends with status 0 only `delay` seconds later",
     "breaks-first-viewer": "breaks off the first viewer's connection, then plays on",
     "dies-when-watched": "stops listening at the first viewer, and ends with status 5 only `delay` seconds later",
     "runs-out-of-memory": "allocates `size` bytes in the middle",
-    "fills-disk": "writes `size` bytes beside its results",
-    "stops-itself": "sends itself STOP in the middle",
     "storms": "opens and closes files beside its results without a pause, one of them with a name that is no text",
-    "paints": "writes what a terminal obeys, and ends with status 5 in the middle",
-    "loses-directory": "removes the directory of its results, and ends with status 0 in the middle",
     "floods-log": "writes `size` bytes to standard output, then plays on",
-    "daemonises": "leaves a grandchild in a session of its own, then plays on",
     # Faults in its results
     "half-results-exits": "writes half a JSON object and ends with status 0",
-    "half-results-hangs": "writes half a JSON object and never ends",
     "nan-results": "has NaN for a score",
     "wrong-schema": "leaves out what its schema requires",
     "wrong-count": "has one score too many",
-    "not-utf8": "writes results that are not UTF-8",
     "link-results": "makes its results a link to /etc/passwd",
     "huge-results": "writes `size` bytes of valid results",
-    "fifo-results": "makes a pipe of its results",
-    "directory-results": "makes a directory of its results",
-    "late-results": "ends with status 0, and has a child write its results afterwards",
     "swaps-results": "has its results be a file, and a link to /etc/passwd, by turns",
     "results-then-exits-5": "writes good results and ends with status 5",
     # Faults after its results, and in its replay
@@ -81,41 +67,20 @@ BEHAVIOURS = {
     "no-replay-lingers": "writes no replay and goes on for `delay` seconds",
     "big-replay": "writes a replay of `size` bytes",
     "slow-replay": "takes `delay` seconds to write its replay after its results",
-    "piecewise-replay": "opens and closes its replay for every piece, through all of the play and `delay` seconds more",
     "provisional-results": "writes valid results from the beginning, over and over",
     "rewrites-results": "has written results and replay, and writes valid results again and again for ever",
-    "rewrites-replay": "has written results and replay, and writes its replay again and again for ever",
     "current-results": "has results and a whole replay from the beginning, and is never over",
     # Violations of the contract
     "accepts-any-token": "lets anyone in",
-    "announces": "lets anyone in, and announces messages longer than anything",
     "fails-on-bad-token": "answers a bad token with status 500",
     "no-pages": "has no /client pages",
-    "older-pages": "has its pages under /clients, as the first generations do",
-    "silent-viewer": "sends viewers nothing",
-    "hangs-viewers": "leaves a viewer's handshake unanswered",
     "refuses-players": "lets nobody in, whatever the token",
     "throws-players-out": "closes the connection of every player with code 1011 at once",
     "closes-on-players": "closes it with code 1000",
-    "resets-players": "resets it",
     "deaf-to-players": "is healthy, and breaks off all handshakes",
     "late-for-players": "is healthy, and breaks off the first `size` handshakes",
-    "hangs-players": "leaves the handshake of whoever has the right token unanswered",
     "dies-of-binary": "ends with status 5 when a client sends a binary message",
     "admits-once": "admits nobody to a seat that was taken before, once the game has begun",
-    "endless-health": "answers /healthz with 200 and a page that never ends, from the second time on",
-    "big-viewer": "sends viewers 2 MiB at once",
-    "huge-viewer": "sends viewers 5 MiB at once",
-    "crowds-viewers": "tells viewers that it waits for 200,000 players, and for 20,000, by turns",
-    "crowds-viewers-for-ever": "tells them the same, and is never over",
-    "redirects": "sends everybody who asks for more than its health to the port `elsewhere` of this machine",
-    "redirects-health": "sends who asks for its health there",
-    "hints": "answers /healthz with informational answers that never end",
-    "lies-to-viewers": "tells viewers of ticks and scores that are none",
-    "pings-viewers": "pings viewers without end",
-    "says-goodbye": "closes on viewers with a reason that a terminal obeys",
-    "babbles": "answers a viewer's handshake with what is no HTTP",
-    "long-head": "answers a viewer's handshake with a head that never ends",
 }
 
 
@@ -166,19 +131,6 @@ class Connection:
         head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(text)}\r\n"
         self._peer.sendall(f"{head}Connection: close\r\n\r\n{text}".encode())
 
-    def go_on_and_on(self, head: str, more: str, pause: float) -> None:
-        """Send an endless answer."""
-        self._peer.sendall(head.encode())
-        while True:
-            self._peer.sendall(more.encode())
-            time.sleep(pause)
-
-    def redirect(self, port: int) -> None:
-        """Redirect the client to another port, with a query that would betray a followed redirect."""
-        scheme = "ws" if "sec-websocket-key" in self._headers else "http"
-        place = f"{scheme}://127.0.0.1:{port}/?what=was+not+to+get+out"
-        self._peer.sendall(f"HTTP/1.1 302 Found\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())
-
     def upgrade(self) -> bool:
         """Upgrade to a websocket, if the client asks for one."""
         key = self._headers.get("sec-websocket-key")
@@ -199,11 +151,6 @@ class Connection:
         with self._writing:
             self._send(kind, payload)
 
-    def announce(self) -> None:
-        """Send only the head of a message of 2**60 bytes."""
-        with self._writing:
-            self._peer.sendall(bytes((0x80 | TEXT, 127)) + (1 << 60).to_bytes(8, "big"))
-
     def _send(self, kind: int, payload: bytes) -> None:
         length = len(payload)
         if length < 126:
@@ -221,8 +168,7 @@ class Connection:
             if kind == BINARY and dies_of_binary:
                 os._exit(5)
             if kind == PING:
-                with self._writing:
-                    self._send(PONG, payload)
+                self.send_frame(PONG, payload)
             if kind == CLOSE:
                 self._say_goodbye(payload)
                 return
@@ -257,12 +203,6 @@ class Connection:
         with contextlib.suppress(OSError):
             self._peer.shutdown(socket.SHUT_RDWR)
 
-    def reset(self) -> None:
-        """Have the kernel reset the connection."""
-        self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self._stream.close()
-        self._peer.close()
-
     def close(self) -> None:
         """Close the connection."""
         self.cut_off()
@@ -283,7 +223,6 @@ class Game:
         self.connect_timeout: float = config.get("connect_timeout", 180)
         self.delay: float = config.get("delay", 1.0)
         self.size: int = config.get("size", 1 << 20)
-        self.elsewhere: int = config.get("elsewhere", 0)
         self.seed: int = config.get("seed", 0)
         self.players: dict[int, Connection] = {}
         self.connections: set[Connection] = set()
@@ -292,7 +231,6 @@ class Game:
         self.began = time.monotonic()
         self.listener: socket.socket | None = None
         self.viewers = 0
-        self.asked = 0
         self.started = False
 
     def is_(self, *behaviours: str) -> bool:
@@ -346,45 +284,19 @@ class Game:
             self.size -= 1
             return True
         knows = path == "/player" and self._slot(connection.path) is not None
-        if (self.is_("hangs-players") and knows) or (self.is_("hangs-viewers") and path == "/global"):
-            for_ever()
-        prefix = "clients" if self.is_("older-pages") else "client"
-        pages = {f"/{prefix}/player", f"/{prefix}/global", f"/{prefix}/replay"}
         if path == "/go":
             self.all_there.set()
             connection.respond("200 OK", "gone\n")
-        elif self.is_("redirects") and path != "/healthz":
-            connection.redirect(self.elsewhere)
-        elif self.is_("babbles") and path == "/global":
-            connection.go_on_and_on("\x1b]0;hello\x07\x9b2J\0\r\n\r\n", "\0\r\n", 0.05)
-        elif self.is_("long-head") and path == "/global":
-            connection.go_on_and_on("HTTP/1.1 101 Switching Protocols\r\n", f"X: {'x' * 4000}\r\n", 0.0)
         elif path == "/healthz":
-            if self.is_("redirects-health"):
-                if self.asked:
-                    print(NOTHING_MORE, flush=True)
-                self.asked += 1
-                connection.redirect(self.elsewhere)
-                return True
-            if self.is_("hints"):
-                print(NOTHING_MORE, flush=True)
-                connection.go_on_and_on("", "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 0.001)
             late = self.is_("healthy-late") and time.monotonic() - self.began < self.delay
-            bad = self.is_("unhealthy") or late
-            self.asked += 1
-            if self.is_("endless-health") and self.asked > 1:
-                connection.go_on_and_on("HTTP/1.1 200 OK\r\n\r\n", "and so on\n", 0.2)
-            if self.is_("unhealthy") and self.asked == 2:
-                # The first answer has arrived.
-                print(NOTHING_MORE, flush=True)
-            connection.respond("503 Service Unavailable" if bad else "200 OK", "so so\n")
-        elif path in pages and not self.is_("no-pages"):
+            connection.respond("503 Service Unavailable" if late else "200 OK", "so so\n")
+        elif path in ("/client/player", "/client/global", "/client/replay") and not self.is_("no-pages"):
             connection.respond("200 OK", "<!doctype html><title>misfits</title>\n")
         elif path == "/player":
             if self.is_("admits-once") and self.started and self._slot(connection.path) in self.players:
                 connection.respond("403 Forbidden", "once is enough\n")
                 return True
-            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token", "announces")):
+            if not self.is_("refuses-players") and (knows or self.is_("accepts-any-token")):
                 return False
             failing = self.is_("fails-on-bad-token")
             connection.respond("500 Internal Server Error" if failing else "403 Forbidden", "no\n")
@@ -411,49 +323,8 @@ class Game:
         if self.is_("breaks-first-viewer", "dies-when-watched") and self.viewers == 1:
             self.break_off(connection)
             return
-        if self.is_("big-viewer"):
-            connection.send({"type": "state", "padding": "x" * (2 << 20)})
-        elif self.is_("huge-viewer"):
-            connection.send({"type": "state", "padding": "x" * (5 << 20)})
-        elif self.is_("crowds-viewers", "crowds-viewers-for-ever"):
-            self.crowd(connection)
-        elif self.is_("announces"):
-            connection.announce()
-        elif self.is_("lies-to-viewers"):
-            self.lie(connection)
-        elif self.is_("pings-viewers"):
-            connection.send({"type": "state", "tick": 0, "max_ticks": 3})
-            while True:
-                connection.send_frame(PING, b"are you there?")
-                time.sleep(0.001)
-        elif self.is_("says-goodbye"):
-            connection.send_frame(CLOSE, struct.pack(">H", 1011) + "\x1b]0;bye\x07\x9b2J\u202e".encode())
-        elif not self.is_("silent-viewer"):
-            connection.send({"type": "state", "tick": 0, "max_ticks": 3})
+        connection.send({"type": "state", "tick": 0, "max_ticks": 3})
         connection.wait_closed(dies_of_binary=self.is_("dies-of-binary"))
-
-    def crowd(self, connection: Connection) -> None:
-        """Send states with long lists of players; every second one is short enough to be read."""
-        for count in itertools.cycle((200_000, 20_000)):
-            slots = [slot % 3 for slot in range(count)]
-            connection.send({"type": "state", "tick": 0, "waiting_for": slots, "waited": 7.0})
-            # Longer than the interval at which states are read, so that both kinds are.
-            time.sleep(0.27)
-
-    def lie(self, connection: Connection) -> None:
-        """Send malformed states, with pauses so that each is the first to be read for a while."""
-        huge = "9" * 400
-        for text in (
-            "[" * 100_000,
-            f'{{"tick": {huge}, "max_ticks": {huge}, "scores": [{huge}, {huge}]}}',
-            '{"tick": true, "max_ticks": -1, "scores": [1e999, NaN]}',
-            '{"tick": 1, "max_ticks": 0, "scores": [' + "1," * 100_000 + "1]}",
-            '{"tick": "\\ud800", "scores": {"0": 1}}',
-            "9" * 5000,
-            '"\\ud800"',
-        ):
-            connection.send_frame(TEXT, text.encode())
-            time.sleep(0.27)
 
     def break_off(self, connection: Connection) -> None:
         """Cut a connection off; for `dies-when-watched`, also end the game."""
@@ -465,13 +336,8 @@ class Game:
             os._exit(5)
 
     def _player(self, connection: Connection, slot: int | None) -> None:
-        if self.is_("announces") and slot is None:
-            connection.announce()
         if self.is_("throws-players-out", "closes-on-players"):
             connection.send_frame(CLOSE, struct.pack(">H", 1011 if self.is_("throws-players-out") else 1000))
-            return
-        if self.is_("resets-players"):
-            connection.reset()
             return
         connection.send({"type": "observation", "slot": slot})
         if slot is not None:
@@ -510,32 +376,19 @@ class Game:
                 self.middle()
             if self.is_("provisional-results"):
                 self.write_results()
-            if self.is_("piecewise-replay"):
-                self.append_replay(f"tick {tick}\n")
         return self.end()
 
     def middle(self) -> None:
         """Apply the faults in the middle of the game."""
         sys.stdout.flush()
         match self.behaviour:
-            case "hangs" | "dies-when-watched" | "crowds-viewers-for-ever":
+            case "hangs" | "dies-when-watched":
                 print(NOTHING_MORE, flush=True)
                 for_ever()
-            case "stops-itself":
-                print(NOTHING_MORE, flush=True)
-                os.kill(os.getpid(), signal.SIGSTOP)
             case "storms":
                 threading.Thread(
                     target=storm, args=(file_of(os.environ["COGAME_RESULTS_URI"]).parent,), daemon=True
                 ).start()
-            case "paints":
-                os.write(2, b"\x1b]0;owned\x07\x1b[2J\x9b1mit says \xe2\x80\xaewhat it wants\r" + b"\0\xff" * 100)
-                os._exit(5)
-            case "loses-directory":
-                import shutil
-
-                shutil.rmtree(file_of(os.environ["COGAME_RESULTS_URI"]).parent)
-                os._exit(0)
             case "ignores-term":
                 signal.signal(signal.SIGTERM, refuse)
                 print(NOTHING_MORE, flush=True)
@@ -545,10 +398,6 @@ class Game:
                 os._exit(5)
             case "exits-5-on-odd-seeds" if self.seed % 2:
                 os._exit(5)
-            case "exits-137":
-                os._exit(137)
-            case "kills-itself":
-                os.kill(os.getpid(), signal.SIGKILL)
             case "dies-slowly":
                 self.drop_players()
                 time.sleep(self.delay)
@@ -563,13 +412,8 @@ class Game:
             case "runs-out-of-memory":
                 hoard(self.size)
                 for_ever()
-            case "fills-disk":
-                fill(file_of(os.environ["COGAME_RESULTS_URI"]).with_name("filler"), self.size)
-                for_ever()
             case "floods-log":
                 flood(self.size)
-            case "daemonises":
-                daemonise()
             case _:
                 pass
 
@@ -580,23 +424,16 @@ class Game:
 
     def end(self) -> int:
         """Write the outputs, tell the players, and return the exit status."""
-        if self.is_("late-results"):
-            if os.fork():
-                os._exit(0)
-            time.sleep(0.2)
         if self.is_("swaps-results"):
             self.swap_results()
         self.write_results()
         if self.is_("half-results-exits", "results-then-exits-5"):
             os._exit(5 if self.is_("results-then-exits-5") else 0)
-        if self.is_("half-results-hangs"):
-            print(NOTHING_MORE, flush=True)
-            for_ever()
         self.write_replay()
-        if self.is_("rewrites-results", "rewrites-replay"):
+        if self.is_("rewrites-results"):
             for time_of_many in itertools.count():
                 time.sleep(0.05)
-                self.write_results() if self.is_("rewrites-results") else self.write_replay()
+                self.write_results()
                 if time_of_many == 10:
                     print(NOTHING_MORE, flush=True)
         self.broadcast({"type": "final"})
@@ -611,12 +448,6 @@ class Game:
         if self.is_("link-results"):
             file_of(place).symlink_to("/etc/passwd")
             return
-        if self.is_("fifo-results"):
-            os.mkfifo(place_of(place))
-            return
-        if self.is_("directory-results"):
-            file_of(place).mkdir()
-            return
         if self.is_("wrong-schema"):
             del results["ticks"]
         if self.is_("wrong-count"):
@@ -626,10 +457,8 @@ class Game:
         if self.is_("huge-results"):
             results["padding"] = "x" * self.size
         data = json.dumps(results).encode()
-        if self.is_("half-results-exits", "half-results-hangs"):
+        if self.is_("half-results-exits"):
             data = data[: len(data) // 2]
-        if self.is_("not-utf8"):
-            data = data[:-1] + b', "name": "\xff\xfe"}'
         if self.is_("rewrites-results"):
             # Whole at any moment, since it is killed in the middle of all this
             beside = file_of(place).with_name("rewritten")
@@ -662,22 +491,11 @@ class Game:
                     time.sleep(self.delay / 10)
                 file.write("the end\n")
             return
-        if self.is_("piecewise-replay"):
-            for piece in range(10):
-                self.append_replay(f"piece {piece}\n")
-                time.sleep(self.delay / 10)
-            self.append_replay("the end\n")
-            return
         if self.is_("big-replay"):
             fill(place, self.size)
         else:
             with open(place, "w") as file:  # noqa: PTH123
                 file.write("the end\n")
-
-    def append_replay(self, text: str) -> None:
-        """Append a piece to the replay, opening and closing the file."""
-        with open(place_of(os.environ["COGAME_SAVE_REPLAY_URI"]), "a") as file:  # noqa: PTH123
-            file.write(text)
 
 
 def for_ever() -> None:
@@ -727,18 +545,6 @@ def storm(directory: Path) -> None:
             os.close(os.open(directory / f"file-{number}", os.O_WRONLY | os.O_CREAT))
 
 
-def daemonise() -> None:
-    """Leave a process behind that has left its parent, session and group."""
-    if os.fork() == 0:
-        os.setsid()
-        if os.fork() == 0:
-            print("a daemon is born", flush=True)
-            for descriptor in (0, 1, 2):
-                os.close(descriptor)
-            time.sleep(600)
-        os._exit(0)
-
-
 def main() -> int:
     """Run until the episode ends or a signal arrives."""
     replay = os.environ.get("COGAME_LOAD_REPLAY_URI")
@@ -747,11 +553,12 @@ def main() -> int:
         with open(place_of(os.environ["COGAME_CONFIG_URI"]), "rb") as file:  # noqa: PTH123
             config = json.load(file)
     game = Game(config)
-    if game.is_("exits-7-before-healthy", "exits-0-before-healthy"):
+    if game.is_("exits-7-before-healthy"):
         print("no, thank you", file=sys.stderr, flush=True)
-        return 7 if game.is_("exits-7-before-healthy") else 0
+        return 7
     signal.signal(signal.SIGTERM, leave)
     if game.is_("never-listens"):
+        print(NOTHING_MORE, flush=True)
         for_ever()
     print(f"misfits: {game.behaviour}", flush=True)
     game.serve(os.environ.get("COGAME_HOST", "0.0.0.0"), int(os.environ.get("COGAME_PORT", "8080")))
