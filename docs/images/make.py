@@ -30,7 +30,6 @@ from typing import NamedTuple, cast
 
 from PIL import Image
 from playwright.sync_api import Browser, FloatRect, Page, sync_playwright
-from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
@@ -91,7 +90,7 @@ WINDOW_COLOURS = {
 }
 
 
-class Kitchen(NamedTuple):
+class Setup(NamedTuple):
     """What every picture is made with."""
 
     work: Path
@@ -176,11 +175,11 @@ def drawn(prompt: str, lines: list[str], theme: TerminalTheme) -> str:
     console = Console(width=COLUMNS + 2, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in (Text(prompt, style="bold"), *map(Text.from_ansi, "\n".join(lines).rstrip().split("\n")), Text()):
         console.print(Text(" ").append_text(line))
-    layout = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
-    layout = layout.replace("Fira Code, monospace", '"DejaVu Sans Mono", Menlo, Consolas, monospace')
-    shown = console.export_svg(title="", theme=theme, code_format=layout, unique_id="t")
+    picture = console.export_svg(title="", theme=theme, unique_id="t")
+    picture = re.sub(r"@font-face \{.*?\}", "", picture, flags=re.DOTALL)
+    picture = picture.replace("Fira Code, monospace", '"DejaVu Sans Mono", Menlo, Consolas, monospace')
     # An edge that is also seen where the page around it is light
-    return shown.replace("rgba(255,255,255,0.35)", "rgba(127,127,127,0.35)")
+    return picture.replace("rgba(255,255,255,0.35)", "rgba(127,127,127,0.35)")
 
 
 def shots(page: Page, *, height: int | None = None) -> dict[str, bytes]:
@@ -213,22 +212,22 @@ def as_url(picture: bytes | str, kind: str) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def arena(kitchen: Kitchen) -> dict[str, bytes]:
+def arena(setup: Setup) -> dict[str, bytes]:
     """A game being played, a replay, and a verdict in the terminal."""
     play = "coworld play examples/paintarena --no-open-browser -o played"
-    with kitchen.running(play, r"(http\S+/client/global)", to_the_end=True) as url:
-        page = kitchen.page(url, 900, 660)
+    with setup.running(play, r"(http\S+/client/global)", to_the_end=True) as url:
+        page = setup.page(url, 900, 660)
         page.locator("#tick").get_by_text(re.compile(r"Tick (3[2-9]|4\d) of")).wait_for()
         played = shots(page, height=600)
-    kitchen.run("coworld replay played --html replay.html")
-    page = kitchen.page((kitchen.work / "replay.html").as_uri(), 900, 660)
+    setup.run("coworld replay played --html replay.html")
+    page = setup.page((setup.work / "replay.html").as_uri(), 900, 660)
     page.locator("#scrub").fill("68")
     page.locator("#scrub").blur()
     replay = shots(page, height=600)
-    verdict = kitchen.terminal("coworld compare ./greedy.py random-taker -m examples/nim -q")
+    verdict = setup.terminal("coworld compare ./greedy.py random-taker -m examples/nim -q")
     pictures: dict[str, bytes] = {}
     for scheme in SCHEMES:
-        page = kitchen.browser.new_page(viewport={"width": 1200, "height": 100}, device_scale_factor=1.5)
+        page = setup.browser.new_page(viewport={"width": 1200, "height": 100}, device_scale_factor=1.5)
         inside = {"play": as_url(played[scheme], "png"), "replay": as_url(replay[scheme], "png")}
         inside["verdict"] = as_url(verdict[scheme], "svg+xml")
         page.set_content(WINDOWS.format(**inside, **WINDOW_COLOURS[scheme]))
@@ -236,16 +235,16 @@ def arena(kitchen: Kitchen) -> dict[str, bytes]:
     return pictures
 
 
-def run(kitchen: Kitchen) -> dict[str, str]:
+def run(setup: Setup) -> dict[str, str]:
     """An episode in the terminal."""
-    return kitchen.terminal("coworld run examples/paintarena")
+    return setup.terminal("coworld run examples/paintarena")
 
 
-def dev(kitchen: Kitchen) -> dict[str, bytes]:
+def dev(setup: Setup) -> dict[str, bytes]:
     """The page on which a game is developed."""
-    kitchen.run("coworld init game count-up")
-    with kitchen.running("coworld dev count-up --seed 7 --no-open-browser", r"Page: (http\S+)") as url:
-        page = kitchen.page(url, 920, 592)
+    setup.run("coworld init game count-up")
+    with setup.running("coworld dev count-up --seed 7 --no-open-browser", r"Page: (http\S+)") as url:
+        page = setup.page(url, 920, 592)
         seat = page.frame_locator("iframe").nth(1)
         for tick in (2, 4):
             seat.get_by_role("button", name="add 1").click()
@@ -253,20 +252,20 @@ def dev(kitchen: Kitchen) -> dict[str, bytes]:
         return shots(page)
 
 
-def report(kitchen: Kitchen) -> dict[str, bytes]:
+def report(setup: Setup) -> dict[str, bytes]:
     """A comparison as a page."""
-    kitchen.run("coworld compare ./greedy.py random-taker -m examples/nim -o reported")
-    kitchen.run("coworld evaluation report reported --html report.html")
-    return shots(kitchen.page((kitchen.work / "report.html").as_uri(), 900, 880))
+    setup.run("coworld compare ./greedy.py random-taker -m examples/nim -o reported")
+    setup.run("coworld evaluation report reported --html report.html")
+    return shots(setup.page((setup.work / "report.html").as_uri(), 900, 880))
 
 
-def league(kitchen: Kitchen) -> dict[str, bytes]:
+def league(setup: Setup) -> dict[str, bytes]:
     """The page of a league in which two house bots and a bot of an account play."""
-    with kitchen.running("observatory demo --data observatory-data", r"'demo': (http\S+)") as url:
+    with setup.running("observatory demo --data observatory-data", r"'demo': (http\S+)") as url:
         server = url.partition("/leagues")[0]
-        kitchen.run(f"coworld set-token --server {server}", stdin=kitchen.work / "observatory-data" / "token")
-        kitchen.run(f"coworld upload-policy observatory-data/bot.py --league demo --server {server}")
-        page = kitchen.page(url, 1100, 860)
+        setup.run(f"coworld set-token --server {server}", stdin=setup.work / "observatory-data" / "token")
+        setup.run(f"coworld upload-policy observatory-data/bot.py --league demo --server {server}")
+        page = setup.page(url, 1100, 860)
         # Enough rounds for three ratings and their curves
         while page.get_by_text("Round 8", exact=True).count() == 0:
             page.wait_for_timeout(2000)
@@ -277,7 +276,7 @@ def league(kitchen: Kitchen) -> dict[str, bytes]:
 class Recipe(NamedTuple):
     """How a picture is made, and the distributions that it shows."""
 
-    make: Callable[[Kitchen], Mapping[str, bytes | str]]
+    make: Callable[[Setup], Mapping[str, bytes | str]]
     shows: tuple[str, ...]
 
 
@@ -294,7 +293,7 @@ def main(names: list[str]) -> None:
     """Make these pictures, or all."""
     program = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     assert program, "apt-get install chromium-headless-shell fonts-dejavu-core"
-    made = json.loads(MADE.read_text()) if MADE.exists() else {}
+    made: dict[str, dict[str, str]] = json.loads(MADE.read_text())
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
         work = Path(temporary)
         shutil.copytree(ROOT / "examples", work / "examples", ignore=shutil.ignore_patterns("results", "dist", ".venv"))
@@ -307,7 +306,7 @@ def main(names: list[str]) -> None:
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
         for name in names or RECIPES:
             recipe = RECIPES[name]
-            for scheme, picture in recipe.make(Kitchen(work, env, browser)).items():
+            for scheme, picture in recipe.make(Setup(work, env, browser)).items():
                 if isinstance(picture, str):
                     (HERE / f"{name}-{scheme}.svg").write_text(picture, encoding="utf-8")
                 else:

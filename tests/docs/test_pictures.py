@@ -63,7 +63,7 @@ def test_a_picture_is_there_and_current(picture: Shown) -> None:
     made = MADE[picture.name]
     assert made
     for distribution, version in made.items():
-        place = {"observatory": "examples/observatory"}.get(distribution, distribution.replace("-", "_"))
+        place = "examples/observatory" if distribution == "observatory" else distribution.replace("-", "_")
         project = tomllib.loads((ROOT / place / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         again = f"made with {distribution} {version}: uv run --group test python docs/images/make.py {picture.name}"
         assert version.split(".")[:2] == project["version"].split(".")[:2], again
