@@ -23,11 +23,24 @@ def test_every_page_is_listed_with_a_line() -> None:
     assert pages[0]["title"] == "coworld"
 
 
-@pytest.mark.parametrize("name", ["evaluation", "evaluation.md", "docs/evaluation.md#headings", "Evaluation"])
+@pytest.mark.parametrize("name", ["concepts", "concepts.md", "docs/concepts.md#words", "Concepts"])
 def test_a_page_is_printed_as_it_is(name: str) -> None:
-    text = (DOCS / "evaluation.md").read_text(encoding="utf-8")
+    text = (DOCS / "concepts.md").read_text(encoding="utf-8")
+    assert "<picture>" not in text
     assert coworld("docs", name).stdout == text
-    assert coworld("docs", name, "--json").json == {"page": "evaluation", "title": "Evaluating players", "text": text}
+    assert coworld("docs", name, "--json").json == {"page": "concepts", "title": "Concepts", "text": text}
+
+
+def test_a_picture_becomes_what_it_shows(terminal: Callable[..., Terminal]) -> None:
+    page = (DOCS / "start-here.md").read_text(encoding="utf-8").splitlines()
+    printed = coworld("docs", "start-here").stdout.splitlines()
+    [(before, after)] = [lines for lines in zip(page, printed, strict=True) if lines[0] != lines[1]]
+    assert before.startswith("<picture>")
+    assert after.startswith("*Picture: What it prints: ")
+    run = terminal("docs", "start-here", env={"PAGER": "cat"}, columns=80)
+    assert run.end() == 0
+    assert "Picture: What it prints" in run.text
+    assert "<" not in run.text.split("File", 1)[0]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ _FIRST = "index"
 """The page that says which to read for what; the list begins in its order."""
 _NO_TEXT = ("|", "```", "#", "<")
 """How tables, code, headings and comments begin."""
+_PICTURE = re.compile(r'<picture>.*? alt="([^"]*)".*?</picture>')
 
 
 class _Page(NamedTuple):
@@ -55,7 +56,9 @@ def _names() -> list[str]:
 def _page(name: str) -> _Page:
     from importlib.resources import files
 
-    return _Page(name, (files("coworld_cli") / "docs" / f"{name}.md").read_text(encoding="utf-8"))
+    text = (files("coworld_cli") / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    # Pictures are not installed: what they show is said instead.
+    return _Page(name, _PICTURE.sub(r"*Picture: \1.*", text))
 
 
 def _asked(name: str) -> _Page:
