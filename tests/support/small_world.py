@@ -15,7 +15,7 @@ import random
 import socket as sockets
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,29 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.events import BaseEvent
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit
 from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
 from coworld_core.manifest.manifest_file import load_manifest
-from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
+from coworld_runner.certification import (
+    TRANSCRIPT,
+    Certification,
+    CertifyOptions,
+    SourceOptions,
+    StepRecord,
+    certify,
+)
+from coworld_runner.certification.candidate import Candidate
+from coworld_runner.certification.certification_record import StepId
+from coworld_runner.certification.certification_steps import carry_out
+from coworld_runner.certification.step_ledger import StepLedger
+from coworld_runner.certification.transcript import OWN_STEPS
 from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.package.resolver import Package
 from coworld_runner.replay.replay_session import ReplayOptions
 from coworld_runner.testing.fake_backend import FakeBackend, FakeContext, FakeProgram
 
-__all__ = ["LONG", "MANIFEST", "World", "fast", "package_of", "world"]
+__all__ = ["LONG", "MANIFEST", "Taken", "World", "fast", "package_of", "world"]
 
 MANIFEST: dict[str, Any] = {
     "game": {
@@ -317,9 +330,13 @@ class _Game:
             return
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if query.get("token") not in self.tokens or query.get("slot") != str(self.tokens.index(query["token"])):
-            await socket.wait_closed()  # A fault: the game accepts a client with a wrong token.
+            # A fault: the game accepts a client with a wrong token
+            if "lets_anyone_in" not in self.vices:
+                await _greet(socket)
+            await socket.wait_closed()
             return
         self.players[int(query["slot"])] = socket
+        await _greet(socket)
         if "no_pong_for_players" in self.vices:
             _mute_pongs(socket)
         if "rewards_strength" in self.vices:
@@ -342,6 +359,12 @@ class _Game:
     def die(self) -> None:
         """End at once, whatever it is doing."""
         self.dead.set()
+
+
+async def _greet(socket: ServerConnection) -> None:
+    """Say at once that a client has been let in: a client that is told nothing waits to be thrown out."""
+    with suppress(ConnectionClosed):
+        await socket.send(json.dumps({"type": "hello"}))
 
 
 def _mute_pongs(socket: ServerConnection) -> None:
@@ -418,7 +441,8 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
             for strength in (vice.removeprefix("strength ") for vice in mine if vice.startswith("strength ")):
                 await socket.send(strength)
             if "leaves" in mine:
-                await socket.recv()
+                while json.loads(await socket.recv())["type"] == "hello":
+                    pass
                 return 0
             if "leaves_when_stopped" in mine:
                 await context.stopping.wait()
@@ -436,6 +460,22 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
 # --- game and players together ------------------------------------------------------------------------------------
 
 
+_STEPS = {step.id: step for step in TRANSCRIPT.steps + OWN_STEPS}
+
+
+class Taken(dict[str, StepRecord]):
+    """Some steps of a certification, with the ledger that they have filled."""
+
+    def __init__(self, ledger: StepLedger) -> None:
+        super().__init__()
+        self.ledger = ledger
+
+    @property
+    def failures(self) -> dict[str, str | None]:
+        """Why each step that has failed did."""
+        return {step.id: step.failure_reason for step in self.values() if step.status == "fail"}
+
+
 class World:
     """A package together with a backend that runs its programs."""
 
@@ -443,6 +483,30 @@ class World:
         self.manifest = manifest
         self.backend = backend
         self.package = package
+
+    async def take(
+        self, workspace: Path, *steps: StepId, options: CertifyOptions | None = None, ledger: StepLedger | None = None
+    ) -> Taken:
+        """Take the package through some of the steps only.
+
+        Args:
+            workspace: An empty directory, or one with the files that the steps read.
+            steps: The steps, in this order.
+            options: How to certify, with short waits by default.
+            ledger: What earlier steps have found.
+        """
+        candidate = Candidate(
+            package=self.package,
+            backend=self.backend,
+            options=options or fast(),
+            layout=EpisodeLayout(workspace),
+            publish=lambda _: None,
+        )
+        taken = Taken(ledger or StepLedger())
+        for id in steps:
+            answer = await carry_out(candidate, id, taken.ledger)
+            taken[id] = taken.ledger.note(_STEPS[id], answer, 0.0)
+        return taken
 
     async def certify(
         self, workspace: Path, *, options: CertifyOptions | None = None, events: list[BaseEvent] | None = None
