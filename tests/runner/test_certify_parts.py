@@ -185,6 +185,19 @@ def test_a_seat_that_the_game_closed_may_be_left() -> None:
 def test_a_player_that_never_started_or_ended_badly_fails() -> None:
     assert attendance(slot(0, started=None, ended=None, exit=None), slot(1)).failure_reason == "players_missing"
     assert attendance(slot(0, exit=Exit(reason="exited", code=4)), slot(1)).failure_reason == "player_error"
+    fault = Fault(party="player", error_type="player_never_started", slot=0, message="No command.", time=NOW)
+    blamed = attendance(slot(0, started=None, ended=None, exit=None), slot(1), faults=(fault,))
+    assert blamed.failure_reason == "players_missing"
+    assert [item.message for item in blamed.evidence if item.broken] == ["No command."]
+
+
+def test_a_bundled_player_without_a_slot_fails() -> None:
+    document = json.loads(json.dumps(MANIFEST))
+    document["certification"]["players"] = [{"player_id": "first"}, {"player_id": "first"}]
+    answer = check_attendance(package_of(document).manifest, episode(slot(0), slot(1)), {}, directory="episode")
+    assert answer.failure_reason == "players_missing"
+    (item,) = [item for item in answer.evidence if item.broken]
+    assert "'second'" in item.message
 
 
 def test_players_are_not_blamed_for_what_the_game_did() -> None:
