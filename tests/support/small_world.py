@@ -31,7 +31,6 @@ from websockets.http11 import Request, Response
 from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit
-from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.certification import (
     TRANSCRIPT,
@@ -222,18 +221,12 @@ class _Game:
             results["strengths"] = {"by/slot": [self.strengths[slot] for slot in (0, 1)]}
         if "wrong_scores" in self.vices:
             results["scores"] = [1.0, 2.5, 3.0]
-        if "no_ticks" in self.vices:
-            del results["ticks"]
-        if "huge_results" in self.vices:
-            results["padding"] = " " * MAX_RESULTS_BYTES
         if "no_results" not in self.vices:
             _path(self.context.env["COGAME_RESULTS_URI"]).write_text(json.dumps(results))
         replay = json.dumps({"frames": list(range(self.config["ticks"]))})
         if "leaks_tokens" in self.vices:
             replay = json.dumps({"config": self.config})
             self.context.out(f"GET /player?slot=1&token={self.tokens[1]} 101\n")
-        if "empty_replay" in self.vices:
-            replay = ""
         for name in ("COGAME_EVENTS_URI", "COGAME_PLAYER_FAILURE_URI", "COGAME_SAVE_TRAJECTORY_URI"):
             if "writes_more" in self.vices:
                 _path(self.context.env[name]).write_text(json.dumps(dict(self.context.env)))
@@ -244,9 +237,7 @@ class _Game:
             (place / "logs" / "moves.log").write_text("e2e4")
             for name in ("heat map.bin", "episode.json", ".unfinished"):
                 (place / name).write_text("mine")
-        if "no_replay" not in self.vices:
-            data = zlib.compress(replay.encode()) if "packs_replay" in self.vices else replay.encode()
-            _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_bytes(data)
+        _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_text(replay)
 
     async def tell(self, message: dict[str, Any]) -> None:
         for socket in (*self.players.values(), *self.viewers):
