@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.small_world import MANIFEST, package_of
+from support.small_world import MANIFEST, package_of, played, slot
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
+from coworld_core.episode.record import SlotRecord
 from coworld_core.hints import Hint, hint_fields
 from coworld_runner.certification.candidate import Candidate, CertifyOptions
 from coworld_runner.certification.certification_steps import STEPS, blamed_in, carry_out
@@ -26,32 +26,6 @@ from coworld_runner.certification.transcript import OWN_STEPS, TRANSCRIPT
 from coworld_runner.testing.fake_backend import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
-DONE = Exit(reason="exited", code=0)
-
-
-def slot(
-    number: int, *, started: float | None = 1.0, ended: float | None = 20.0, exit: Exit | None = DONE
-) -> SlotRecord:
-    return SlotRecord(
-        slot=number, image=ImageRecord(image="x"), started_seconds=started, ended_seconds=ended, exit=exit
-    )
-
-
-def episode(*slots: SlotRecord, **more: Any) -> EpisodeRecord:
-    return EpisodeRecord(
-        run_id="r",
-        coworld="counting",
-        version="1",
-        backend="fake",
-        variant="certification",
-        started_at=NOW,
-        ended_at=NOW,
-        seconds=21,
-        status="completed",
-        slots=slots,
-        over_seconds=20.0,
-        **more,
-    )
 
 
 # --- steps and ledger ---------------------------------------------------------------------------------------------
@@ -72,8 +46,8 @@ def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> N
         return Fault(party=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
 
     player, game = fault("player", "player_error", 1), fault("game", "game_unhealthy")
-    played = episode(faults=(player, fault("game", "results_missing"), game))
-    assert [(item.code, item.slot) for item in blamed_in(played)] == [("game_unhealthy", None), ("player_error", 1)]
+    record = played(faults=(player, fault("game", "results_missing"), game))
+    assert [(item.code, item.slot) for item in blamed_in(record)] == [("game_unhealthy", None), ("player_error", 1)]
 
 
 def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:
@@ -100,7 +74,7 @@ async def test_a_step_needs_nothing_but_what_it_is_given(tmp_path: Path) -> None
     subject = candidate(tmp_path)
     subject.episode.workspace.mkdir()
     subject.episode.results.write_text(json.dumps({"scores": [1, 2], "ticks": 3}))
-    answer = await carry_out(subject, "results-conform", StepLedger(episode=episode(slot(0), slot(1))))
+    answer = await carry_out(subject, "results-conform", StepLedger(episode=played(slot(0), slot(1))))
     assert (answer.status, answer.detail) == ("pass", "2 finite scores: 1, 2.")
 
 
@@ -142,7 +116,7 @@ def test_a_ledger_keeps_no_secret() -> None:
 
 
 def attendance(*slots: SlotRecord, seats: dict[int, SeatState] | None = None, **more: Any) -> StepAnswer:
-    record = episode(*slots, **more)
+    record = played(*slots, **more)
     return check_attendance(package_of(MANIFEST).manifest, record, seats or {}, directory="episode")
 
 
@@ -194,7 +168,7 @@ def test_a_player_that_never_started_or_ended_badly_fails() -> None:
 def test_a_bundled_player_without_a_slot_fails() -> None:
     document = json.loads(json.dumps(MANIFEST))
     document["certification"]["players"] = [{"player_id": "first"}, {"player_id": "first"}]
-    answer = check_attendance(package_of(document).manifest, episode(slot(0), slot(1)), {}, directory="episode")
+    answer = check_attendance(package_of(document).manifest, played(slot(0), slot(1)), {}, directory="episode")
     assert answer.failure_reason == "players_missing"
     (item,) = [item for item in answer.evidence if item.broken]
     assert "'second'" in item.message

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 from support.certification_page import assert_self_contained
 from support.formats import LATER, files, older, only_what_was_there, unknown, with_added_fields, with_later_values
-from support.small_world import MANIFEST, fast, package_of, world
+from support.small_world import MANIFEST, WithImages, fast, package_of, world
 
 from coworld_core.certificate import read_certificate
 from coworld_core.episode.events import (
@@ -27,7 +27,7 @@ from coworld_core.episode.events import (
 )
 from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, RecordError, WorkspaceError
 from coworld_core.manifest.manifest_file import load_manifest
-from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
+from coworld_runner.backend import Publish, Unit, UnitSpec
 from coworld_runner.certification import (
     TRANSCRIPT,
     Certification,
@@ -121,20 +121,6 @@ class Whole:
         return {item.code for item in self.found.step(step).evidence}
 
 
-class Digests(FakeBackend):
-    """Has images, and knows the digest of each."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return dataclasses.replace(super().capabilities, images=True)
-
-    async def ensure_image(
-        self, image: str, *, platform: str | None = None, publish: Publish | None = None
-    ) -> ImageInfo:
-        found = await super().ensure_image(image, platform=platform, publish=publish)
-        return dataclasses.replace(found, digest="sha256:" + "0" * 64, platform="linux/amd64")
-
-
 def whole(directory: Path, **subject: Any) -> Whole:
     def package(manifest: dict[str, Any]) -> Package:
         path = directory.parent / "coworld_manifest.json"
@@ -171,7 +157,7 @@ def test_a_good_coworld_is_executable_and_its_record_and_page_say_so(tmp_path: P
         manifest["game"]["config_schema"]["properties"]["seed"] = {"type": "integer"}
         manifest["certification"]["game_config"] = {"ticks": 30, "tick_seconds": 0.05, "seed": 7}
 
-    good = whole(tmp_path / "out", change=change, backend=Digests)
+    good = whole(tmp_path / "out", change=change, backend=WithImages)
     found = good.found
     assert (found.verdict, found.status, found.failed, found.caveats) == ("Executable", "completed", (), ())
     assert {step.status for step in found.all_steps} == {"pass"}
@@ -179,7 +165,10 @@ def test_a_good_coworld_is_executable_and_its_record_and_page_say_so(tmp_path: P
     assert found.scores == (1.0, 2.5)
     assert found.standings == (("First (first)", 1.0), ("Second (second)", 2.5))
     assert found.model_copy(update={"slots": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
-    assert [record.image for record in found.images] == ["counting-game", "counting-player"]
+    assert [(record.image, record.platform) for record in found.images] == [
+        ("counting-game", "linux/amd64"),
+        ("counting-player", "linux/amd64"),
+    ]
     assert found.step("images-reachable").detail == "2 images for linux/amd64, all available."
     assert good.codes("smoke-episode") >= {
         "slot_page",

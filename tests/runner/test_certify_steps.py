@@ -12,16 +12,13 @@ from typing import Any
 import pytest
 from support.fake_github import SHA, GitHub
 from support.fake_server import serve_site
-from support.small_world import LONG, MANIFEST, fast, package_of, world
+from support.small_world import LONG, MANIFEST, WithImages, fast, package_of, played, world
 
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
-from coworld_core.errors import ImageError
+from coworld_core.episode.outcome import Fault
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest
 from coworld_core.versions import Generation
-from coworld_runner.backend import Capabilities, ImageInfo, Publish
 from coworld_runner.certification import Evidence, SourceOptions
 from coworld_runner.certification.certification_record import StepId
 from coworld_runner.certification.contract_checks import ContractProbes
@@ -29,12 +26,12 @@ from coworld_runner.certification.further_episodes import FurtherEpisodes, play_
 from coworld_runner.certification.step_ledger import StepLedger
 from coworld_runner.package.resolver import Package
 from coworld_runner.replay.replay_session import ReplayOptions
-from coworld_runner.testing.fake_backend import FakeBackend
 
 Change = Callable[[dict[str, Any]], None]
 
 SMOKE: tuple[StepId, ...] = ("images-reachable", "fixture-conforms", "smoke-episode")
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+ROLE = {"id": "r", "name": "R", "type": "reporter", "description": "Reports."}
 A_SECOND = {"ticks": 30, "tick_seconds": 0.05}
 """A config for a second and a half of play."""
 
@@ -61,30 +58,6 @@ def as_it_was(_: dict[str, Any]) -> None:
 
 
 play_long = changed("certification.game_config", LONG)
-
-
-def played(*faults: Fault, seconds: float = 1.0) -> EpisodeRecord:
-    """The record of a smoke episode of two players."""
-    end = Exit(reason="exited", code=0)
-    slots = [
-        SlotRecord(slot=slot, image=ImageRecord(image="x"), started_seconds=0.1, ended_seconds=seconds, exit=end)
-        for slot in range(2)
-    ]
-    return EpisodeRecord(
-        run_id="r",
-        coworld="counting",
-        version="1",
-        backend="fake",
-        variant="certification",
-        started_at=NOW,
-        ended_at=NOW,
-        seconds=seconds,
-        status="completed",
-        slots=tuple(slots),
-        over_seconds=seconds,
-        faults=faults,
-        results={"scores": [1.0, 2.5], "ticks": 8},
-    )
 
 
 def of_game(error_type: Any) -> Fault:
@@ -232,40 +205,25 @@ async def test_a_dead_source_fails(tmp_path: Path) -> None:
     assert [record.status for record in taken.ledger.sources] == ["resolved", "unresolved", "not_declared"]
 
 
-class WithImages(FakeBackend):
-    """A backend with images, of which one is not to be had."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        import dataclasses
-
-        return dataclasses.replace(super().capabilities, images=True)
-
-    async def ensure_image(
-        self, image: str, *, platform: str | None = None, publish: Publish | None = None
-    ) -> ImageInfo:
-        assert platform == "linux/amd64"
-        if image.startswith("lost"):
-            raise ImageError(f"{image} is nowhere.", hint="Build it.")
-        return ImageInfo(image=image, digest="sha256:" + "0" * 64, platform="linux/amd64", emulated="slow" in image)
-
-
-async def test_a_missing_image_fails_and_nothing_is_played(tmp_path: Path) -> None:
-    async with world(backend=WithImages, change=changed("player.1.image", "lost-player")) as bad:
+@pytest.mark.parametrize(
+    ("path", "value", "who", "goes_on"),
+    [
+        ("player.1.image", "lost-player", "player second", False),
+        ("reporter", [ROLE | {"image": "lost-reporter"}], "reporter r", True),
+    ],
+)
+async def test_a_missing_image_fails_and_what_needs_it_is_not_played(
+    path: str, value: Any, who: str, goes_on: bool, tmp_path: Path
+) -> None:
+    async with world(backend=WithImages, change=changed(path, value)) as bad:
         taken = await bad.take(tmp_path, *SMOKE)
     assert taken.failures == {"images-reachable": "image_unreachable"}
     (item,) = taken["images-reachable"].broken
-    assert "player second" in item.message
+    assert who in item.message
     assert item.hint == "Build it."
-    assert taken["smoke-episode"].skip_reason == "premise_failed"
-
-
-async def test_a_missing_image_of_a_supporting_role_fails_but_the_episode_is_played(tmp_path: Path) -> None:
-    role = {"id": "r", "name": "R", "type": "reporter", "description": "Reports.", "image": "lost-reporter"}
-    async with world(backend=WithImages, change=changed("reporter", [role])) as bad:
-        taken = await bad.take(tmp_path, *SMOKE)
-    assert taken.failures == {"images-reachable": "image_unreachable"}
-    assert taken["smoke-episode"].status == "pass"
+    assert (taken["smoke-episode"].status, taken["smoke-episode"].skip_reason) == (
+        ("pass", None) if goes_on else ("skip", "premise_failed")
+    )
 
 
 async def test_a_backend_without_images_leaves_them_open(tmp_path: Path) -> None:
@@ -319,12 +277,6 @@ async def test_a_game_with_one_vice_fails_the_smoke_episode(tmp_path: Path, vice
         assert "refuses_slot_not_a_number" in codes(step.advice) - codes(step.broken)
 
 
-async def test_a_game_that_is_never_ready_fails_at_its_deadline(tmp_path: Path) -> None:
-    async with world(game_vices=("never_ready",)) as bad:
-        taken = await bad.take(tmp_path, *SMOKE, options=fast(episode={"ready_timeout_seconds": 0.3}))
-    assert taken.failures == {"smoke-episode": "game_unhealthy"}
-
-
 @pytest.mark.slow
 async def test_one_published_version_has_viewers_pings_answered(tmp_path: Path) -> None:
     async with world(game_vices=("no_pong",), change=play_long) as odd:
@@ -340,13 +292,6 @@ async def test_a_player_that_crashes_fails_the_episode_and_its_attendance(tmp_pa
     (item,) = taken["smoke-episode"].broken
     assert (item.slot, item.artifact) == (0, "episode/logs/policy_agent_0.log")
     assert "I give up" in item.log_tail
-
-
-async def test_player_that_never_ends_fails(tmp_path: Path) -> None:
-    async with world(player_vices=("second:stays",)) as bad:
-        options = fast(episode={"player_exit_timeout_seconds": 0.3})
-        taken = await bad.take(tmp_path, *SMOKE, "players-run", options=options)
-    assert taken.failures == {"smoke-episode": "player_timeout", "players-run": "player_timeout"}
 
 
 @pytest.mark.slow
@@ -387,7 +332,7 @@ async def test_results_that_break_the_promise_fail(
     layout.workspace.mkdir()
     if results is not None:
         layout.results.write_text(json.dumps(results))
-    ledger = StepLedger(episode=played(*([of_game(fault)] if fault else [])))
+    ledger = StepLedger(episode=played(faults=(of_game(fault),) if fault else ()))
     async with world() as bad:
         taken = await bad.take(tmp_path, "results-conform", ledger=ledger)
     assert taken.failures == {"results-conform": reason}

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import datetime as dt
 import gzip
+import hashlib
 import http
 import json
 import random
@@ -31,7 +33,10 @@ from websockets.http11 import Request, Response
 from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit
+from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
+from coworld_core.errors import ImageError
 from coworld_core.manifest.manifest_file import load_manifest
+from coworld_runner.backend import Capabilities, ImageInfo, Publish
 from coworld_runner.certification import (
     TRANSCRIPT,
     Certification,
@@ -50,7 +55,7 @@ from coworld_runner.package.resolver import Package
 from coworld_runner.replay.replay_session import ReplayOptions
 from coworld_runner.testing.fake_backend import FakeBackend, FakeContext, FakeProgram
 
-__all__ = ["LONG", "MANIFEST", "Taken", "World", "fast", "package_of", "world"]
+__all__ = ["LONG", "MANIFEST", "Taken", "WithImages", "World", "fast", "package_of", "played", "slot", "world"]
 
 MANIFEST: dict[str, Any] = {
     "game": {
@@ -507,6 +512,53 @@ class World:
         return await certify(
             self.package, backend=self.backend, workspace=workspace, options=options or fast(), listeners=listeners
         )
+
+
+class WithImages(FakeBackend):
+    """A backend that has images and knows the digest of each; those whose name begins with `lost` are not to be had."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, images=True)
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        if image.startswith("lost"):
+            raise ImageError(f"{image} is nowhere.", hint="Build it.")
+        digest = hashlib.sha256(image.encode()).hexdigest()
+        return ImageInfo(image=image, digest=f"sha256:{digest}", platform=platform or "")
+
+
+def slot(
+    number: int,
+    *,
+    started: float | None = 1.0,
+    ended: float | None = 20.0,
+    exit: Exit | None = Exit(reason="exited", code=0),  # noqa: B008 - a frozen value
+) -> SlotRecord:
+    """The record of a player that has played."""
+    image = ImageRecord(image="x")
+    return SlotRecord(slot=number, image=image, started_seconds=started, ended_seconds=ended, exit=exit)
+
+
+def played(*slots: SlotRecord, **more: Any) -> EpisodeRecord:
+    """The record of an episode of twenty seconds, by default of two players."""
+    now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    whole: dict[str, Any] = {
+        "run_id": "r",
+        "coworld": "counting",
+        "version": "1",
+        "backend": "fake",
+        "variant": "certification",
+        "started_at": now,
+        "ended_at": now,
+        "seconds": 21.0,
+        "status": "completed",
+        "slots": slots or (slot(0), slot(1)),
+        "over_seconds": 20.0,
+    }
+    return EpisodeRecord(**{**whole, **more})
 
 
 def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:
