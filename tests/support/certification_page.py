@@ -59,6 +59,6 @@ def assert_self_contained(html: str) -> Page:
             assert name != "src" or (tag == "img" and re.fullmatch(r"data:image/png;base64,[\w+/=]+", value or ""))
             assert name != "style" or (tag == "i" and re.fullmatch(r"width:\d+(\.\d+)?%", value or ""))
     assert not re.search(r"url\(|@import|expression|</", page.styles)
-    policy = next(attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
+    policy = next(attrs["content"] for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in (policy or "")
     return page

@@ -332,7 +332,8 @@ class _Game:
             await socket.wait_closed()
             return
         self.players[int(query["slot"])] = socket
-        await _greet(socket)
+        if "admits_once_for_all" not in self.vices:
+            await _greet(socket)
         if "no_pong_for_players" in self.vices:
             _mute_pongs(socket)
         if "rewards_strength" in self.vices:
