@@ -33,6 +33,7 @@ from coworld_core.schemas import certificate_schema
 
 Document = dict[str, Any]
 SHA = "0" * 64
+VALIDATOR = Draft202012Validator(certificate_schema())
 WHEN = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 
@@ -108,7 +109,7 @@ def test_a_certificate_is_read_as_it_was_written(draft: Certificate, signed: boo
     again, document = read_certificate(written.to_json().encode())
     assert again == written
     assert again.to_json() == written.to_json()
-    Draft202012Validator(certificate_schema()).validate(document)
+    VALIDATOR.validate(document)
     assert (
         check_seal(again, document) == []
         if written.verdict

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
-from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, Ticks, audit_rules, view_difference
+from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, TalkLimits, Ticks, audit_rules, view_difference
 from coworld_core.rules import audit as audit_module
 from coworld_core.rules.audit import AUDIT_CODES
 
@@ -151,6 +151,8 @@ def runs_process(self: Race, actions: Mapping[int, Any]) -> None:
         (race(draw=lambda _: "<svg>a & b</svg>"), "rules_picture_invalid", "draw", "near '<svg>a & b</svg>'"),
         (race(draw=lambda _: "<svg/><svg/>"), "rules_picture_invalid", "draw", "junk after"),
         (race(draw=lambda _: "<?xml version='1.0'?><svg/>"), "rules_picture_invalid", "draw", "shown as text"),
+        (race(rewards=lambda _: {2: 1.0}), "rules_failed", "rewards", "2"),
+        (race(talk=TalkLimits(to=("team",)), team=lambda *_: [9]), "rules_failed", "team", "9"),
         (race(step=needs_action), "rules_fail_on_missed_turns", "step", "no attribute 'add'"),
     ],
 )

@@ -18,6 +18,7 @@ from support.cli_kit import coworld
 from coworld_client.seat import load_player
 from coworld_core.rules import ActionRefused, Play, ReplayHeader, ReplayWriter, play_again, read_replay
 from coworld_runner import run_episode
+from coworld_runner.certification import read_certification
 from coworld_runner.kit.rollout import rollout
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "nim"
@@ -154,7 +155,13 @@ async def test_missing_module_of_a_player_is_named(tmp_path: Path) -> None:
     assert "which has no nosuchlib: install it there" in (record.fault.hint or "")
 
 
-def test_nim_is_certified(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_nim_is_certified_and_its_rules_audited(tmp_path: Path) -> None:
     report = tmp_path / "report"
-    done = coworld("certify", str(EXAMPLE), "--backend", "process", "-o", str(report))
+    done = coworld("certify", str(EXAMPLE), "--backend", "process", "--offline", "-o", str(report))
     assert done.status == 0, done.stdout + done.stderr
+    found = read_certification(report)
+    assert (found.verdict, found.step("rules-audit").status) == ("Executable", "pass")
+    assert "10 steps of coworld-executable, and passed clients-handled, seed-repeats" in found.statement
+    assert found.statement.endswith("and rules-audit.")
+    assert 'id="rules-audit"' in (report / "certification.html").read_text()

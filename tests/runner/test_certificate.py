@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import stat
@@ -14,11 +13,10 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from support.small_world import MANIFEST, fast, package_of, world
+from support.small_world import MANIFEST, WithImages, fast, package_of, world
 
 from coworld_core.certificate import Certificate, certificate_digest, issue_certificate, read_certificate
 from coworld_core.errors import EnvironmentFault, RecordError, UsageError
-from coworld_runner.backend import Capabilities, ImageInfo, Publish
 from coworld_runner.certification import (
     check_certificate,
     make_key,
@@ -36,20 +34,6 @@ Evidence = tuple[Path, Package, FakeBackend]
 Document = dict[str, Any]
 
 
-class Digests(FakeBackend):
-    """Has images, and knows the digest of each."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return replace(super().capabilities, images=True)
-
-    async def ensure_image(
-        self, image: str, *, platform: str | None = None, publish: Publish | None = None
-    ) -> ImageInfo:
-        found = await super().ensure_image(image, platform=platform, publish=publish)
-        return replace(found, digest=f"sha256:{hashlib.sha256(image.encode()).hexdigest()}")
-
-
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     """A signed certificate with its evidence, its package, and the backend with its images."""
@@ -58,7 +42,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
     options = replace(fast(), signer=read_signing_key(place / "key"), authority="Ada\x1b[31m", published="0.1.26")
 
     async def certify() -> Evidence:
-        async with world(backend=Digests) as good:
+        async with world(backend=WithImages) as good:
             assert (await good.certify(place / "out", options=options)).ok
             return place / "out", good.package, good.backend
 

@@ -50,6 +50,7 @@ async def looked_at(tmp_path: Path, viewer: str | None = None) -> PageChecks:
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 async def test_the_game_shows_its_pages(tmp_path: Path) -> None:
     seen = await looked_at(tmp_path)
     assert seen.answer.status == "pass"
@@ -68,6 +69,7 @@ def test_what_is_wrong_with_a_page_of_the_game_is_advice() -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 async def test_a_broken_static_viewer_fails_the_step(tmp_path: Path) -> None:
     seen = await looked_at(tmp_path, "document.body.textContent = text; missing()")
     assert {item.code for item in seen.answer.evidence if item.broken} == {"viewer_complains"}

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.small_world import MANIFEST, package_of
+from support.small_world import MANIFEST, package_of, played, slot
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
+from coworld_core.episode.record import SlotRecord
 from coworld_core.hints import Hint, hint_fields
 from coworld_runner.certification.candidate import Candidate, CertifyOptions
 from coworld_runner.certification.certification_steps import STEPS, blamed_in, carry_out
@@ -26,32 +26,6 @@ from coworld_runner.certification.transcript import OWN_STEPS, TRANSCRIPT
 from coworld_runner.testing.fake_backend import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
-DONE = Exit(reason="exited", code=0)
-
-
-def slot(
-    number: int, *, started: float | None = 1.0, ended: float | None = 20.0, exit: Exit | None = DONE
-) -> SlotRecord:
-    return SlotRecord(
-        slot=number, image=ImageRecord(image="x"), started_seconds=started, ended_seconds=ended, exit=exit
-    )
-
-
-def episode(*slots: SlotRecord, **more: Any) -> EpisodeRecord:
-    return EpisodeRecord(
-        run_id="r",
-        coworld="counting",
-        version="1",
-        backend="fake",
-        variant="certification",
-        started_at=NOW,
-        ended_at=NOW,
-        seconds=21,
-        status="completed",
-        slots=slots,
-        over_seconds=20.0,
-        **more,
-    )
 
 
 # --- steps and ledger ---------------------------------------------------------------------------------------------
@@ -72,8 +46,8 @@ def test_the_fault_that_decides_comes_first_and_results_are_another_steps() -> N
         return Fault(party=party, error_type=error_type, slot=slot, message="It happened.", time=NOW)
 
     player, game = fault("player", "player_error", 1), fault("game", "game_unhealthy")
-    played = episode(faults=(player, fault("game", "results_missing"), game))
-    assert [(item.code, item.slot) for item in blamed_in(played)] == [("game_unhealthy", None), ("player_error", 1)]
+    record = played(faults=(player, fault("game", "results_missing"), game))
+    assert [(item.code, item.slot) for item in blamed_in(record)] == [("game_unhealthy", None), ("player_error", 1)]
 
 
 def test_every_step_of_the_transcript_is_carried_out_and_no_other() -> None:
@@ -100,7 +74,7 @@ async def test_a_step_needs_nothing_but_what_it_is_given(tmp_path: Path) -> None
     subject = candidate(tmp_path)
     subject.episode.workspace.mkdir()
     subject.episode.results.write_text(json.dumps({"scores": [1, 2], "ticks": 3}))
-    answer = await carry_out(subject, "results-conform", StepLedger(episode=episode(slot(0), slot(1))))
+    answer = await carry_out(subject, "results-conform", StepLedger(episode=played(slot(0), slot(1))))
     assert (answer.status, answer.detail) == ("pass", "2 finite scores: 1, 2.")
 
 
@@ -142,62 +116,64 @@ def test_a_ledger_keeps_no_secret() -> None:
 
 
 def attendance(*slots: SlotRecord, seats: dict[int, SeatState] | None = None, **more: Any) -> StepAnswer:
-    record = episode(*slots, **more)
+    record = played(*slots, **more)
     return check_attendance(package_of(MANIFEST).manifest, record, seats or {}, directory="episode")
 
 
-def test_players_that_end_about_when_the_game_does_were_there() -> None:
-    assert attendance(slot(0, ended=19.2), slot(1, ended=20.4)).status == "pass"
-
-
-def test_players_leaving_while_the_replay_is_written_are_not_early() -> None:
-    answer = attendance(slot(0, ended=14.0), slot(1, ended=14.1), seats={0: "open", 1: "open"})
-    assert answer.status == "pass"
+OPEN: dict[int, SeatState] = {0: "open", 1: "open"}
+LATE = {"started": None, "ended": None, "exit": None}
+NO_COMMAND = Fault(party="player", error_type="player_never_started", slot=0, message="No command.", time=NOW)
+GAME_DIED = Fault(party="game", error_type="game_unhealthy", message="It died.", time=NOW)
 
 
 @pytest.mark.parametrize(
-    ("ends", "bad"),
+    ("slots", "seats", "faults", "reason", "levels"),
     [
-        ((2.0, 20.0), [0]),  # The other stayed
-        ((17.0, 19.9), [0]),
-        ((2.0, 2.0), [0, 1]),  # The game went on for long without them
-        ((5.0, 20.0), [0]),
+        # About when the game does, or while it writes its replay
+        ((slot(0, ended=19.2), slot(1, ended=20.4)), {}, (), None, ["required", "required"]),
+        ((slot(0, ended=14.0), slot(1, ended=14.1)), OPEN, (), None, ["required", "required"]),
+        # The other stayed, or the game went on for long without them
+        ((slot(0, ended=2.0), slot(1)), OPEN, (), "player_left_early", ["broken", "required"]),
+        ((slot(0, ended=17.0), slot(1, ended=19.9)), OPEN, (), "player_left_early", ["broken", "required"]),
+        ((slot(0, ended=5.0), slot(1)), OPEN, (), "player_left_early", ["broken", "required"]),
+        ((slot(0, ended=2.0), slot(1, ended=2.0)), OPEN, (), "player_left_early", ["broken", "broken"]),
+        # It could not be confirmed, or the game had closed the seat
+        ((slot(0, ended=2.0), slot(1)), {}, (), None, ["advice", "required"]),
+        ((slot(0, ended=2.0), slot(1)), {0: "closed"}, (), None, ["note", "required"]),
+        ((slot(0, **LATE), slot(1)), {}, (), "players_missing", ["broken", "required"]),
+        ((slot(0, **LATE), slot(1)), {}, (NO_COMMAND,), "players_missing", ["broken", "required"]),
+        ((slot(0, exit=Exit(reason="exited", code=4)), slot(1)), {}, (), "player_error", ["broken", "required"]),
     ],
 )
-def test_player_leaving_well_before_the_end_left_early(ends: tuple[float, float], bad: list[int]) -> None:
-    answer = attendance(slot(0, ended=ends[0]), slot(1, ended=ends[1]), seats={0: "open", 1: "open"})
-    assert answer.failure_reason == "player_left_early"
-    assert [item.slot for item in answer.evidence if item.broken] == bad
+def test_players_stay_until_the_game_is_over(
+    slots: tuple[SlotRecord, ...],
+    seats: dict[int, SeatState],
+    faults: tuple[Fault, ...],
+    reason: str | None,
+    levels: list[str],
+) -> None:
+    answer = attendance(*slots, seats=seats, faults=faults)
+    assert (answer.status, answer.failure_reason) == ("fail" if reason else "pass", reason)
+    assert ["broken" if item.broken else item.level for item in answer.evidence] == levels
+    assert (NO_COMMAND.message in [item.message for item in answer.evidence]) is bool(faults)
 
 
-def test_an_early_leave_that_could_not_be_confirmed_is_advice() -> None:
-    answer = attendance(slot(0, ended=2.0), slot(1))
-    assert answer.status == "pass"
-    assert [(item.level, item.ok) for item in answer.evidence] == [("advice", False), ("required", True)]
+def test_a_bundled_player_without_a_slot_fails() -> None:
+    document = json.loads(json.dumps(MANIFEST))
+    document["certification"]["players"] = [{"player_id": "first"}, {"player_id": "first"}]
+    answer = check_attendance(package_of(document).manifest, played(slot(0), slot(1)), {}, directory="episode")
+    assert answer.failure_reason == "players_missing"
+    (item,) = [item for item in answer.evidence if item.broken]
+    assert "'second'" in item.message
 
 
-def test_a_seat_that_the_game_closed_may_be_left() -> None:
-    answer = attendance(slot(0, ended=2.0), slot(1), seats={0: "closed"})
-    assert answer.status == "pass"
-    assert answer.evidence[0].code == "player_dismissed"
-
-
-def test_a_player_that_never_started_or_ended_badly_fails() -> None:
-    assert attendance(slot(0, started=None, ended=None, exit=None), slot(1)).failure_reason == "players_missing"
-    assert attendance(slot(0, exit=Exit(reason="exited", code=4)), slot(1)).failure_reason == "player_error"
-
-
-def test_players_are_not_blamed_for_what_the_game_did() -> None:
-    fault = Fault(party="game", error_type="game_unhealthy", message="It died.", time=NOW)
+def test_players_are_not_blamed_for_what_the_game_did_or_without_an_episode() -> None:
     broken = Exit(reason="exited", code=1)
-    answer = attendance(slot(0, exit=broken), slot(1, exit=Exit(reason="stopped")), faults=(fault,))
+    answer = attendance(slot(0, exit=broken), slot(1, exit=Exit(reason="stopped")), faults=(GAME_DIED,))
     assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
     assert {item.code for item in answer.evidence} == {"player_stopped"}
-
-
-def test_attendance_is_not_judged_without_an_episode() -> None:
-    answer = check_attendance(package_of(MANIFEST).manifest, None, {}, directory="episode")
-    assert (answer.status, answer.skip_reason) == ("skip", "premise_failed")
+    unplayed = check_attendance(package_of(MANIFEST).manifest, None, {}, directory="episode")
+    assert (unplayed.status, unplayed.skip_reason) == ("skip", "premise_failed")
 
 
 # --- leaked tokens ------------------------------------------------------------------------------------------------

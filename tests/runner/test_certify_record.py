@@ -11,9 +11,11 @@ import anyio
 import jsonschema
 import pytest
 from pydantic import ValidationError
+from support.certification_page import assert_self_contained
 from support.formats import LATER, files, older, only_what_was_there, unknown, with_added_fields, with_later_values
-from support.small_world import MANIFEST, fast, game, package_of, player, world
+from support.small_world import MANIFEST, WithImages, fast, package_of, world
 
+from coworld_core.certificate import read_certificate
 from coworld_core.episode.events import (
     BaseEvent,
     Notice,
@@ -26,11 +28,19 @@ from coworld_core.episode.events import (
 from coworld_core.errors import BackendUnavailable, CertificationError, ManifestError, RecordError, WorkspaceError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.backend import Publish, Unit, UnitSpec
-from coworld_runner.certification import TRANSCRIPT, Certification, certify, certify_refused, read_certification
+from coworld_runner.certification import (
+    TRANSCRIPT,
+    Certification,
+    certify,
+    certify_refused,
+    read_certification,
+    render_page,
+)
 from coworld_runner.certification import certification_record as record_module
+from coworld_runner.certification.certification_record import StepId
 from coworld_runner.certification.document_schemas import document_schema
 from coworld_runner.certification.transcript import OWN_STEPS
-from coworld_runner.package.resolver import resolve_package
+from coworld_runner.package.resolver import Package, resolve_package
 from coworld_runner.testing.fake_backend import FakeBackend
 
 STEPS = [
@@ -91,36 +101,158 @@ def test_the_transcripts_markdown_is_one_table_that_reads_back() -> None:
     ]
 
 
-# --- a whole one --------------------------------------------------------------------------------------------------
+# --- whole ones ---------------------------------------------------------------------------------------------------
 
 
-async def test_the_record_reads_back_and_says_what_was_certified(tmp_path: Path) -> None:
-    async with world() as good:
-        found = await good.certify(tmp_path / "out")
-        digest = good.package.sha256
-    assert read(tmp_path / "out") == found
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A certification from its first step to its last, which the tests only read."""
+
+    directory: Path
+    found: Certification
+    events: list[BaseEvent]
+    sha256: str
+
+    @property
+    def page(self) -> str:
+        return (self.directory / "certification.html").read_text()
+
+    def codes(self, step: StepId) -> set[str]:
+        return {item.code for item in self.found.step(step).evidence}
+
+
+def whole(directory: Path, **subject: Any) -> Whole:
+    def package(manifest: dict[str, Any]) -> Package:
+        path = directory.parent / "coworld_manifest.json"
+        path.write_text(json.dumps(manifest, indent=2))
+        return package_of(manifest, path)
+
+    async def run() -> Whole:
+        events: list[BaseEvent] = []
+        async with world(**subject, package=package) as small:
+            found = await small.certify(directory, events=events)
+            return Whole(directory, found, events, small.package.sha256)
+
+    return anyio.run(run)
+
+
+@pytest.fixture(scope="module")
+def flawed(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """One that fails several steps, leaks its tokens, and has hostile text in its manifest."""
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["game"]["protocols"]["player"] = "bare text"
+        manifest["game"]["runnable"]["source_url"] = "https://x.example/\u202e\x1b[31m<b>"
+
+    return whole(
+        tmp_path_factory.mktemp("flawed") / "out",
+        game_vices=("wrong_scores", "no_page_for_1", "knows_no_zlib", "leaks_tokens"),
+        change=change,
+    )
+
+
+def test_a_good_coworld_is_executable_and_its_record_and_page_say_so(tmp_path: Path) -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        # A second and a half: enough for a client to come late
+        manifest["game"]["config_schema"]["properties"]["seed"] = {"type": "integer"}
+        manifest["certification"]["game_config"] = {"ticks": 30, "tick_seconds": 0.05, "seed": 7}
+
+    good = whole(tmp_path / "out", change=change, backend=WithImages)
+    found = good.found
+    assert (found.verdict, found.status, found.failed, found.caveats) == ("Executable", "completed", (), ())
+    assert {step.status for step in found.all_steps} == {"pass"}
+    assert not any(item.broken for step in found.all_steps for item in step.evidence)
+    assert found.scores == (1.0, 2.5)
+    assert found.standings == (("First (first)", 1.0), ("Second (second)", 2.5))
+    assert found.model_copy(update={"slots": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
+    assert [(record.image, record.platform) for record in found.images] == [
+        ("counting-game", "linux/amd64"),
+        ("counting-player", "linux/amd64"),
+    ]
+    assert found.step("images-reachable").detail == "2 images for linux/amd64, all available."
+    assert good.codes("smoke-episode") >= {
+        "slot_page",
+        "viewer_page",
+        "refuses_wrong_token",
+        "refuses_empty_token",
+        "refuses_missing_token",
+        "refuses_other_slots_token",
+        "refuses_slot_out_of_range",
+        "refuses_negative_slot",
+        "refuses_missing_slot",
+        "refuses_slot_not_a_number",
+        "viewer",
+        "late_viewer",
+    }
+    assert [item.slot for item in found.step("smoke-episode").evidence if item.code == "slot_page"] == [0, 1]
+    assert good.codes("players-run") == {"player_ran"}
+    assert good.codes("replay-loadable") == {"replay_shown"}
+    assert found.step("supporting-roles").detail == "no supporting roles declared"
+    assert good.codes("clients-handled") == {
+        "answers_ping",
+        "survives_malformed",
+        "survives_binary",
+        "survives_oversized",
+        "finishes",
+        "reconnects",
+        "reconnects_before_start",
+        "viewer_after_end",
+    }
+    back = [item.slot for item in found.step("clients-handled").evidence if item.code == "reconnects"]
+    assert back == [0, 1]
+    assert found.step("seed-repeats").detail == "Two episodes with the same seed ended alike."
+
+    assert read(good.directory) == found
     assert (found.schema_version, found.transcript, found.transcript_sha256) == (
         1,
         "coworld-executable",
         TRANSCRIPT.sha256,
     )
-    assert (found.coworld, found.version, found.backend, found.manifest_sha256) == ("counting", "1.2.3", "fake", digest)
+    said = (found.coworld, found.version, found.backend, found.manifest_sha256)
+    assert said == ("counting", "1.2.3", "fake", good.sha256)
     assert [step.id for step in found.all_steps] == [*STEPS, *OURS]
     assert found.matriculated_at is not None
     assert found.graduated_at is not None
     assert found.started_at <= found.matriculated_at <= found.graduated_at <= found.ended_at
     assert found.versions.keys() >= {"coworld-core", "coworld-runner", "python"}
     assert found.episode == "episode/episode.json"
-    assert (tmp_path / "out" / found.episode).exists()
-    document = json.loads((tmp_path / "out/certification.json").read_text())
+    assert (good.directory / found.episode).exists()
+    document = json.loads((good.directory / "certification.json").read_text())
     assert set(document["steps"][0]) >= {"id", "kind", "checks", "pass", "how", "status"}
     assert found.raise_for_verdict() is found
 
+    page = assert_self_contained(good.page)
+    certificate, _ = read_certificate(good.directory)
+    for text in ("Executable", "First (first) 1, Second (second) 2.5", certificate.id, certificate.content.digest):
+        assert text in page.text
+    assert "Not certified" not in page.text
 
-async def test_events_tell_each_step_and_the_episode_has_its_own(tmp_path: Path) -> None:
-    events: list[BaseEvent] = []
-    async with world(game_vices=("no_replay",)) as bad:
-        found = await bad.certify(tmp_path / "out", events=events)
+
+def test_steps_go_on_after_a_failure(flawed: Whole) -> None:
+    found = flawed.found
+    assert {step.id: step.failure_reason for step in found.failed} == {
+        "matriculate": "manifest_invalid",
+        "smoke-episode": "game_contract_violation",
+        "results-conform": "results_malformed",
+        "replay-loadable": "replay_unloadable",
+    }
+    assert (found.step("replay-present").status, found.step("players-run").status) == ("pass", "pass")
+    # A game that breaks the contract is not played again
+    assert {step.skip_reason for step in found.own_steps} == {"premise_failed"}
+
+
+def test_a_failed_one_can_be_raised(flawed: Whole) -> None:
+    found = flawed.found
+    assert read(flawed.directory) == found
+    with pytest.raises(CertificationError) as raised:
+        found.raise_for_verdict()
+    assert (raised.value.code, raised.value.context["step"]) == ("manifest_invalid", "matriculate")
+    assert found.graduated_at is None
+    assert "replay-loadable" in found.statement
+
+
+def test_events_tell_each_step_and_the_episode_has_its_own(flawed: Whole) -> None:
+    events = flawed.events
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     first, last = events[0], events[-1]
     assert isinstance(first, RunStarted)
@@ -129,37 +261,43 @@ async def test_events_tell_each_step_and_the_episode_has_its_own(tmp_path: Path)
     assert not last.ok
     assert [event.step for event in events if isinstance(event, StepStarted)] == [*STEPS, *OURS]
     ends = [event for event in events if isinstance(event, StepFinished)]
-    assert [(event.step, event.status) for event in ends] == [(step.id, step.status) for step in found.all_steps]
-    logged = list(read_events(tmp_path / "out"))
-    assert logged == events
-    assert {event.run_id for event in events} == {found.run_id}
-    assert any(isinstance(event, Notice) for event in events)
-    episode = read_events(tmp_path / "out/episode")
+    assert [(event.step, event.status) for event in ends] == [(step.id, step.status) for step in flawed.found.all_steps]
+    assert list(read_events(flawed.directory)) == events
+    assert {event.run_id for event in events} == {flawed.found.run_id}
+    assert any(isinstance(event, Notice) and "secret token" in event.message for event in events)
+    episode = read_events(flawed.directory / "episode")
     assert isinstance(episode[0], RunStarted)
-    assert (episode[0].what, episode[0].run_id == found.run_id) == ("episode", False)
+    assert (episode[0].what, episode[0].run_id == flawed.found.run_id) == ("episode", False)
 
 
-async def test_a_failed_one_can_be_raised(tmp_path: Path) -> None:
-    async with world(game_vices=("no_replay",)) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert read(tmp_path / "out").failed == found.failed
-    with pytest.raises(CertificationError) as raised:
-        found.raise_for_verdict()
-    assert raised.value.code == "replay_missing"
-    assert raised.value.context["step"] == "replay-present"
-    assert found.graduated_at is None
-    assert "replay-present" in found.statement
+def test_leaked_tokens_are_not_leaked_a_second_time(flawed: Whole) -> None:
+    token = (flawed.directory / "episode/logs/game.stdout.log").read_text().partition("token=")[2].partition(" ")[0]
+    assert len(token) == 22
+    for name in ("certification.json", "certification.html", "events.ndjson"):
+        assert token not in (flawed.directory / name).read_text()
 
 
-async def test_the_package_and_its_record_survive_hostile_text(tmp_path: Path) -> None:
-    def poison(manifest: dict[str, Any]) -> None:
-        manifest["game"]["name"] = "<script>alert(1)</script>\u202eevil"
-        manifest["game"]["runnable"]["source_url"] = "https://x.example/\u202e\x1b[31m"
-
-    async with world(change=poison) as hostile:
-        found = await hostile.certify(tmp_path / "out")
-    assert read(tmp_path / "out") == found
+def test_the_page_of_a_failed_one_tells_everything(flawed: Whole) -> None:
+    found = flawed.found
+    certificate, _ = read_certificate(flawed.directory)
+    assert certificate.verdict is None
+    assert flawed.page == render_page(found, certificate)
     assert not any("\x1b" in item.message for step in found.steps for item in step.evidence)
+    page = assert_self_contained(flawed.page)
+    for step in found.steps:
+        for text in (step.id, step.detail, step.checks, step.criterion, *(item.message for item in step.evidence)):
+            assert shown(text) in page.text
+    assert found.statement in page.text
+    assert all(shown(caveat) in page.text for caveat in found.caveats)
+    for text in (found.manifest_sha256, found.run_id, "Not certified"):
+        assert text in page.text
+    opened = [attrs for tag, attrs in page.tags if tag == "details"]
+    assert sum("open" in attrs for attrs in opened) == sum(step.status != "pass" for step in found.all_steps)
+
+
+def shown(text: str) -> str:
+    """How the page shows a text that reverses the reading direction."""
+    return text.replace("\u202e", "\N{REPLACEMENT CHARACTER}202E")
 
 
 # --- other ways out -----------------------------------------------------------------------------------------------
@@ -282,39 +420,14 @@ async def test_a_workspace_in_use_is_refused_before_anything_starts(tmp_path: Pa
 
 
 async def test_overwriting_and_the_latest_link(tmp_path: Path) -> None:
-    async with world(game_vices=("no_replay",)) as bad:
-        await bad.certify(tmp_path / "results" / "one")
-    async with world() as good:
+    place = tmp_path / "results" / "one"
+    async with world(game_vices=("fails_unready",)) as bad:
+        before = await bad.certify(place)
         found = await certify(
-            good.package,
-            backend=good.backend,
-            workspace=tmp_path / "results" / "one",
-            options=fast(),
-            overwrite=True,
-            latest=True,
+            bad.package, backend=bad.backend, workspace=place, options=fast(), overwrite=True, latest=True
         )
+    assert before.run_id != found.run_id
     assert read(tmp_path / "results" / "latest") == found
-    assert found.ok
-
-
-async def test_a_template_is_certified_with_a_caveat_where_there_are_no_images(tmp_path: Path) -> None:
-    document = json.loads(json.dumps(MANIFEST))
-    del document["game"]["version"]
-    for entry in (document["game"]["runnable"], *document["player"]):
-        entry["image"] = "{{COUNTING_IMAGE}}"
-    path = tmp_path / "coworld_manifest_template.json"
-    path.write_text(json.dumps(document))
-    loaded = load_manifest(path, template=True)
-    package = dataclasses.replace(package_of(MANIFEST, path), manifest=loaded.manifest, report=loaded.report)
-
-    async def both(context: Any) -> int:
-        return await (game() if context.name in ("game", "replay") else player())(context)
-
-    async with FakeBackend({"{{COUNTING_IMAGE}}": both}) as backend:
-        found = await certify(package, backend=backend, workspace=tmp_path / "out", options=fast())
-    assert found.ok
-    assert any(caveat.startswith("This is a template") for caveat in found.caveats)
-    assert "template" in {item.code for item in found.step("matriculate").advice}
 
 
 # --- files of any version -----------------------------------------------------------------------------------------

@@ -159,67 +159,45 @@ async def test_the_token_is_sent_and_comes_from_the_environment(
     assert tokens()[3:] == ["Bearer given"]
 
 
-async def test_a_failing_host_is_asked_again(github: GitHub) -> None:
-    github.fail = lambda _, nth: Say(502) if nth < 3 else None
+@pytest.mark.parametrize("answer", [Say(502), Say(429, headers={"Retry-After": "0"})])
+async def test_a_failing_host_is_asked_again_and_a_short_wait_is_granted(github: GitHub, answer: Say) -> None:
+    github.fail = lambda _, nth: answer if nth == 1 else None
     (record, *_) = await look(github, tree("src"))
     assert record.status == "resolved"
-    assert len(github.asked) == 3
+    assert len(github.asked) == 2
+
+
+USED_UP = {"X-RateLimit-Remaining": "0"}
 
 
 @pytest.mark.parametrize(
-    ("status", "headers", "tries"), [(503, {}, 3), (425, {}, 3), (503, {"Retry-After": "11"}, 1), (501, {}, 1)]
-)
-async def test_failing_host_leaves_the_source_undecided(
-    github: GitHub, status: int, headers: dict[str, str], tries: int
-) -> None:
-    github.fail = lambda _, __: Say(status, b"", headers)
-    (record, *_) = await look(github, tree("src"))
-    assert (record.status, record.code) == ("unreached", "source_host_failed")
-    assert f"HTTP {status}" in record.message
-    assert len(github.asked) == tries
-
-
-@pytest.mark.parametrize(
-    ("status", "headers"),
+    ("answer", "code", "words", "tries"),
     [
-        (403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "99999999999"}),
-        (403, {"X-RateLimit-Remaining": "0"}),
-        (429, {"Retry-After": "3600"}),
+        (Say(503, b""), "source_host_failed", "HTTP 503", 3),
+        (Say(425, b""), "source_host_failed", "HTTP 425", 3),
+        (Say(503, b"", {"Retry-After": "11"}), "source_host_failed", "HTTP 503", 1),
+        (Say(501, b""), "source_host_failed", "HTTP 501", 1),
+        # A used-up quota is not waited for
+        (Say(403, b"{}", {**USED_UP, "X-RateLimit-Reset": "99999999999"}), "source_rate_limited", "GITHUB_TOKEN", 1),
+        (Say(403, b"{}", USED_UP), "source_rate_limited", "GITHUB_TOKEN", 1),
+        (Say(429, b"{}", {"Retry-After": "3600"}), "source_rate_limited", "GITHUB_TOKEN", 1),
+        (Say(401, b"{}"), "source_token_refused", "", 1),
+        (
+            Say(200, b"<html>Please sign in to this network</html>", {"Content-Type": "text/html"}),
+            "source_host_failed",
+            "",
+            1,
+        ),
+        (Say(403, b'{"message": "Resource not accessible"}'), "source_not_found", "HTTP 403", 1),
     ],
 )
-async def test_a_used_up_quota_decides_nothing_and_is_not_waited_for(
-    github: GitHub, status: int, headers: dict[str, str]
-) -> None:
-    github.fail = lambda _, __: Say(status, b"{}", headers)
-    (record, *_) = await look(github, tree("src"))
-    assert (record.status, record.code) == ("unreached", "source_rate_limited")
-    assert "GITHUB_TOKEN" in record.message
-    assert len(github.asked) == 1
-
-
-async def test_a_short_wait_is_granted(github: GitHub) -> None:
-    github.fail = lambda _, nth: Say(429, headers={"Retry-After": "0"}) if nth == 1 else None
-    (record, *_) = await look(github, tree("src"))
-    assert record.status == "resolved"
-
-
-async def test_forbidden_source_is_unresolved(github: GitHub) -> None:
-    github.fail = lambda _, __: Say(403, b'{"message": "Resource not accessible"}')
-    (record, *_) = await look(github, tree("src"))
-    assert (record.status, record.code) == ("unresolved", "source_not_found")
-    assert "HTTP 403" in record.message
-
-
-async def test_a_refused_token_decides_nothing(github: GitHub) -> None:
-    github.fail = lambda _, __: Say(401, b"{}")
-    (record, *_) = await look(github, tree("src"), token="stale")
-    assert (record.status, record.code) == ("unreached", "source_token_refused")
-
-
-async def test_a_page_for_people_is_not_a_listing(github: GitHub) -> None:
-    github.fail = lambda _, __: Say(200, b"<html>Please sign in to this network</html>", {"Content-Type": "text/html"})
-    (record, *_) = await look(github, tree("src"))
-    assert (record.status, record.code) == ("unreached", "source_host_failed")
+async def test_an_answer_that_is_no_listing(github: GitHub, answer: Say, code: str, words: str, tries: int) -> None:
+    github.fail = lambda _, __: answer
+    (record, *_) = await look(github, tree("src"), token="stale" if code == "source_token_refused" else None)
+    # All of these decide nothing, except that it is forbidden
+    assert (record.status, record.code) == ("unresolved" if code == "source_not_found" else "unreached", code)
+    assert words in record.message
+    assert len(github.asked) == tries
 
 
 async def test_without_a_network_nothing_is_decided() -> None:

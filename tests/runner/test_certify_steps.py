@@ -1,6 +1,10 @@
-"""Every step of a certification, and what it must reject: a small Coworld with one thing wrong at a time."""
+"""Every step of a certification by itself, and what it must reject: a small Coworld with one thing wrong at a time."""
 
+from __future__ import annotations
+
+import datetime as dt
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,373 +12,56 @@ from typing import Any
 import pytest
 from support.fake_github import SHA, GitHub
 from support.fake_server import serve_site
-from support.small_world import LONG, MANIFEST, fast, package_of, world
+from support.small_world import LONG, MANIFEST, WithImages, fast, package_of, played, world
 
-from coworld_core.errors import ImageError
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.outcome import Fault
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import Manifest
 from coworld_core.versions import Generation
-from coworld_runner.backend import Capabilities, ImageInfo, Publish
-from coworld_runner.certification import Certification, Evidence, SourceOptions
+from coworld_runner.certification import Evidence, SourceOptions
+from coworld_runner.certification.certification_record import StepId
+from coworld_runner.certification.contract_checks import ContractProbes
+from coworld_runner.certification.further_episodes import FurtherEpisodes, play_further
+from coworld_runner.certification.step_ledger import StepLedger
 from coworld_runner.package.resolver import Package
 from coworld_runner.replay.replay_session import ReplayOptions
-from coworld_runner.testing.fake_backend import FakeBackend
-
-pytestmark = pytest.mark.slow
 
 Change = Callable[[dict[str, Any]], None]
 
-
-def failures(certification: Certification) -> dict[str, str | None]:
-    return {step.id: step.failure_reason for step in certification.failed}
-
-
-def skips(certification: Certification) -> dict[str, str | None]:
-    return {step.id: step.skip_reason for step in certification.steps if step.status == "skip"}
+SMOKE: tuple[StepId, ...] = ("images-reachable", "fixture-conforms", "smoke-episode")
+NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+ROLE = {"id": "r", "name": "R", "type": "reporter", "description": "Reports."}
+A_SECOND = {"ticks": 30, "tick_seconds": 0.05}
+"""A config for a second and a half of play."""
 
 
 def codes(items: tuple[Evidence, ...]) -> set[str]:
     return {item.code for item in items}
 
 
-def play_long(manifest: dict[str, Any]) -> None:
-    manifest["certification"]["game_config"] = dict(LONG)
+def changed(path: str, value: Any) -> Change:
+    """Sets one field of a manifest, named by its keys."""
+    *keys, last = path.split(".")
 
+    def change(manifest: dict[str, Any]) -> None:
+        place: Any = manifest
+        for key in keys:
+            place = place[int(key) if key.isdecimal() else key]
+        place[last] = value
 
-# --- a Coworld without a fault ------------------------------------------------------------------------------------
+    return change
 
 
-async def test_a_good_coworld_is_executable(tmp_path: Path) -> None:
-    async with world(change=play_long_with_a_seed) as good:
-        found = await good.certify(tmp_path / "out")
-    assert (found.verdict, found.status, failures(found)) == ("Executable", "completed", {})
-    # The fake backend has no images: that is said, and nothing else is left out
-    assert skips(found) == {"images-reachable": "not_applicable"}
-    assert any("images" in caveat for caveat in found.caveats)
-    assert found.scores == (1.0, 2.5)
-    assert found.standings == (("First (first)", 1.0), ("Second (second)", 2.5))
-    assert found.model_copy(update={"slots": ()}).standings == (("slot 0", 1.0), ("slot 1", 2.5))
-    seen = codes(found.step("smoke-episode").evidence)
-    assert seen >= {
-        "slot_page",
-        "viewer_page",
-        "refuses_wrong_token",
-        "refuses_empty_token",
-        "refuses_missing_token",
-        "refuses_other_slots_token",
-        "refuses_slot_out_of_range",
-        "refuses_negative_slot",
-        "refuses_missing_slot",
-        "refuses_slot_not_a_number",
-        "viewer",
-        "late_viewer",
-    }
-    assert not any(item.broken for step in found.steps for item in step.evidence)
-    pages = [item.slot for item in found.step("smoke-episode").evidence if item.code == "slot_page"]
-    assert pages == [0, 1]
-    assert codes(found.step("players-run").evidence) == {"player_ran"}
-    assert codes(found.step("replay-loadable").evidence) == {"replay_shown"}
-    assert found.step("supporting-roles").detail == "no supporting roles declared"
-    handled = found.step("clients-handled").evidence
-    assert codes(handled) == {
-        "answers_ping",
-        "survives_malformed",
-        "survives_binary",
-        "survives_oversized",
-        "finishes",
-        "reconnects",
-        "reconnects_before_start",
-        "viewer_after_end",
-    }
-    assert [item.slot for item in handled if item.code == "reconnects"] == [0, 1]
-    assert found.step("seed-repeats").detail == "Two episodes with the same seed ended alike."
+def as_it_was(_: dict[str, Any]) -> None:
+    pass
 
 
-# --- the game -----------------------------------------------------------------------------------------------------
+play_long = changed("certification.game_config", LONG)
 
-GAMES = [
-    ("fails_unready", "smoke-episode", "game_unhealthy", "game_unhealthy"),
-    ("dies", "smoke-episode", "game_unhealthy", "game_unhealthy"),
-    ("lets_anyone_in", "smoke-episode", "game_contract_violation", "refuses_wrong_token"),
-    ("checks_slot_0_only", "smoke-episode", "game_contract_violation", "refuses_wrong_token"),
-    ("any_token_for_any_slot", "smoke-episode", "game_contract_violation", "refuses_other_slots_token"),
-    ("negative_index", "smoke-episode", "game_contract_violation", "refuses_negative_slot"),
-    ("needs_no_token", "smoke-episode", "game_contract_violation", "refuses_missing_token"),
-    ("needs_no_slot", "smoke-episode", "game_contract_violation", "refuses_missing_slot"),
-    ("any_word_is_slot_0", "smoke-episode", "game_contract_violation", "refuses_slot_not_a_number"),
-    ("crashes_on_bad_slot", "smoke-episode", "game_contract_violation", "refuses_slot_out_of_range"),
-    ("no_page_for_1", "smoke-episode", "game_contract_violation", "slot_page"),
-    ("no_content_for_1", "smoke-episode", "game_contract_violation", "slot_page"),
-    ("empty_viewer_page", "smoke-episode", "game_contract_violation", "viewer_page"),
-    ("never_answers_strangers", "smoke-episode", "game_contract_violation", "refuses_wrong_token"),
-    ("silent_global", "smoke-episode", "game_contract_violation", "viewer"),
-    ("ignores_late_viewers", "smoke-episode", "game_contract_violation", None),
-    ("no_results", "results-conform", "results_missing", "results_missing"),
-    ("wrong_scores", "results-conform", "results_malformed", "scores_length"),
-    ("no_ticks", "results-conform", "results_malformed", "results_break_schema"),
-    ("huge_results", "results-conform", "results_malformed", "results_malformed"),
-    ("no_replay", "replay-present", "replay_missing", "replay_missing"),
-    ("empty_replay", "replay-present", "replay_missing", "replay_empty"),
-    ("knows_no_zlib", "replay-loadable", "replay_unloadable", "replay_unloadable"),
-    ("no_replay_page", "replay-loadable", "replay_unloadable", "replay_unloadable"),
-    ("empty_replay_page", "replay-loadable", "replay_unloadable", "replay_unloadable"),
-    ("silent_replay", "replay-loadable", "replay_unloadable", "replay_unloadable"),
-]
 
-
-@pytest.mark.parametrize(("vice", "step", "reason", "code"), GAMES, ids=[row[0] for row in GAMES])
-async def test_a_game_with_one_vice_fails_one_step(
-    tmp_path: Path, vice: str, step: Any, reason: str, code: str | None
-) -> None:
-    change = play_long if vice in ("silent_global", "ignores_late_viewers") else None
-    options = fast(replay=ReplayOptions(message_timeout=0.3)) if vice == "silent_replay" else fast()
-    async with world(game_vices=(vice,), change=change) as bad:
-        found = await bad.certify(tmp_path / "out", options=options)
-    assert found.verdict is None
-    assert failures(found) == {step: reason}
-    broken = found.step(step).broken
-    assert broken
-    if code is not None:
-        assert code in codes(broken)
-    assert found.step(step).hint
-
-
-async def test_a_game_that_is_never_ready_fails_at_its_deadline(tmp_path: Path) -> None:
-    async with world(game_vices=("never_ready",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"ready_timeout_seconds": 0.3}))
-    assert failures(found) == {"smoke-episode": "game_unhealthy"}
-
-
-async def test_refused_strangers_are_reported_by_slot(tmp_path: Path) -> None:
-    async with world(game_vices=("checks_slot_0_only",)) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert {item.slot for item in found.step("smoke-episode").broken} == {1}
-
-
-async def test_a_500_for_a_query_that_makes_no_sense_is_advice(tmp_path: Path) -> None:
-    async with world(game_vices=("crashes_on_bad_slot",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast())
-    step = found.step("smoke-episode")
-    assert "refuses_slot_not_a_number" in codes(step.advice)
-    assert "refuses_slot_not_a_number" not in codes(step.broken)
-
-
-def take_seed(manifest: dict[str, Any]) -> None:
-    manifest["game"]["config_schema"]["properties"]["seed"] = {"type": "integer"}
-    manifest["certification"]["game_config"]["seed"] = 7
-
-
-def play_long_with_a_seed(manifest: dict[str, Any]) -> None:
-    play_long(manifest)
-    take_seed(manifest)
-
-
-def three_slots(manifest: dict[str, Any]) -> None:
-    manifest["game"]["config_schema"]["properties"]["tokens"] |= {"minItems": 3, "maxItems": 3}
-    manifest["certification"]["players"].append({"player_id": "first"})
-
-
-CLIENTS = [
-    ("knows_partners", "refuses_every_other_token", three_slots),
-    ("dies_of_malformed", "survives_malformed", play_long),
-    ("dies_of_binary", "survives_binary", play_long),
-    ("dies_of_oversized", "survives_oversized", play_long),
-    ("stalls_on_binary", "finishes", play_long),
-    ("admits_once", "reconnects", play_long),
-    ("admits_once_for_all", "reconnects_before_start", play_long),
-    ("lingers_in_silence", "viewer_after_end", play_long),
-]
-
-
-@pytest.mark.parametrize(("vice", "code", "change"), CLIENTS, ids=[row[0] for row in CLIENTS])
-async def test_a_game_that_does_not_cope_with_clients_fails(
-    tmp_path: Path, vice: str, code: str, change: Change
-) -> None:
-    async with world(game_vices=(vice,), change=change) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"timeout_seconds": 15.0}))
-    assert failures(found) == {"clients-handled": "game_contract_violation"}
-    broken = [item for item in found.step("clients-handled").broken if item.code == code]
-    assert broken
-    assert all(item.hint for item in broken)
-    if code == "reconnects":
-        assert {item.slot for item in broken} == {0, 1}
-
-
-@pytest.mark.parametrize("vice", ["no_pong", "no_pong_for_players"])
-async def test_an_unanswered_ping_is_advice(tmp_path: Path, vice: str) -> None:
-    async with world(game_vices=(vice,), change=play_long) as odd:
-        found = await odd.certify(tmp_path / "out")
-    assert found.ok
-    assert "answers_ping" in codes(found.step("clients-handled").advice)
-
-
-async def test_a_game_that_ends_when_its_players_are_lost_need_not_readmit_them(tmp_path: Path) -> None:
-    async with world(game_vices=("ends_when_left",), change=play_long) as fair:
-        found = await fair.certify(tmp_path / "out")
-    assert found.ok
-    evidence = found.step("clients-handled").evidence
-    assert [(item.level, item.ok) for item in evidence if item.code == "reconnects"] == [("note", True)]
-
-
-@pytest.mark.parametrize("tags", [["counting", "numbers", "small"], ["deterministic", "numbers", "small"]])
-async def test_a_seed_that_decides_nothing_fails_a_game_that_claims_to_be_deterministic(
-    tmp_path: Path, tags: list[str]
-) -> None:
-    def with_tags(manifest: dict[str, Any]) -> None:
-        take_seed(manifest)
-        manifest["tags"] = tags
-
-    async with world(game_vices=("ignores_seed",), change=with_tags) as odd:
-        found = await odd.certify(tmp_path / "out")
-    step = found.step("seed-repeats")
-    (item,) = step.evidence
-    assert "had the scores [0." in item.message
-    assert (failures(found) == {"seed-repeats": "seed_ignored"}) == ("deterministic" in tags)
-    assert [one.code for one in step.advice] == ([] if "deterministic" in tags else ["seed_repeats"])
-
-
-async def test_a_replay_that_loads_only_packed_is_advice(tmp_path: Path) -> None:
-    async with world(game_vices=("wants_zlib",)) as odd:
-        found = await odd.certify(tmp_path / "out")
-    assert found.ok
-    plain, _ = advice = found.step("replay-loadable").advice
-    assert {item.code for item in advice} == {"replay_unloadable"}
-    assert plain.log_tail
-
-
-async def test_a_replay_that_does_not_load_as_gzip_is_advice(tmp_path: Path) -> None:
-    async with world(game_vices=("knows_no_gzip",)) as odd:
-        found = await odd.certify(tmp_path / "out", options=fast(published="0.1.26"))
-    assert found.ok
-    (advice,) = found.step("replay-loadable").advice
-    assert "replay.json.gz" in advice.message
-
-
-@pytest.mark.parametrize("vices", [("leaks_tokens",), ("leaks_tokens", "packs_replay")], ids=["plain", "packed"])
-async def test_leaked_tokens_are_a_warning(tmp_path: Path, vices: tuple[str, ...]) -> None:
-    events: list[Any] = []
-    async with world(game_vices=vices) as leaky:
-        found = await leaky.certify(tmp_path / "out", events=events)
-    step = found.step("replay-present")
-    assert step.status == "pass"
-    assert {item.code: item.artifact for item in step.advice} == {
-        "token_in_replay": "episode/replay",
-        "token_in_game_log": "episode/logs/game.stdout.log",
-    }
-    assert any(event.kind == "notice" and "secret token" in event.message for event in events)
-    # And the certification does not leak them a second time
-    log = (tmp_path / "out/episode/logs/game.stdout.log").read_text()
-    token = log.partition("token=")[2].partition(" ")[0]
-    assert len(token) == 22
-    for name in ("certification.json", "certification.html", "events.ndjson"):
-        assert token not in (tmp_path / "out" / name).read_text()
-
-
-async def test_steps_go_on_after_a_failure(tmp_path: Path) -> None:
-    async with world(game_vices=("wrong_scores", "no_page_for_1", "knows_no_zlib")) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {
-        "smoke-episode": "game_contract_violation",
-        "results-conform": "results_malformed",
-        "replay-loadable": "replay_unloadable",
-    }
-    assert found.step("players-run").status == "pass"
-
-
-async def test_a_step_without_its_premise_names_what_is_missing(tmp_path: Path) -> None:
-    async with world(game_vices=("fails_unready",)) as bad:
-        found = await bad.certify(tmp_path / "out")
-    for name in ("results-conform", "replay-present", "players-run"):
-        step = found.step(name)  # type: ignore[arg-type]
-        assert (step.status, step.skip_reason) == ("skip", "premise_failed")
-        assert "smoke-episode" in step.detail
-    assert "replay-present" in found.step("replay-loadable").detail
-    assert found.step("supporting-roles").status == "pass"
-
-
-# --- the players --------------------------------------------------------------------------------------------------
-
-
-async def test_a_player_that_crashes_fails_the_episode_and_its_attendance(tmp_path: Path) -> None:
-    async with world(player_vices=("first:dies",)) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"smoke-episode": "player_error", "players-run": "player_error"}
-    (item,) = found.step("smoke-episode").broken
-    assert (item.slot, item.artifact) == (0, "episode/logs/policy_agent_0.log")
-    assert "I give up" in item.log_tail
-
-
-async def test_player_that_never_ends_fails(tmp_path: Path) -> None:
-    async with world(player_vices=("second:stays",)) as bad:
-        found = await bad.certify(tmp_path / "out", options=fast(episode={"player_exit_timeout_seconds": 0.5}))
-    assert failures(found) == {"smoke-episode": "player_timeout", "players-run": "player_timeout"}
-
-
-async def test_a_player_that_leaves_early_fails_although_it_ends_with_0(tmp_path: Path) -> None:
-    async with world(player_vices=("second:leaves",), change=play_long) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"players-run": "player_left_early"}
-    (item,) = found.step("players-run").broken
-    assert item.slot == 1
-    assert "its seat was still open" in item.message
-
-
-async def test_players_that_all_leave_early_fail_too(tmp_path: Path) -> None:
-    async with world(player_vices=("first:leaves", "second:leaves"), change=play_long) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"players-run": "player_left_early"}
-    assert [item.slot for item in found.step("players-run").broken] == [0, 1]
-
-
-async def test_a_player_whose_seat_the_game_closed_may_leave(tmp_path: Path) -> None:
-    async with world(game_vices=("dismisses_0",), change=play_long) as fair:
-        found = await fair.certify(tmp_path / "out")
-    assert found.ok
-    assert codes(found.step("players-run").evidence) == {"player_dismissed", "player_ran"}
-
-
-async def test_a_bundled_player_without_a_slot_fails(tmp_path: Path) -> None:
-    def leave_out(manifest: dict[str, Any]) -> None:
-        manifest["certification"]["players"] = [{"player_id": "first"}, {"player_id": "first"}]
-
-    async with world(change=leave_out) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"players-run": "players_missing"}
-    (item,) = found.step("players-run").broken
-    assert "'second'" in item.message
-
-
-class CommandLost(FakeBackend):
-    """A backend on which the second player's command is not there, which shows only when it is started."""
-
-    def units(self, specs: Any, **options: Any) -> Any:
-        from contextlib import asynccontextmanager
-
-        from coworld_core.errors import StartError
-
-        @asynccontextmanager
-        async def entered() -> Any:
-            async with FakeBackend.units(self, specs, **options) as units:
-                for unit in units:
-                    if unit.name == "player-1":
-
-                        async def refuse() -> None:
-                            raise StartError(
-                                "player-1 cannot be started: there is no 'second'.", code="program_missing"
-                            )
-
-                        unit.start = refuse  # type: ignore[method-assign]
-                yield units
-
-        return entered()
-
-
-async def test_a_player_that_never_started_fails(tmp_path: Path) -> None:
-    async with world(backend=CommandLost) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found)["smoke-episode"] == "player_never_started"
-    assert failures(found)["players-run"] == "players_missing"
-    assert "player_never_started" in codes(found.step("players-run").broken)
+def of_game(error_type: Any) -> Fault:
+    return Fault(party="game", error_type=error_type, message="It happened.", time=NOW)
 
 
 # --- the manifest -------------------------------------------------------------------------------------------------
@@ -390,20 +77,6 @@ def written(path: Path) -> Callable[[dict[str, Any]], Package]:
     return package
 
 
-async def test_a_manifest_of_an_older_generation_runs_but_does_not_matriculate(tmp_path: Path) -> None:
-    def older(manifest: dict[str, Any]) -> None:
-        manifest["game"]["protocols"]["player"] = "bare text"
-
-    async with world(change=older, package=written(tmp_path / "coworld_manifest.json")) as old:
-        found = await old.certify(tmp_path / "out")
-    assert failures(found) == {"matriculate": "manifest_invalid"}
-    item = next(item for item in found.step("matriculate").broken if item.pointer == "/game/protocols/player")
-    assert item.line is not None
-    assert item.line > 1
-    assert found.matriculated_at is None
-    assert found.step("smoke-episode").status == "pass"
-
-
 def of_0_1_7(manifest: dict[str, Any]) -> None:
     """A manifest as 0.1.7 wrote it: without a readme, with bare text and a field that is gone."""
     del manifest["game"]["docs"]
@@ -416,46 +89,30 @@ def of_0_1_64(manifest: dict[str, Any]) -> None:
     manifest["game"]["achievements"] = []
 
 
-def long_of_0_1_64(manifest: dict[str, Any]) -> None:
-    of_0_1_64(manifest)
-    manifest["certification"]["game_config"] = dict(LONG)
-
-
-def as_it_was(_: dict[str, Any]) -> None:
-    pass
-
-
 @pytest.mark.parametrize(
-    ("published", "change", "vices", "failed"),
+    ("published", "change", "valid"),
     [
-        ("0.1.7", of_0_1_7, ("knows_no_zlib",), {}),
-        ("0.1.7", of_0_1_7, ("wants_zlib",), {"replay-loadable": "replay_unloadable"}),
-        (None, of_0_1_7, (), {"matriculate": "manifest_invalid"}),
-        (None, as_it_was, ("knows_only_json_z",), {}),
-        (None, as_it_was, ("knows_no_zlib",), {"replay-loadable": "replay_unloadable"}),
-        ("0.1.26", as_it_was, (), {}),
-        ("0.1.26", of_0_1_7, (), {"matriculate": "manifest_invalid"}),
-        ("0.1.26", of_0_1_64, ("knows_no_zlib",), dict.fromkeys(("matriculate", "replay-loadable"))),
-        ("0.1.64", of_0_1_64, ("knows_no_zlib",), {}),
-        ("0.1.64", long_of_0_1_64, ("no_pong",), {"smoke-episode": "game_contract_violation"}),
-        ("0.1.64", as_it_was, (), {"matriculate": "manifest_invalid"}),
+        (None, as_it_was, True),
+        (None, of_0_1_7, False),
+        ("0.1.7", of_0_1_7, True),
+        ("0.1.26", as_it_was, True),
+        ("0.1.26", of_0_1_7, False),
+        ("0.1.26", of_0_1_64, False),
+        ("0.1.64", of_0_1_64, True),
+        ("0.1.64", as_it_was, False),
     ],
 )
-async def test_by_the_rules_of_a_published_version(
-    published: Generation | None,
-    change: Change,
-    vices: tuple[str, ...],
-    failed: dict[str, str | None],
-    tmp_path: Path,
+async def test_a_manifest_is_read_by_the_rules_that_apply(
+    published: Generation | None, change: Change, valid: bool, tmp_path: Path
 ) -> None:
-    package = written(tmp_path / "coworld_manifest.json")
-    async with world(game_vices=vices, change=change, package=package) as older:
-        found = await older.certify(tmp_path / "out", options=fast(published=published))
-    assert failures(found).keys() == failed.keys()
-    assert all(failures(found)[step] == reason for step, reason in failed.items() if reason is not None)
+    async with world(change=change, package=written(tmp_path / "coworld_manifest.json")) as older:
+        taken = await older.take(tmp_path, "matriculate", options=fast(published=published))
+    step = taken["matriculate"]
+    assert (step.status, step.failure_reason) == (("pass", None) if valid else ("fail", "manifest_invalid"))
+    assert (taken.ledger.matriculated_at is not None) is valid
+    assert all(item.line is not None and item.line > 1 for item in step.broken if item.pointer)
     said = f"It was certified by the rules of {published}, not by today's."
-    if published and "matriculate" not in failed:
-        assert said in found.caveats
+    assert (said in taken.ledger.caveats) is (published is not None and valid)
 
 
 def unchecked(manifest: dict[str, Any]) -> Package:
@@ -464,77 +121,74 @@ def unchecked(manifest: dict[str, Any]) -> Package:
     return Package(manifest=parsed, report=load_manifest(MANIFEST).report)
 
 
-async def test_invalid_fixture_fails_and_is_not_played(tmp_path: Path) -> None:
-    def break_fixture(manifest: dict[str, Any]) -> None:
-        manifest["certification"]["game_config"] = {"ticks": "eight"}
-
-    async with world(change=break_fixture, package=unchecked) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"matriculate": "manifest_invalid", "fixture-conforms": "fixture_invalid"}
-    assert [item.pointer for item in found.step("fixture-conforms").broken] == ["/certification/game_config/ticks"]
-    assert "fixture-conforms" in found.step("smoke-episode").detail
-    assert not (tmp_path / "out/episode").exists()
-
-
-async def test_every_variant_is_checked_and_a_bad_one_does_not_stop_the_episode(tmp_path: Path) -> None:
-    def break_variant(manifest: dict[str, Any]) -> None:
-        manifest["variants"][1]["game_config"] = {"ticks": 0, "tocks": 1}
-
-    async with world(change=break_variant, package=unchecked) as bad:
-        found = await bad.certify(tmp_path / "out")
-    step = found.step("fixture-conforms")
-    assert step.failure_reason == "fixture_invalid"
-    assert {item.pointer for item in step.broken} == {
-        "/variants/1/game_config/ticks",
-        "/variants/1/game_config/tocks",
-    }
-    assert all("'long'" in item.message for item in step.broken)
-    assert found.step("smoke-episode").status == "pass"
+@pytest.mark.parametrize(
+    ("path", "value", "pointers", "words"),
+    [
+        ("certification.game_config", {"ticks": "eight"}, {"/certification/game_config/ticks"}, ""),
+        (
+            "variants.1.game_config",
+            {"ticks": 0, "tocks": 1},
+            {"/variants/1/game_config/ticks", "/variants/1/game_config/tocks"},
+            "'long'",
+        ),
+        ("player.1.id", "first", {"/certification/players/1/player_id"}, "second"),
+    ],
+    ids=["fixture", "variant", "the same id twice"],
+)
+async def test_configs_that_the_game_does_not_take_fail(
+    path: str, value: Any, pointers: set[str], words: str, tmp_path: Path
+) -> None:
+    async with world(change=changed(path, value), package=unchecked) as bad:
+        taken = await bad.take(tmp_path, "matriculate", "fixture-conforms")
+    assert taken.failures == {"matriculate": "manifest_invalid", "fixture-conforms": "fixture_invalid"}
+    assert {item.pointer for item in taken["fixture-conforms"].broken} == pointers
+    assert all(words in item.message for item in taken["fixture-conforms"].broken)
+    # A bad variant does not keep the fixture from being played
+    assert taken.ledger.fixture_ok is path.startswith("variants")
 
 
-async def test_duplicate_ids_and_unknown_players_are_found(tmp_path: Path) -> None:
-    def repeat(manifest: dict[str, Any]) -> None:
-        manifest["player"][1]["id"] = "first"
+async def test_a_template_is_played_with_a_caveat_where_there_are_no_images(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(MANIFEST))
+    del document["game"]["version"]
+    for entry in (document["game"]["runnable"], *document["player"]):
+        entry["image"] = "{{COUNTING_IMAGE}}"
+    path = tmp_path / "coworld_manifest_template.json"
+    path.write_text(json.dumps(document))
+    loaded = load_manifest(path, template=True)
 
-    async with world(change=repeat, package=unchecked) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert found.step("matriculate").failure_reason == "manifest_invalid"
-    assert any("first" in item.message for item in found.step("matriculate").broken)
-    (item,) = found.step("fixture-conforms").broken
-    assert (item.code, item.pointer) == ("unknown_player", "/certification/players/1/player_id")
+    def package(_: dict[str, Any]) -> Package:
+        return Package(manifest=loaded.manifest, report=loaded.report, path=path)
+
+    async with world(package=package) as template:
+        taken = await template.take(tmp_path, "matriculate")
+    assert taken["matriculate"].status == "pass"
+    assert any(caveat.startswith("This is a template") for caveat in taken.ledger.caveats)
+    assert "template" in codes(taken["matriculate"].advice)
 
 
-# --- sources, images, roles ---------------------------------------------------------------------------------------
-
-
-async def test_unpinned_source_is_advice(tmp_path: Path) -> None:
-    def unpin(manifest: dict[str, Any]) -> None:
-        manifest["game"]["runnable"]["source_url"] = "https://github.com/me/counting"
-
-    async with world(change=unpin) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {}
-    assert found.sources[0].status == "unresolved"
-    (item,) = [item for item in found.step("source-resolves").evidence if item.code == "source_not_pinned"]
-    assert (item.level, item.ok) == ("advice", False)
+# --- sources and images -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("url", "reason"),
+    ("url", "status", "reason"),
     [
-        ("https://github.com/me/counting/tree/" + "a" * 40, "source_unreachable"),
-        ("https://gitlab.example.org/me/counting", "source_unsupported"),
+        ("https://github.com/me/counting", "pass", None),
+        ("https://github.com/me/counting/tree/" + "a" * 40, "skip", "source_unreachable"),
+        ("https://gitlab.example.org/me/counting", "skip", "source_unsupported"),
     ],
 )
-async def test_a_source_that_cannot_be_looked_up_is_a_caveat(tmp_path: Path, url: str, reason: str) -> None:
-    def declare(manifest: dict[str, Any]) -> None:
-        manifest["game"]["runnable"]["source_url"] = url
-
-    async with world(change=declare) as odd:
-        found = await odd.certify(tmp_path / "out")
-    assert found.ok
-    assert skips(found)["source-resolves"] == reason
-    assert any(caveat.startswith("source-resolves: Not decided for game") for caveat in found.caveats)
+async def test_a_source_that_is_not_pinned_or_not_looked_up_is_no_failure(
+    tmp_path: Path, url: str, status: str, reason: str | None
+) -> None:
+    async with world(change=changed("game.runnable.source_url", url)) as odd:
+        taken = await odd.take(tmp_path, "source-resolves")
+    step = taken["source-resolves"]
+    assert (step.status, step.skip_reason) == (status, reason)
+    if reason is None:
+        assert taken.ledger.sources[0].status == "unresolved"
+        assert "source_not_pinned" in codes(step.advice)
+    else:
+        assert taken.ledger.caveats[0].startswith("source-resolves: Not decided for game")
 
 
 async def test_a_dead_source_fails(tmp_path: Path) -> None:
@@ -544,81 +198,213 @@ async def test_a_dead_source_fails(tmp_path: Path) -> None:
 
     async with serve_site(GitHub()) as github, world(change=declare) as bad:
         options = fast(sources=SourceOptions(api=github.url))
-        found = await bad.certify(tmp_path / "out", options=options)
-    assert failures(found) == {"source-resolves": "source_unresolved"}
-    (item,) = found.step("source-resolves").broken
+        taken = await bad.take(tmp_path, "source-resolves", options=options)
+    assert taken.failures == {"source-resolves": "source_unresolved"}
+    (item,) = taken["source-resolves"].broken
     assert item.message.startswith("player first: ")
-    assert [record.status for record in found.sources] == ["resolved", "unresolved", "not_declared"]
+    assert [record.status for record in taken.ledger.sources] == ["resolved", "unresolved", "not_declared"]
 
 
-class WithImages(FakeBackend):
-    """A backend with images, of which one is not to be had."""
-
-    @property
-    def capabilities(self) -> Capabilities:
-        import dataclasses
-
-        return dataclasses.replace(super().capabilities, images=True)
-
-    async def ensure_image(
-        self, image: str, *, platform: str | None = None, publish: Publish | None = None
-    ) -> ImageInfo:
-        assert platform == "linux/amd64"
-        if image.startswith("lost"):
-            raise ImageError(f"{image} is nowhere.", hint="Build it.")
-        return ImageInfo(image=image, digest="sha256:" + "0" * 64, platform="linux/amd64", emulated="slow" in image)
-
-
-async def test_images_are_looked_for_once_each_and_recorded(tmp_path: Path) -> None:
-    async with world(backend=WithImages) as good:
-        found = await good.certify(tmp_path / "out")
-    assert found.ok
-    assert not found.caveats
-    assert [record.image for record in found.images] == ["counting-game", "counting-player"]
-    assert found.step("images-reachable").detail == "2 images for linux/amd64, all available."
-
-
-async def test_a_missing_image_fails_and_nothing_is_played(tmp_path: Path) -> None:
-    def lose(manifest: dict[str, Any]) -> None:
-        manifest["player"][1]["image"] = "lost-player"
-
-    async with world(backend=WithImages, change=lose) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"images-reachable": "image_unreachable"}
-    (item,) = found.step("images-reachable").broken
-    assert "player second" in item.message
+@pytest.mark.parametrize(
+    ("path", "value", "who", "goes_on"),
+    [
+        ("player.1.image", "lost-player", "player second", False),
+        ("reporter", [ROLE | {"image": "lost-reporter"}], "reporter r", True),
+    ],
+)
+async def test_a_missing_image_fails_and_what_needs_it_is_not_played(
+    path: str, value: Any, who: str, goes_on: bool, tmp_path: Path
+) -> None:
+    async with world(backend=WithImages, change=changed(path, value)) as bad:
+        taken = await bad.take(tmp_path, *SMOKE)
+    assert taken.failures == {"images-reachable": "image_unreachable"}
+    (item,) = taken["images-reachable"].broken
+    assert who in item.message
     assert item.hint == "Build it."
-    assert "images-reachable" in found.step("smoke-episode").detail
-
-
-async def test_a_missing_image_of_a_supporting_role_fails_but_the_episode_is_played(tmp_path: Path) -> None:
-    def declare(manifest: dict[str, Any]) -> None:
-        manifest["reporter"] = [
-            {"id": "r", "name": "R", "type": "reporter", "description": "Reports.", "image": "lost-reporter"}
-        ]
-
-    async with world(backend=WithImages, change=declare) as bad:
-        found = await bad.certify(tmp_path / "out")
-    assert failures(found) == {"images-reachable": "image_unreachable"}
-    assert found.step("smoke-episode").status == "pass"
-
-
-async def test_optimizers_without_a_plan_are_advice_and_leave_the_verdict_alone(tmp_path: Path) -> None:
-    def declare(manifest: dict[str, Any]) -> None:
-        manifest["optimizer"] = [
-            {"id": name, "name": name, "type": "optimizer", "description": "x", "image": "helper"} for name in "ab"
-        ]
-
-    async with world(change=declare) as good:
-        found = await good.certify(tmp_path / "out")
-    step = found.step("supporting-roles")
-    assert (step.status, step.detail) == (
-        "pass",
-        "Declared: 2 optimizers; 2 could not be run here.",
+    assert (taken["smoke-episode"].status, taken["smoke-episode"].skip_reason) == (
+        ("pass", None) if goes_on else ("skip", "premise_failed")
     )
-    assert [(item.ok, item.level) for item in step.evidence] == [(False, "advice")] * 2, step.evidence
-    assert all(item.message.startswith(f"optimizer '{name}'") for item, name in zip(step.evidence, "ab", strict=True))
-    assert found.ok
+
+
+async def test_a_backend_without_images_leaves_them_open(tmp_path: Path) -> None:
+    async with world() as good:
+        taken = await good.take(tmp_path, "images-reachable")
+    assert taken["images-reachable"].skip_reason == "not_applicable"
+    assert "images themselves were not checked" in taken.ledger.caveats[0]
+
+
+# --- the smoke episode --------------------------------------------------------------------------------------------
+
+VIOLATION = "game_contract_violation"
+GAMES: dict[str, tuple[str, str | None]] = {
+    "fails_unready": ("game_unhealthy", "game_unhealthy"),
+    "dies": ("game_unhealthy", "game_unhealthy"),
+    "checks_slot_0_only": (VIOLATION, "refuses_wrong_token"),
+    "any_token_for_any_slot": (VIOLATION, "refuses_other_slots_token"),
+    "negative_index": (VIOLATION, "refuses_negative_slot"),
+    "needs_no_token": (VIOLATION, "refuses_missing_token"),
+    "needs_no_slot": (VIOLATION, "refuses_missing_slot"),
+    "any_word_is_slot_0": (VIOLATION, "refuses_slot_not_a_number"),
+    "crashes_on_bad_slot": (VIOLATION, "refuses_slot_out_of_range"),
+    "no_page_for_1": (VIOLATION, "slot_page"),
+    "no_content_for_1": (VIOLATION, "slot_page"),
+    "empty_viewer_page": (VIOLATION, "viewer_page"),
+}
+PATIENT: dict[str, tuple[str, str | None]] = {
+    "lets_anyone_in": (VIOLATION, "refuses_wrong_token"),
+    "never_answers_strangers": (VIOLATION, "refuses_wrong_token"),
+    "silent_global": (VIOLATION, "viewer"),
+    "ignores_late_viewers": (VIOLATION, None),
+}
+"""Shown only by waiting for a while."""
+
+
+@pytest.mark.parametrize("vice", [*GAMES, *(pytest.param(vice, marks=pytest.mark.slow) for vice in PATIENT)])
+async def test_a_game_with_one_vice_fails_the_smoke_episode(tmp_path: Path, vice: str) -> None:
+    reason, code = (GAMES | PATIENT)[vice]
+    change = changed("certification.game_config", A_SECOND) if "viewers" in vice or "global" in vice else as_it_was
+    async with world(game_vices=(vice,), change=change) as bad:
+        taken = await bad.take(tmp_path, *SMOKE)
+    assert taken.failures == {"smoke-episode": reason}
+    step = taken["smoke-episode"]
+    assert step.broken
+    assert code is None or code in codes(step.broken)
+    assert step.hint
+    if vice == "checks_slot_0_only":
+        assert {item.slot for item in step.broken} == {1}
+    if vice == "crashes_on_bad_slot":
+        # A query that makes no sense is answered with 500, which lets nobody in
+        assert "refuses_slot_not_a_number" in codes(step.advice) - codes(step.broken)
+
+
+@pytest.mark.slow
+async def test_one_published_version_has_viewers_pings_answered(tmp_path: Path) -> None:
+    async with world(game_vices=("no_pong",), change=play_long) as odd:
+        taken = await odd.take(tmp_path, *SMOKE, options=fast(published="0.1.64"))
+    assert taken.failures == {"smoke-episode": VIOLATION}
+    assert codes(taken["smoke-episode"].broken) == {"answers_ping"}
+
+
+async def test_a_player_that_crashes_fails_the_episode_and_its_attendance(tmp_path: Path) -> None:
+    async with world(player_vices=("first:dies",)) as bad:
+        taken = await bad.take(tmp_path, *SMOKE, "players-run")
+    assert taken.failures == {"smoke-episode": "player_error", "players-run": "player_error"}
+    (item,) = taken["smoke-episode"].broken
+    assert (item.slot, item.artifact) == (0, "episode/logs/policy_agent_0.log")
+    assert "I give up" in item.log_tail
+
+
+@pytest.mark.slow
+async def test_a_player_that_leaves_early_fails_although_it_ends_with_0(tmp_path: Path) -> None:
+    async with world(player_vices=("second:leaves",), change=play_long) as bad:
+        taken = await bad.take(tmp_path, *SMOKE, "players-run")
+    assert taken.failures == {"players-run": "player_left_early"}
+    (item,) = taken["players-run"].broken
+    assert item.slot == 1
+    assert "its seat was still open" in item.message
+
+
+@pytest.mark.slow
+async def test_a_player_whose_seat_the_game_closed_may_leave(tmp_path: Path) -> None:
+    async with world(game_vices=("dismisses_0",), change=play_long) as fair:
+        taken = await fair.take(tmp_path, *SMOKE, "players-run")
+    assert taken.failures == {}
+    assert codes(taken["players-run"].evidence) == {"player_dismissed", "player_ran"}
+
+
+# --- results and replay -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("results", "fault", "reason", "code"),
+    [
+        (None, "results_missing", "results_missing", "results_missing"),
+        # Results that are too large are not kept
+        (None, "results_malformed", "results_malformed", "results_malformed"),
+        ({"scores": [1.0, 2.5, 3.0], "ticks": 8}, None, "results_malformed", "scores_length"),
+        ({"scores": [1.0, 2.5]}, None, "results_malformed", "results_break_schema"),
+    ],
+)
+async def test_results_that_break_the_promise_fail(
+    results: Any, fault: str | None, reason: str, code: str, tmp_path: Path
+) -> None:
+    layout = EpisodeLayout(tmp_path / "episode")
+    layout.workspace.mkdir()
+    if results is not None:
+        layout.results.write_text(json.dumps(results))
+    ledger = StepLedger(episode=played(faults=(of_game(fault),) if fault else ()))
+    async with world() as bad:
+        taken = await bad.take(tmp_path, "results-conform", ledger=ledger)
+    assert taken.failures == {"results-conform": reason}
+    assert code in codes(taken["results-conform"].broken)
+
+
+@pytest.mark.parametrize(("replay", "code"), [(None, "replay_missing"), (b"", "replay_empty")])
+async def test_an_episode_without_a_replay_fails(replay: bytes | None, code: str, tmp_path: Path) -> None:
+    layout = EpisodeLayout(tmp_path / "episode")
+    layout.workspace.mkdir()
+    if replay is not None:
+        layout.replay.write_bytes(replay)
+    async with world() as bad:
+        taken = await bad.take(tmp_path, "replay-present", "replay-loadable", ledger=StepLedger(episode=played()))
+    assert taken.failures == {"replay-present": "replay_missing"}
+    assert codes(taken["replay-present"].broken) == {code}
+    assert taken["replay-loadable"].skip_reason == "premise_failed"
+
+
+async def test_leaked_tokens_are_advice(tmp_path: Path) -> None:
+    layout = EpisodeLayout(tmp_path / "episode")
+    layout.logs.mkdir(parents=True)
+    probes = ContractProbes()
+    probes.tokens = ("abcdefghijklmnopqrstuv", "0123456789012345678901")
+    layout.replay.write_text(json.dumps({"tokens": probes.tokens}))
+    layout.game_stdout.write_text(f"GET /player?slot=1&token={probes.tokens[1]} 101\n")
+    async with world() as leaky:
+        taken = await leaky.take(tmp_path, "replay-present", ledger=StepLedger(episode=played(), probes=probes))
+    step = taken["replay-present"]
+    assert step.status == "pass"
+    assert {item.code: item.artifact for item in step.advice} == {
+        "token_in_replay": "episode/replay",
+        "token_in_game_log": "episode/logs/game.stdout.log",
+    }
+    assert ["slots 0 and 1" in item.message for item in step.advice] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("vice", "published", "shown", "advice"),
+    [
+        ("knows_no_zlib", None, False, set()),
+        ("knows_no_zlib", "0.1.26", False, set()),
+        ("knows_no_zlib", "0.1.7", True, {"replay.json.z"}),
+        ("knows_no_zlib", "0.1.64", True, {"replay.json.z"}),
+        ("wants_zlib", None, True, {"replay", "replay.json.gz"}),
+        ("wants_zlib", "0.1.7", False, {"replay.json.gz"}),
+        ("knows_no_gzip", "0.1.26", True, {"replay.json.gz"}),
+        ("knows_only_json_z", None, True, set()),
+        ("no_replay_page", None, False, {"replay", "replay.json.gz"}),
+        ("empty_replay_page", None, False, {"replay", "replay.json.gz"}),
+        ("silent_replay", None, False, {"replay", "replay.json.gz"}),
+    ],
+)
+async def test_a_replay_is_shown_packed_and_as_the_rules_have_it(
+    vice: str, published: Generation | None, shown: bool, advice: set[str], tmp_path: Path
+) -> None:
+    layout = EpisodeLayout(tmp_path / "episode")
+    layout.workspace.mkdir()
+    (tmp_path / "logs").mkdir()
+    layout.replay.write_text(json.dumps({"frames": [0, 1]}))
+    options = fast(published=published, replay=ReplayOptions(message_timeout=0.3))
+    async with world(game_vices=(vice,)) as odd:
+        taken = await odd.take(tmp_path, "replay-loadable", options=options)
+    step = taken["replay-loadable"]
+    assert taken.failures == ({} if shown else {"replay-loadable": "replay_unloadable"})
+    assert codes(step.broken) <= {"replay_unloadable"}
+    assert {re.findall(r"Given (\S+):", item.message)[0] for item in step.advice} == advice
+    if vice == "wants_zlib":
+        assert any(item.log_tail for item in step.advice)
+
+
+# --- supporting roles ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -627,15 +413,130 @@ async def test_optimizers_without_a_plan_are_advice_and_leave_the_verdict_alone(
         ("reporter", "reporter_failed"),
         ("grader", "supporting_roles_failed"),
         ("commissioner", "commissioner_protocol_failed"),
+        ("optimizer", None),
     ],
 )
-async def test_role_that_cannot_be_run_fails_its_step(section: str, reason: str, tmp_path: Path) -> None:
-    def declare(manifest: dict[str, Any]) -> None:
-        manifest[section] = [{"id": "a", "name": "a", "type": section, "description": "x", "image": "helper"}]
+async def test_role_that_cannot_be_run_fails_its_step(section: str, reason: str | None, tmp_path: Path) -> None:
+    roles = [{"id": id, "name": id, "type": section, "description": "x", "image": "helper"} for id in "ab"]
+    async with world(change=changed(section, roles)) as bad:
+        taken = await bad.take(tmp_path, *SMOKE, "supporting-roles")
+    step = taken["supporting-roles"]
+    assert taken.failures == ({} if reason is None else {"supporting-roles": reason})
+    if reason is None:
+        # An optimizer need not have a plan
+        assert step.detail == "Declared: 2 optimizers; 2 could not be run here."
+        assert [item.message.partition(" ")[0] for item in step.advice] == ["optimizer"] * 2
+    else:
+        assert step.detail.startswith(f"{section} 'a'")
+        assert "helper" in step.detail
 
-    async with world(change=declare) as bad:
-        found = await bad.certify(tmp_path / "out")
-    step = found.step("supporting-roles")
-    assert (step.status, step.failure_reason, found.ok) == ("fail", reason, False)
-    assert step.detail.startswith(f"{section} 'a'")
-    assert "helper" in step.detail
+
+# --- how it copes with clients ------------------------------------------------------------------------------------
+
+
+async def further(workspace: Path, *vices: str, change: Change = as_it_was, timeout: float = 15.0) -> FurtherEpisodes:
+    """The episodes after a smoke episode without faults."""
+    options = fast(episode={"timeout_seconds": timeout})
+    async with world(game_vices=vices, change=change) as odd:
+        return await play_further(
+            odd.package,
+            played(seconds=0.1),
+            backend=odd.backend,
+            options=options.episode,
+            workspace=workspace,
+        )
+
+
+def three_slots(manifest: dict[str, Any]) -> None:
+    manifest["game"]["config_schema"]["properties"]["tokens"] |= {"minItems": 3, "maxItems": 3}
+    manifest["certification"]["players"].append({"player_id": "first"})
+
+
+CLIENTS = [
+    ("knows_partners", "refuses_every_other_token", three_slots),
+    ("dies_of_malformed", "survives_malformed", as_it_was),
+    ("dies_of_binary", "survives_binary", as_it_was),
+    ("dies_of_oversized", "survives_oversized", as_it_was),
+    pytest.param("admits_once_for_all", "reconnects_before_start", play_long, marks=pytest.mark.slow),
+    pytest.param("stalls_on_binary", "finishes", as_it_was, marks=pytest.mark.slow),
+    pytest.param("admits_once", "reconnects", play_long, marks=pytest.mark.slow),
+    pytest.param("lingers_in_silence", "viewer_after_end", as_it_was, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("vice", "code", "change"), CLIENTS)
+async def test_a_game_that_does_not_cope_with_clients_is_found(
+    tmp_path: Path, vice: str, code: str, change: Change
+) -> None:
+    timeout = 3.0 if vice == "stalls_on_binary" else 15.0
+    found = await further(tmp_path, vice, change=change, timeout=timeout)
+    broken = [item for item in found.clients if item.broken and item.code == code]
+    assert broken
+    assert all(item.hint for item in broken)
+    if code == "reconnects":
+        assert {item.slot for item in broken} == {0, 1}
+
+
+@pytest.mark.slow
+async def test_an_unanswered_ping_is_advice(tmp_path: Path) -> None:
+    found = await further(tmp_path, "no_pong", "no_pong_for_players", change=play_long)
+    pings = [item for item in found.clients if item.code == "answers_ping"]
+    assert [(item.ok, item.level) for item in pings] == [(False, "advice")] * 2
+    assert not any(item.broken for item in found.clients)
+
+
+@pytest.mark.slow
+async def test_a_game_that_ends_when_its_players_are_lost_need_not_readmit_them(tmp_path: Path) -> None:
+    found = await further(tmp_path, "ends_when_left", change=play_long)
+    assert [(item.level, item.ok) for item in found.clients if item.code == "reconnects"] == [("note", True)]
+    assert not any(item.broken for item in found.clients)
+
+
+async def test_clients_that_are_not_handled_fail_the_step(tmp_path: Path) -> None:
+    async with world(game_vices=("dies_of_malformed",)) as bad:
+        taken = await bad.take(tmp_path, *SMOKE, "clients-handled")
+    assert taken.failures == {"clients-handled": VIOLATION}
+
+
+# --- the same seed ------------------------------------------------------------------------------------------------
+
+
+async def test_two_episodes_with_the_same_seed_are_compared(tmp_path: Path) -> None:
+    def take_seed(manifest: dict[str, Any]) -> None:
+        manifest["game"]["config_schema"]["properties"]["seed"] = {"type": "integer"}
+
+    found = await further(tmp_path, "ignores_seed", change=take_seed)
+    assert found.results is not None
+    first, second = found.results
+    assert first is not None
+    assert second is not None
+    assert (first["ticks"], first["scores"] == second["scores"]) == (second["ticks"], False)
+
+
+ALIKE = {"scores": [1.0, 2.5], "ticks": 8}
+
+
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [
+        (None, "The game takes no seed"),
+        ((ALIKE, ALIKE), "Two episodes with the same seed ended alike."),
+        ((ALIKE, None), "did not both have results"),
+        ((ALIKE, {"scores": [9.8e-05, 2.5], "ticks": 8}), "had the scores [1.0, 2.5] and [9.8e-05, 2.5]"),
+        ((ALIKE, {"scores": [1.0, 2.5], "ticks": 9}), "differ in ticks of their results"),
+    ],
+)
+@pytest.mark.parametrize("promised", [True, False])
+async def test_a_seed_that_decides_nothing_fails_a_game_that_claims_to_be_deterministic(
+    results: Any, words: str, promised: bool, tmp_path: Path
+) -> None:
+    tags = ["deterministic" if promised else "counting", "numbers", "small"]
+    ledger = StepLedger(further=FurtherEpisodes(clients=(), results=results, tokens=()))
+    async with world(change=changed("tags", tags)) as odd:
+        taken = await odd.take(tmp_path, "seed-repeats", ledger=ledger)
+    step = taken["seed-repeats"]
+    (item,) = step.evidence
+    assert words in item.message
+    differs = results is not None and results[0] != results[1]
+    assert taken.failures == ({"seed-repeats": "seed_ignored"} if differs and promised else {})
+    assert [one.code for one in step.advice] == (["seed_repeats"] if differs and not promised else [])

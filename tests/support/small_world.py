@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import datetime as dt
 import gzip
+import hashlib
 import http
 import json
 import random
 import socket as sockets
 import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,16 +31,31 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
 
 from coworld_core.episode.events import BaseEvent
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit
-from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
+from coworld_core.episode.record import EpisodeRecord, ImageRecord, SlotRecord
+from coworld_core.errors import ImageError
 from coworld_core.manifest.manifest_file import load_manifest
-from coworld_runner.certification import Certification, CertifyOptions, SourceOptions, certify
+from coworld_runner.backend import Capabilities, ImageInfo, Publish
+from coworld_runner.certification import (
+    TRANSCRIPT,
+    Certification,
+    CertifyOptions,
+    SourceOptions,
+    StepRecord,
+    certify,
+)
+from coworld_runner.certification.candidate import Candidate
+from coworld_runner.certification.certification_record import StepId
+from coworld_runner.certification.certification_steps import carry_out
+from coworld_runner.certification.step_ledger import StepLedger
+from coworld_runner.certification.transcript import OWN_STEPS
 from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.package.resolver import Package
 from coworld_runner.replay.replay_session import ReplayOptions
 from coworld_runner.testing.fake_backend import FakeBackend, FakeContext, FakeProgram
 
-__all__ = ["LONG", "MANIFEST", "World", "fast", "package_of", "world"]
+__all__ = ["LONG", "MANIFEST", "Taken", "WithImages", "World", "fast", "package_of", "played", "slot", "world"]
 
 MANIFEST: dict[str, Any] = {
     "game": {
@@ -209,18 +226,12 @@ class _Game:
             results["strengths"] = {"by/slot": [self.strengths[slot] for slot in (0, 1)]}
         if "wrong_scores" in self.vices:
             results["scores"] = [1.0, 2.5, 3.0]
-        if "no_ticks" in self.vices:
-            del results["ticks"]
-        if "huge_results" in self.vices:
-            results["padding"] = " " * MAX_RESULTS_BYTES
         if "no_results" not in self.vices:
             _path(self.context.env["COGAME_RESULTS_URI"]).write_text(json.dumps(results))
         replay = json.dumps({"frames": list(range(self.config["ticks"]))})
         if "leaks_tokens" in self.vices:
             replay = json.dumps({"config": self.config})
             self.context.out(f"GET /player?slot=1&token={self.tokens[1]} 101\n")
-        if "empty_replay" in self.vices:
-            replay = ""
         for name in ("COGAME_EVENTS_URI", "COGAME_PLAYER_FAILURE_URI", "COGAME_SAVE_TRAJECTORY_URI"):
             if "writes_more" in self.vices:
                 _path(self.context.env[name]).write_text(json.dumps(dict(self.context.env)))
@@ -231,9 +242,7 @@ class _Game:
             (place / "logs" / "moves.log").write_text("e2e4")
             for name in ("heat map.bin", "episode.json", ".unfinished"):
                 (place / name).write_text("mine")
-        if "no_replay" not in self.vices:
-            data = zlib.compress(replay.encode()) if "packs_replay" in self.vices else replay.encode()
-            _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_bytes(data)
+        _path(self.context.env["COGAME_SAVE_REPLAY_URI"]).write_text(replay)
 
     async def tell(self, message: dict[str, Any]) -> None:
         for socket in (*self.players.values(), *self.viewers):
@@ -317,9 +326,14 @@ class _Game:
             return
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if query.get("token") not in self.tokens or query.get("slot") != str(self.tokens.index(query["token"])):
-            await socket.wait_closed()  # A fault: the game accepts a client with a wrong token.
+            # A fault: the game accepts a client with a wrong token
+            if "lets_anyone_in" not in self.vices:
+                await _greet(socket)
+            await socket.wait_closed()
             return
         self.players[int(query["slot"])] = socket
+        if "admits_once_for_all" not in self.vices:
+            await _greet(socket)
         if "no_pong_for_players" in self.vices:
             _mute_pongs(socket)
         if "rewards_strength" in self.vices:
@@ -342,6 +356,12 @@ class _Game:
     def die(self) -> None:
         """End at once, whatever it is doing."""
         self.dead.set()
+
+
+async def _greet(socket: ServerConnection) -> None:
+    """Say at once that a client has been let in: a client that is told nothing waits to be thrown out."""
+    with suppress(ConnectionClosed):
+        await socket.send(json.dumps({"type": "hello"}))
 
 
 def _mute_pongs(socket: ServerConnection) -> None:
@@ -418,7 +438,8 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
             for strength in (vice.removeprefix("strength ") for vice in mine if vice.startswith("strength ")):
                 await socket.send(strength)
             if "leaves" in mine:
-                await socket.recv()
+                while json.loads(await socket.recv())["type"] == "hello":
+                    pass
                 return 0
             if "leaves_when_stopped" in mine:
                 await context.stopping.wait()
@@ -436,6 +457,22 @@ def player(*vices: str) -> Callable[[FakeContext], Awaitable[int]]:
 # --- game and players together ------------------------------------------------------------------------------------
 
 
+_STEPS = {step.id: step for step in TRANSCRIPT.steps + OWN_STEPS}
+
+
+class Taken(dict[str, StepRecord]):
+    """Some steps of a certification, with the ledger that they have filled."""
+
+    def __init__(self, ledger: StepLedger) -> None:
+        super().__init__()
+        self.ledger = ledger
+
+    @property
+    def failures(self) -> dict[str, str | None]:
+        """Why each step that has failed did."""
+        return {step.id: step.failure_reason for step in self.values() if step.status == "fail"}
+
+
 class World:
     """A package together with a backend that runs its programs."""
 
@@ -443,6 +480,30 @@ class World:
         self.manifest = manifest
         self.backend = backend
         self.package = package
+
+    async def take(
+        self, workspace: Path, *steps: StepId, options: CertifyOptions | None = None, ledger: StepLedger | None = None
+    ) -> Taken:
+        """Take the package through some of the steps only.
+
+        Args:
+            workspace: An empty directory, or one with the files that the steps read.
+            steps: The steps, in this order.
+            options: How to certify, with short waits by default.
+            ledger: What earlier steps have found.
+        """
+        candidate = Candidate(
+            package=self.package,
+            backend=self.backend,
+            options=options or fast(),
+            layout=EpisodeLayout(workspace),
+            publish=lambda _: None,
+        )
+        taken = Taken(ledger or StepLedger())
+        for id in steps:
+            answer = await carry_out(candidate, id, taken.ledger)
+            taken[id] = taken.ledger.note(_STEPS[id], answer, 0.0)
+        return taken
 
     async def certify(
         self, workspace: Path, *, options: CertifyOptions | None = None, events: list[BaseEvent] | None = None
@@ -452,6 +513,53 @@ class World:
         return await certify(
             self.package, backend=self.backend, workspace=workspace, options=options or fast(), listeners=listeners
         )
+
+
+class WithImages(FakeBackend):
+    """A backend that has images and knows the digest of each; those whose name begins with `lost` are not to be had."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities, images=True)
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        if image.startswith("lost"):
+            raise ImageError(f"{image} is nowhere.", hint="Build it.")
+        digest = hashlib.sha256(image.encode()).hexdigest()
+        return ImageInfo(image=image, digest=f"sha256:{digest}", platform=platform or "")
+
+
+def slot(
+    number: int,
+    *,
+    started: float | None = 1.0,
+    ended: float | None = 20.0,
+    exit: Exit | None = Exit(reason="exited", code=0),  # noqa: B008 - a frozen value
+) -> SlotRecord:
+    """The record of a player that has played."""
+    image = ImageRecord(image="x")
+    return SlotRecord(slot=number, image=image, started_seconds=started, ended_seconds=ended, exit=exit)
+
+
+def played(*slots: SlotRecord, **more: Any) -> EpisodeRecord:
+    """The record of an episode of twenty seconds, by default of two players."""
+    now = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
+    whole: dict[str, Any] = {
+        "run_id": "r",
+        "coworld": "counting",
+        "version": "1",
+        "backend": "fake",
+        "variant": "certification",
+        "started_at": now,
+        "ended_at": now,
+        "seconds": 21.0,
+        "status": "completed",
+        "slots": slots or (slot(0), slot(1)),
+        "over_seconds": 20.0,
+    }
+    return EpisodeRecord(**{**whole, **more})
 
 
 def fast(*, episode: Mapping[str, Any] | None = None, **changes: Any) -> CertifyOptions:

@@ -157,8 +157,6 @@ def test_a_package_is_whole(tmp_path: Path) -> None:
     manifest: dict[str, Any] = json.loads((made.directory / "coworld_manifest_template.json").read_text())
     assert manifest["game"]["name"] == "noughts"
     assert [player["id"] for player in manifest["player"]] == ["random-player", "searcher"]
-    done = coworld("certify", "noughts", "--backend", "process", "-o", "certified", cwd=tmp_path)
-    assert done.status == 0, done.stdout + done.stderr
     with pytest.raises(UsageError, match="already exists"):
         wrap_game("openspiel:chess", directory=tmp_path / "noughts")
 

@@ -186,7 +186,8 @@ class LostConnections:
                 group.start_soon(self._come_twice, address, slot, token)
 
     async def _come_twice(self, address: str, slot: int, token: str) -> None:
-        first = await contract_probes.probe_seat(address, slot, token)
+        # That owners are kept, the smoke episode has shown: this connection is made only to be lost
+        first = await contract_probes.probe_seat(address, slot, token, wait=_CONFIRM_SECONDS)
         if first.ok and not first.thrown_out:
             again = await contract_probes.probe_seat(address, slot, token)
             self._add("reconnects_before_start", slot, again, "before the game begins")

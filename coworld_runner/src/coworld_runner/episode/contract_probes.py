@@ -197,12 +197,18 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
         return ProbeResult(name, True, f"handshake refused ({type(error).__name__})", reached=False)
 
 
-async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
+async def probe_seat(address: str, slot: int, token: str, *, wait: float = _REFUSAL_WAIT) -> ProbeResult:
     """Check that `/player` lets a slot's owner in, as it must at any time while the episode runs.
 
     Only for a vacant seat, because this takes it for a moment. Anything after the handshake is up to the game, except
     close code 1008, which refuses the caller. What a game does that closes the connection without a message depends on
     what else happened: then the result has `thrown_out`.
+
+    Args:
+        address: `host:port`.
+        slot: The seat.
+        token: The token of its owner.
+        wait: Seconds after which a connection without a message counts as let in.
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
@@ -212,7 +218,7 @@ async def probe_seat(address: str, slot: int, token: str) -> ProbeResult:
     try:
         target = f"/player?{seat_query(slot, token)}"
         async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
-            with anyio.move_on_after(_REFUSAL_WAIT):
+            with anyio.move_on_after(wait):
                 await hear(socket)
             return ProbeResult(name, True, "let in")
     except ConnectionClosed as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,8 +17,9 @@ _HIDDEN = re.compile(
 )
 
 
+@cache
 def page_template(package: str, name: str, **filters: Callable[..., Any]) -> Template:
-    """Load a template of one of our packages.
+    """Load a template of one of our packages; it is compiled once, which takes longer than filling it in.
 
     Args:
         package: The package that contains the directory `templates`.
