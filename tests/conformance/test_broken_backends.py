@@ -1008,7 +1008,7 @@ class TakesNoFileForAnEmptyOne(Wrapper):
 class GivesAnotherDirectory(Wrapper):
     def change(self, spec: UnitSpec) -> UnitSpec:
         def elsewhere(placement: Placement) -> Mapping[str, str]:
-            return spec.environment(dataclasses.replace(placement, directory="/nonexistent"))
+            return spec.environment(dataclasses.replace(placement, directory="/not/where/it/is"))
 
         return dataclasses.replace(spec, environment=elsewhere)
 
@@ -1028,7 +1028,7 @@ class _ClaimsIsolation(Wrapper):
 class GivesNoInputs(Wrapper):
     def change(self, spec: UnitSpec) -> UnitSpec:
         def elsewhere(placement: Placement) -> Mapping[str, str]:
-            return spec.environment(dataclasses.replace(placement, inputs="/nonexistent"))
+            return spec.environment(dataclasses.replace(placement, inputs="/not/where/they/are"))
 
         return dataclasses.replace(spec, environment=elsewhere)
 

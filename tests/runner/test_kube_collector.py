@@ -415,10 +415,10 @@ def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
     assert {"http", "json", "collector.collector_server"}.isdisjoint(loaded("collector_start", "start_permit"))
 
 
-def test_nothing_is_signalled_outside_of_a_pod() -> None:
+def test_nothing_is_signalled_outside_of_a_pod(tmp_path: Path) -> None:
     settings: Any = type(
         "Settings",
         (),
-        {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
+        {"directory": str(tmp_path), "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
     )
     assert collector_start.Collector(settings).signal("KILL") == 0
