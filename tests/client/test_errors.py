@@ -13,7 +13,7 @@ import pytest
 from support.certificates import untrusted_server
 from support.clock import skipping
 from support.fake_platform import uid
-from support.fake_server import Ask, Reset, Say, nobody_there, serve
+from support.fake_server import Ask, Reset, Say, nobody_there, serve, serve_streams
 
 from coworld_client import ApiConnectionError, ApiError, ApiShapeError, ApiTimeoutError, Backoff, CoworldClient
 from coworld_client.errors import NotAuthenticated, NotLoggedIn, ServerError
@@ -70,18 +70,12 @@ async def silent() -> AsyncGenerator[str]:
 async def raw(answer: bytes) -> AsyncGenerator[str]:
     """A server that reads something, sends these bytes, and closes the connection."""
 
-    async def talk(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            await stream.receive()
-            await stream.send(answer)
+    async def talk(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        await stream.send(answer)
 
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener,
-        anyio.create_task_group() as group,
-    ):
-        group.start_soon(listener.serve, talk)
-        yield f"http://127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
-        group.cancel_scope.cancel()
+    async with serve_streams(talk) as address:
+        yield f"http://{address}"
 
 
 @asynccontextmanager

@@ -14,7 +14,8 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from anyio.abc import ByteStream, SocketAttribute
+from anyio.abc import ByteStream
+from support.fake_server import serve_streams
 
 from coworld_core.episode.events import BaseEvent, GameProgressed, Notice
 from coworld_core.episode.outcome import Exit
@@ -66,16 +67,8 @@ async def sending(*pieces: bytes, pause: float = 0.0) -> AsyncGenerator[str]:
             except (anyio.BrokenResourceError, anyio.EndOfStream):
                 return
 
-    async with serving(attend) as address:
+    async with serve_streams(attend) as address:
         yield address
-
-
-@asynccontextmanager
-async def serving(attend: Callable[[ByteStream], Any]) -> AsyncGenerator[str]:
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, attend)
-        yield f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        group.cancel_scope.cancel()
 
 
 async def watched(
@@ -213,7 +206,7 @@ async def test_a_body_in_tiny_chunks_is_read_a_little_at_a_time(monkeypatch: pyt
             reads.append(len(data))
         return data
 
-    async with serving(attend) as address:
+    async with serve_streams(attend) as address:
         monkeypatch.setattr(SocketStream, "receive", receive)
         assert await get_status(address, "/healthz") == 200
     assert max(reads) <= 4096
