@@ -141,6 +141,7 @@ ROWS = [
     # Values
     Row("bad_version", {"/game/version": "one"}, "PEP 440"),
     Row("bad_uri", {"/game/protocols/global/value": "ftp://x"}, "http"),
+    Row("empty_image", {"/player/0/image": "  "}, "is empty"),
     Row("empty_image", {"/player/0/image": ""}, "is empty"),
     Row("bad_image", {"/player/0/image": "--privileged"}, "hyphen"),
     Row("bad_image", {"/player/0/image": "a b"}, "white space"),
@@ -196,6 +197,7 @@ ROWS = [
     Row("bad_pattern", {MOOD + "/pattern": "a{50}{50}{50}"}, "too long"),
     Row("bad_pattern", {MOOD + "/pattern": "((a{1,50}){50}-){50}"}, "too long"),
     Row("bad_pattern", UNEVALUATED, "unevaluatedProperties", at="#"),
+    Row("tokens_not_required", {"/game/config_schema/required": ["ticks"]}, "tokens"),
     Row("tokens_not_required", {"/game/config_schema/required": GONE}, "tokens"),
     Row("bad_tokens_schema", {TOKENS + "/$ref": "#/$defs/player"}, "in place"),
     Row("bad_tokens_schema", {TOKENS + "/items": {}}, "string"),
