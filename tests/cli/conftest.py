@@ -14,6 +14,8 @@ from support.fake_platform import FakePlatform
 from support.fake_server import site_in_thread
 
 from coworld_cli.main import cli
+from coworld_client.transport import _connection
+from coworld_core.retries import Backoff
 
 
 @pytest.fixture
@@ -63,7 +65,8 @@ def told(no_leaks: None) -> Iterator[FakePlatform]:
 
 @pytest.fixture
 def run(told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
-    """Run a command in this process, signed in to that platform, in the test's directory."""
+    """Run a command in this process, signed in to that platform, in the test's directory; it tries again at once."""
+    monkeypatch.setattr(_connection, "Backoff", lambda: Backoff(base=0.0))
     monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".config"))
     monkeypatch.setenv("COWORLD_SERVER", told.url)
     monkeypatch.setenv("COWORLD_TOKEN", "token-of-ada")

@@ -27,7 +27,7 @@ from support.fake_platform import (
     episode,
     uid,
 )
-from support.fake_server import Ask, Say, json_say
+from support.fake_server import Ask, Say, json_say, nobody_there
 
 from coworld_cli import exitcodes
 
@@ -485,18 +485,17 @@ def test_validation_names_the_field(run: Run, told: FakePlatform) -> None:
     assert "roster.0: Field required" in result.stderr
 
 
-@pytest.mark.parametrize(
-    "server", ["http://127.0.0.1:9", "https://no-such-host.invalid"], ids=["nobody listens", "no such host"]
-)
-def test_server_that_cannot_be_reached(server: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COWORLD_SERVER", server)
-    result = run("leagues")
-    assert result.exit_code == exitcodes.ENVIRONMENT
-    lines = result.stderr.splitlines()
-    assert lines[0].startswith("error: ")
-    assert server.split("//")[1].split(":")[0] in lines[0]
-    assert len(lines) <= 3
-    assert json.loads(run("leagues", "--json").stdout)["error"]["message"] == lines[0].removeprefix("error: ")
+def test_server_that_cannot_be_reached(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nobody_there() as nobody:
+        for server in (nobody, "https://no-such-host.invalid"):
+            monkeypatch.setenv("COWORLD_SERVER", server)
+            result = run("leagues")
+            assert result.exit_code == exitcodes.ENVIRONMENT
+            lines = result.stderr.splitlines()
+            assert lines[0].startswith("error: ")
+            assert server.split("//")[1].split(":")[0] in lines[0]
+            assert len(lines) <= 3
+            assert json.loads(run("leagues", "--json").stdout)["error"]["message"] == lines[0].removeprefix("error: ")
 
 
 def test_tls_to_a_plain_server_is_reported(run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import anyio.from_thread
 import anyio.streams.tls
 import pytest
 from support.certificates import self_signed
-from support.fake_server import serve_bytes
+from support.fake_server import serve_bytes, serve_streams
 
 from coworld_client.uploads import docker_engine
 from coworld_client.uploads.docker_engine import DockerEngine, connect_docker
@@ -46,19 +46,16 @@ async def stalling(place: Path, *pieces: bytes) -> AsyncGenerator[tuple[anyio.Ev
     sent, gone = anyio.Event(), anyio.Event()
 
     async def answer(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
+        await stream.receive()
+        for piece in pieces:
+            await stream.send(piece)
+        sent.set()
+        with pytest.raises(anyio.EndOfStream):
             await stream.receive()
-            for piece in pieces:
-                await stream.send(piece)
-            sent.set()
-            with pytest.raises(anyio.EndOfStream):
-                await stream.receive()
-            gone.set()
+        gone.set()
 
-    async with await anyio.create_unix_listener(place) as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
+    async with serve_streams(answer, place):
         yield sent, gone
-        tasks.cancel_scope.cancel()
 
 
 def engine_at(place: Path) -> DockerEngine:

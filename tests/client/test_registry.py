@@ -89,7 +89,9 @@ async def packed(directory: Path, layers: list[bytes] = LAYERS, *, compress: boo
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> PushRegistry:
+def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PushRegistry:
+    """A registry whose clients try again at once."""
+    monkeypatch.setattr("coworld_client.uploads.registry._BACKOFF", Backoff(base=0.0, cap=0.0))
     (tmp_path / "registry").mkdir()
     return PushRegistry(tmp_path / "registry")
 
@@ -268,7 +270,7 @@ async def test_existing_layers_are_not_sent_again(tmp_path: Path, registry: Push
     assert registry.image("v3")["layers"][0] == registry.image("v1")["layers"][0]
 
 
-@pytest.mark.parametrize("chunk", [100_000, None])
+@pytest.mark.parametrize("chunk", [100_000, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "faults",
     [
@@ -356,7 +358,8 @@ async def test_pushed_digest_mismatch_is_detected(tmp_path: Path, registry: Push
 async def test_unreachable_registry_is_reported(
     tmp_path: Path, registry: PushRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coworld_client.uploads.registry._BACKOFF", Backoff(base=0.001, cap=0.001))
+    # Each upload is tried as often as each of its requests
+    monkeypatch.setattr("coworld_client.uploads.registry._TRIES", 2)
     image = await packed(tmp_path / "image")
     registry.faults = [Fault("PATCH", times=999, after=0)]
     async with serve_push_registry(registry):

@@ -12,6 +12,7 @@ import anyio
 import anyio.abc
 import pytest
 from support.certificates import Authority
+from support.fake_server import serve_streams
 from support.served_game import Table, serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
@@ -95,18 +96,14 @@ async def test_tls_and_none_are_told_apart(authority: Authority, monkeypatch: py
             await play_seat(first, table.url(0).replace("ws:", "wss:"))
         assert "ws://" in str(failed.value.hint)
 
-    async def answers(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            await stream.receive()
-            await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    async def answers(stream: anyio.abc.ByteStream) -> None:
+        await stream.receive()
+        await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answers)
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with serve_streams(answers) as address:
         with pytest.raises(SeatError, match="does not speak TLS") as failed:
-            await play_seat(first, f"wss://127.0.0.1:{port}/player")
+            await play_seat(first, f"wss://{address}/player")
         assert failed.value.code == "tls_failed"
-        tasks.cancel_scope.cancel()
     async with serve(nothing, "127.0.0.1", 0, ssl=authority.server("127.0.0.1")) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         with pytest.raises(SeatError, match="Cannot reach") as failed:

@@ -6,7 +6,7 @@ import hashlib
 import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import anyio.streams.tls
 import httpx2
 import pytest
 from support.certificates import self_signed
-from support.fake_server import Ask, Say, serve, serve_file
+from support.fake_server import Ask, Say, serve, serve_file, serve_streams
 
 from coworld_client import Backoff
 from coworld_client.errors import ApiConnectionError, ApiTimeoutError
@@ -80,25 +80,14 @@ Answer = Callable[[anyio.abc.ByteStream], Any]
 async def raw_server(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
     """A server of which each connection reads one request and then does as told."""
 
-    async def connected(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            with suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream):
-                whole: anyio.abc.ByteStream = stream
-                if tls is not None:
-                    whole = await anyio.streams.tls.TLSStream.wrap(stream, server_side=True, ssl_context=tls)
-                asked = b""
-                while b"\r\n\r\n" not in asked:
-                    asked += await whole.receive()
-                await answer(whole)
+    async def attend(stream: anyio.abc.ByteStream) -> None:
+        asked = b""
+        while b"\r\n\r\n" not in asked:
+            asked += await stream.receive()
+        await answer(stream)
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0) as listener:
-        port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
-        async with anyio.create_task_group() as group:
-            group.start_soon(listener.serve, connected)
-            try:
-                yield f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
-            finally:
-                group.cancel_scope.cancel()
+    async with serve_streams(attend, tls=tls) as address:
+        yield f"{'http' if tls is None else 'https'}://{address}"
 
 
 def head(*lines: str) -> bytes:

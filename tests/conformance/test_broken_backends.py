@@ -559,9 +559,9 @@ breaks(
     unit={"size": lambda self, name: self.inner.size(name if self.exit is None else "none")},
 )
 breaks(SIZES, "takes no file for an empty one", unit={"size": changed("size", lambda size: size or 0)})
-breaks("a_unit_finds_what_was_put_into_its_directory", "gives another", change=placed(directory="/nonexistent"))
+breaks("a_unit_finds_what_was_put_into_its_directory", "gives another", change=placed(directory="/not/where/it/is"))
 INPUTS = "inputs_are_there_before_it_starts_apart_from_what_it_writes"
-breaks(INPUTS, "gives no inputs", change=placed(inputs="/nonexistent"))
+breaks(INPUTS, "gives no inputs", change=placed(inputs="/not/where/they/are"))
 breaks(INPUTS, "puts inputs into its directory", change=puts_inputs_into_its_directory)
 breaks(INPUTS, "takes inputs too early", change=takes_inputs_too_early)
 breaks("inputs_cannot_be_written", "writes its inputs", **CLAIMS)

@@ -154,7 +154,13 @@ async def test_each_request_names_its_replay(service: Server, stored: Path) -> N
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [("", 400), ("?uri=", 400), ("?uri=file:///nowhere", 404), ("?uri=/etc/hostname", 404), ("?uri=s3://b/k", 404)],
+    [
+        ("", 400),
+        ("?uri=", 400),
+        ("?uri=file:///nowhere/replay", 404),
+        ("?uri=/etc/hostname", 404),
+        ("?uri=s3://b/k", 404),
+    ],
 )
 async def test_a_bad_uri_is_refused(service: Server, query: str, status: int) -> None:
     assert get(service.http(f"/clients/replay{query}"))[0] == status

@@ -89,8 +89,8 @@ async def test_missing_aws_setup_is_an_environment_fault(answers: dict[str, obje
         assert "The SSO session has expired." in caught.value.message
 
 
-async def test_missing_aws_command_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
+async def test_missing_aws_command_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(EnvironmentFault) as caught:
         await bedrock_environment(environment={})
     assert caught.value.code == "aws_missing"

@@ -26,7 +26,7 @@ from coworld_runner.build.manifest_build import BuildError, BuildPlan, build_cow
 Document = dict[str, Any]
 MANIFEST_NAME = "coworld_manifest.json"
 TEMPLATE_NAME = "coworld_manifest_template.json"
-NO_ENGINE = "unix:///nonexistent/docker.sock"
+NO_ENGINE = "unix:///nowhere/docker.sock"
 Error = TypeVar("Error", bound=CoworldError)
 
 

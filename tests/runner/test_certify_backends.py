@@ -93,7 +93,7 @@ async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
 
 
 async def test_a_player_whose_command_is_missing_is_named(tmp_path: Path) -> None:
-    package = await misfits("process", "well", "well", run=("/does/not/exist",))
+    package = await misfits("process", "well", "well", run=(str(tmp_path / "gone"),))
     async with certified("process", package, tmp_path / "out", failure_grace_seconds=0.1) as found:
         assert failures(found) == {"smoke-episode": "player_never_started", "players-run": "players_missing"}
 

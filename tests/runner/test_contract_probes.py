@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from anyio.abc import ByteStream
-from support.raw_game import CLOSE, UPGRADE, frame, raw_game, serving
+from support.fake_server import serve_streams
+from support.raw_game import CLOSE, UPGRADE, frame, raw_game
 
 from coworld_runner.episode import contract_probes
 from coworld_runner.episode.contract_probes import (
@@ -156,7 +157,7 @@ async def test_nothing_but_the_game_is_asked_wherever_it_points_to() -> None:
         async with stream:
             asked.append(await stream.receive())
 
-    async with serving(elsewhere) as other:
+    async with serve_streams(elsewhere) as other:
         for scheme in ("http", "ws"):
             location = f"302 Found\r\nLocation: {scheme}://{other}/?what=was+not+to+get+out"
             async with raw_game(status(location)) as address:

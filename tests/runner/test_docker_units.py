@@ -674,9 +674,9 @@ async def relay(engine: str, path: Path) -> AsyncGenerator[Callable[[], Awaitabl
         tasks.cancel_scope.cancel()
 
 
-async def test_run_of_another_host_counts_as_alive(arena: Arena) -> None:
+async def test_run_of_another_host_counts_as_alive(arena: Arena, tmp_path: Path) -> None:
     """Whether a runner on another system that shares the engine lives cannot be seen from here."""
-    labels = {"coworld.run": arena.run_id, "coworld.host": "another", "coworld.scratch": "/nonexistent"}
+    labels = {"coworld.run": arena.run_id, "coworld.host": "another", "coworld.scratch": str(tmp_path / "gone")}
     name = f"coworld-{arena.run_id}-elsewhere"
     body = {"Image": subject_image(), "Labels": labels}
     async with arena.open() as backend:

@@ -15,6 +15,7 @@ import anyio.abc
 import httpx2
 import pytest
 from support.certificates import Authority
+from support.fake_server import serve_streams
 from support.served_game import TOKENS, Table, hear, serving, tell
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -101,17 +102,11 @@ async def test_only_players_and_viewers_pages_are_reached(request_line: str, sta
 
 
 @asynccontextmanager
-async def raw_game(serve: Callable[[anyio.abc.SocketStream], Awaitable[None]]) -> AsyncGenerator[Gateway]:
+async def raw_game(serve: Callable[[anyio.abc.ByteStream], Awaitable[None]]) -> AsyncGenerator[Gateway]:
     """A game of a single function, behind a gateway."""
-    async with (
-        open_gateway(PublicAddress(host="127.0.0.1")) as gateway,
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(listener.serve, serve)
-        gateway.lead(f"127.0.0.1:{listener.extra(anyio.abc.SocketAttribute.local_port)}")
+    async with open_gateway(PublicAddress(host="127.0.0.1")) as gateway, serve_streams(serve) as address:
+        gateway.lead(address)
         yield gateway
-        tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +117,7 @@ async def test_a_second_request_does_not_follow_the_first(first: str) -> None:
     """Else the operator's page could be asked for behind an open one."""
     heard: list[bytes] = []
 
-    async def keeps_open(stream: anyio.abc.SocketStream) -> None:
+    async def keeps_open(stream: anyio.abc.ByteStream) -> None:
         async with stream:
             heard.append(await stream.receive())
             await stream.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -136,7 +131,7 @@ async def test_a_second_request_does_not_follow_the_first(first: str) -> None:
 
 
 async def test_a_body_is_passed_on() -> None:
-    async def echoes(stream: anyio.abc.SocketStream) -> None:
+    async def echoes(stream: anyio.abc.ByteStream) -> None:
         async with stream:
             heard = b""
             while not heard.endswith(b"end"):

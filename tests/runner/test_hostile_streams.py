@@ -10,7 +10,8 @@ from typing import Any, cast
 import anyio
 import pytest
 from anyio.abc import ByteStream
-from support.raw_game import PING, UPGRADE, frame, raw_game, serving
+from support.fake_server import serve_streams
+from support.raw_game import PING, UPGRADE, frame, raw_game
 
 from coworld_core.episode.events import BaseEvent, GameProgressed, Notice
 from coworld_core.episode.outcome import Exit
@@ -204,7 +205,7 @@ async def test_a_body_in_tiny_chunks_is_read_a_little_at_a_time(monkeypatch: pyt
             reads.append(len(data))
         return data
 
-    async with serving(attend) as address:
+    async with serve_streams(attend) as address:
         monkeypatch.setattr(SocketStream, "receive", receive)
         assert await get_status(address, "/healthz") == 200
     assert max(reads) <= 4096

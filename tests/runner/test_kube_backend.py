@@ -14,8 +14,8 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute
 from support.docker_subject import subject_spec
+from support.fake_server import serve_streams
 from support.images import drop_image
 from support.kube import (
     backend_for,
@@ -279,19 +279,9 @@ async def test_unschedulable_pod_and_missing_image_are_reported(namespace: str) 
 async def test_a_look_at_an_image_is_left_alone_while_its_looker_lives(namespace: str) -> None:
     """While a registry does not answer it is somebody's; when that one is killed, it is cleaned up after like a run."""
 
-    async def silence(stream: anyio.abc.SocketStream) -> None:
-        async with stream:
-            await anyio.sleep_forever()
-
-    async with (
-        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
-        anyio.create_task_group() as tasks,
-        backend_for(namespace) as backend,
-    ):
-        port = listener.extra(SocketAttribute.local_port)
-        tasks.start_soon(listener.serve, silence)
+    async with serve_streams(lambda _: anyio.sleep_forever()) as address, backend_for(namespace) as backend:
         with subprocess.Popen(  # noqa: ASYNC220 - killed below
-            [sys.executable, "-c", _LOOKER, namespace, f"127.0.0.1:{port}/coworld/nothing:never"],
+            [sys.executable, "-c", _LOOKER, namespace, f"{address}/coworld/nothing:never"],
             env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         ) as looker:
             try:
@@ -310,7 +300,6 @@ async def test_a_look_at_an_image_is_left_alone_while_its_looker_lives(namespace
         assert {item.kind for item in left} == {"pod", "job", "directory"}
         assert all(item.removed for item in await backend.reap(left))
         assert await backend.find() == ()
-        tasks.cancel_scope.cancel()
 
 
 _LOOKER = """

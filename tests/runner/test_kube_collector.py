@@ -18,6 +18,7 @@ import anyio
 import anyio.abc
 import pytest
 from support.clock import skip
+from support.fake_server import serve_streams
 
 from coworld_core.errors import TransferError
 from coworld_core.retries import Tries
@@ -315,25 +316,21 @@ async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: py
     async def serve(stream: anyio.abc.SocketStream) -> None:
         nonlocal served
         served += 1
-        async with stream:
-            await stream.receive()
-            await stream.send(head)
-            if served == 1:
-                await stream.send(chunk(b'{"number": 1, "name": "first"}'))
-                await followed.wait()
-                # Longer than anybody may be out of reach; then it tells that it is there, and the way breaks
-                skip(2 * retry_timeout)
-                await stream.send(chunk(b""))
-                return
-            await stream.send(chunk(b'{"end": true}') + b"0\r\n\r\n")
+        await stream.receive()
+        await stream.send(head)
+        if served == 1:
+            await stream.send(chunk(b'{"number": 1, "name": "first"}'))
+            await followed.wait()
+            # Longer than anybody may be out of reach; then it tells that it is there, and the way breaks
+            skip(2 * retry_timeout)
+            await stream.send(chunk(b""))
+            return
+        await stream.send(chunk(b'{"end": true}') + b"0\r\n\r\n")
 
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, serve)
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        client = Collector(Near(), "pod", port, TOKEN)  # type: ignore[arg-type]
+    async with serve_streams(serve) as address:
+        client = Collector(Near(), "pod", int(address.rpartition(":")[2]), TOKEN)  # type: ignore[arg-type]
         with anyio.fail_after(30):
             await client.follow_written(lambda _: followed.set())
-        group.cancel_scope.cancel()
     assert served == 2
 
 
@@ -415,10 +412,10 @@ def test_the_program_needs_nothing_but_python(tmp_path: Path) -> None:
     assert {"http", "json", "collector.collector_server"}.isdisjoint(loaded("collector_start", "start_permit"))
 
 
-def test_nothing_is_signalled_outside_of_a_pod() -> None:
+def test_nothing_is_signalled_outside_of_a_pod(tmp_path: Path) -> None:
     settings: Any = type(
         "Settings",
         (),
-        {"directory": "/nonexistent", "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
+        {"directory": str(tmp_path), "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
     )
     assert collector_start.Collector(settings).signal("KILL") == 0

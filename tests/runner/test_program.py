@@ -255,14 +255,15 @@ async def test_unobservable_program_is_not_blamed_at_the_deadline(tmp_path: Path
         ({"limits": Limits(memory_bytes=1 << 30)}, CapabilityError),
         ({"name": "../grader"}, UsageError),
         ({"outputs": ("a/b",)}, UsageError),
-        ({"inputs": {"": Path("/etc/hostname")}}, UsageError),
-        ({"inputs": {"replay": Path("/nonexistent")}}, UsageError),
+        ({"inputs": {"": Path(__file__)}}, UsageError),
+        ({"inputs": {"replay": Path("gone")}}, UsageError),
         ({"inputs": {"device": Path("/dev/null")}}, UsageError),
     ],
 )
 async def test_errors_outside_the_program_are_raised(
-    tmp_path: Path, more: dict[str, Any], error: type[Exception]
+    tmp_path: Path, more: dict[str, Any], error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     backend = _Changed({"grader": grade, "refused": grade})
     with pytest.raises(error):
         await run(grade, tmp_path, grader(**more), backend=backend)

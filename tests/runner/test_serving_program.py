@@ -104,12 +104,12 @@ def test_the_older_way_names_a_replay_by_request(played: Program, tmp_path: Path
     with program(tmp_path, COGAME_REPLAY_SERVER="1", COGAME_CONFIG_URI="") as game:
         base = f"127.0.0.1:{game.port}"
         assert httpx2.get(f"http://{base}/clients/replay?uri={uri}").status_code == 200
-        assert httpx2.get(f"http://{base}/clients/replay?uri=/nowhere").status_code == 404
+        assert httpx2.get(f"http://{base}/clients/replay?uri={tmp_path}/gone").status_code == 404
         assert httpx2.get(f"http://{base}/clients/replay").status_code == 400
         with connect(f"ws://{base}/replay?uri={uri}", proxy=None) as viewer:
             assert json.loads(viewer.recv())["type"] == "replay"
         with pytest.raises(InvalidStatus, match="404"):
-            connect(f"ws://{base}/replay?uri=/nowhere", proxy=None)
+            connect(f"ws://{base}/replay?uri={tmp_path}/gone", proxy=None)
 
 
 def test_served_game_imports_only_what_it_needs() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, unquote
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import h11
 import psutil
 from anyio.from_thread import start_blocking_portal
@@ -35,6 +36,7 @@ __all__ = [
     "serve_file",
     "serve_in_thread",
     "serve_site",
+    "serve_streams",
     "site_in_thread",
 ]
 
@@ -111,6 +113,58 @@ class FakeServer:
 
 
 @asynccontextmanager
+async def serve_streams(
+    attend: Callable[[anyio.abc.ByteStream], Awaitable[object]],
+    place: Path | anyio.abc.Listener[anyio.abc.ByteStream] | None = None,
+    *,
+    host: str = LOOPBACK,
+    tls: ssl.SSLContext | None = None,
+) -> AsyncGenerator[str]:
+    """Have a function attend to each connection while the context is open, and close it afterwards.
+
+    Yields host and port, unless a place was given. A connection that breaks off is nothing; any other error of the
+    function is raised.
+
+    Args:
+        attend: Attends to one connection.
+        place: The path of a Unix socket, or a listener; by default a free port is taken.
+        host: The address to listen at.
+        tls: To speak TLS.
+    """
+
+    async def connected(raw: anyio.abc.ByteStream) -> None:
+        async with raw:
+            with suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream):
+                wrapped = TLSStream.wrap(raw, server_side=True, ssl_context=tls) if tls else None
+                await attend(raw if wrapped is None else await wrapped)
+
+    listener: anyio.abc.Listener[Any]
+    address = ""
+    if isinstance(place, Path):
+        listener = await anyio.create_unix_listener(place)
+    elif place is not None:
+        listener = place
+    else:
+        listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
+        address = f"{host}:{listener.extra(anyio.abc.SocketAttribute.local_port)}"
+    failure: BaseException
+    async with listener:
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(listener.serve, connected)
+                try:
+                    yield address
+                finally:
+                    group.cancel_scope.cancel()
+            return
+        except BaseExceptionGroup as errors:
+            if len(errors.exceptions) != 1:
+                raise
+            failure = errors.exceptions[0]
+    raise failure
+
+
+@asynccontextmanager
 async def serve(
     handler: Handler, *, host: str = LOOPBACK, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[FakeServer]:
@@ -121,31 +175,15 @@ async def serve(
         host: The address to listen at.
         tls: To serve https.
     """
-    listener = await anyio.create_tcp_listener(local_host=host, local_port=0)
-    port = listener.extra(anyio.abc.SocketAttribute.local_port)
-    server = FakeServer(f"{'http' if tls is None else 'https'}://{host}:{port}", handler)
+    server = FakeServer("", handler)
 
-    async def connected(raw: anyio.abc.SocketStream) -> None:
-        async with raw:
-            with suppress(OSError, anyio.BrokenResourceError, anyio.EndOfStream, h11.RemoteProtocolError):
-                stream = raw if tls is None else await TLSStream.wrap(raw, server_side=True, ssl_context=tls)
-                await _exchange(stream, server)
+    async def connected(stream: anyio.abc.ByteStream) -> None:
+        with suppress(h11.RemoteProtocolError):
+            await _exchange(stream, server)
 
-    failure: BaseException
-    async with listener:
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(listener.serve, connected)
-                try:
-                    yield server
-                finally:
-                    group.cancel_scope.cancel()
-            return
-        except BaseExceptionGroup as errors:
-            if len(errors.exceptions) != 1:
-                raise
-            failure = errors.exceptions[0]
-    raise failure
+    async with serve_streams(connected, host=host, tls=tls) as address:
+        server.url = f"{'http' if tls is None else 'https'}://{address}"
+        yield server
 
 
 @contextmanager
@@ -307,39 +345,25 @@ async def serve_bytes(place: Path | anyio.abc.Listener[anyio.abc.ByteStream], *a
     left = list(answers)
 
     async def answer(stream: anyio.abc.ByteStream) -> None:
-        async with stream:
-            data = await stream.receive()
-            asked.append(data)
-            asked.first.set()
-            if not left:
-                await anyio.sleep_forever()
-            await stream.send(left.pop(0))
+        asked.append(await stream.receive())
+        asked.first.set()
+        if not left:
+            await anyio.sleep_forever()
+        await stream.send(left.pop(0))
 
-    bound = await anyio.create_unix_listener(place) if isinstance(place, Path) else place
-    async with bound as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
+    async with serve_streams(answer, place):
         yield asked
-        tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def serve_everywhere() -> AsyncGenerator[list[str]]:
     """Take connections at all addresses of this machine and close them; yields those that others can reach."""
 
-    async def close(stream: anyio.abc.SocketStream) -> None:
-        with suppress(anyio.BrokenResourceError):
-            await stream.aclose()
-
-    async with (
-        await anyio.create_tcp_listener(local_host="0.0.0.0", local_port=0) as listener,
-        anyio.create_task_group() as tasks,
-    ):
-        tasks.start_soon(listener.serve, close)
-        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    async with serve_streams(lambda _: anyio.lowlevel.checkpoint(), host="0.0.0.0") as address:
+        port = address.rpartition(":")[2]
         entries = [entry for interface in psutil.net_if_addrs().values() for entry in interface]
         own = [entry.address for entry in entries if entry.family == socket.AF_INET]
         yield [f"{address}:{port}" for address in own if not address.startswith("127.")]
-        tasks.cancel_scope.cancel()
 
 
 @contextmanager

@@ -7,13 +7,15 @@ import hashlib
 import re
 import socket
 import struct
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-__all__ = ["CLOSE", "PING", "TEXT", "UPGRADE", "frame", "raw_game", "serving"]
+from .fake_server import serve_streams
+
+__all__ = ["CLOSE", "PING", "TEXT", "UPGRADE", "frame", "raw_game"]
 
 TEXT, CLOSE, PING = 1, 8, 9
 UPGRADE = b"(accepted)"
@@ -63,7 +65,7 @@ async def raw_game(
                 linger = struct.pack("ii", 1, 0)
                 stream.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
-    async with serving(attend) as address:
+    async with serve_streams(attend) as address:
         yield address
 
 
@@ -74,12 +76,3 @@ def _acceptance(head: bytes) -> bytes:
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
     )
-
-
-@asynccontextmanager
-async def serving(attend: Callable[[ByteStream], Awaitable[None]]) -> AsyncGenerator[str]:
-    """Serve each client with a function; yields the address."""
-    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, attend)
-        yield f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
-        group.cancel_scope.cancel()
