@@ -11,34 +11,24 @@ from faults.test_matrix import CASES
 from support.docs_pages import PAGES, ROOT, blocks, page_id
 
 
-def test_the_site_has_its_pages() -> None:
-    wanted = {
-        "start-here.md",
-        "tutorial.md",
-        "write-a-player.md",
-        "train.md",
-        "from-pettingzoo-openspiel.md",
-        "from-the-published-package.md",
-        "evaluation.md",
-        "write-a-game.md",
-        "manifest.md",
-        "runtime-contract.md",
-        "backends.md",
-        "exit-codes.md",
-        "platform.md",
-        "api.md",
-        "observatory.md",
-        "security.md",
-    }
-    assert wanted <= {page.name for page in (ROOT / "docs").glob("*.md")}
-
-
 def test_the_navigation_has_every_page_once() -> None:
     """What `mkdocs build --strict` says of links is said in CI, where its libraries are installed for it."""
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     listed = re.findall(r"[\w-]+\.md", str(site["nav"]))
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
     assert "mkdocs build -q --strict" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_first_page_has_the_order_of_the_navigation() -> None:
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    begin, _, rest = first.partition("\n## In depth\n")
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    sections = {title: re.findall(r"[\w-]+\.md", str(pages)) for part in site["nav"] for title, pages in part.items()}
+    assert {"Begin": re.findall(r"\]\(([\w-]+\.md)", begin), "In depth": re.findall(r"\]\(([\w-]+\.md)", rest)} == {
+        title: pages for title, pages in sections.items() if title != "Home"
+    }
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page for page in re.findall(r"\(docs/([\w-]+\.md)\)", readme) if page != "index.md"] == sections["Begin"]
 
 
 def test_troubleshooting_names_existing_codes() -> None:
@@ -81,3 +71,23 @@ def test_readme_example_runs_in_a_notebook() -> None:
         code = compile(text, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         assert code.co_flags & inspect.CO_COROUTINE
         assert not re.search(r"\brun\(", text)
+
+
+FIRST_PAGES = ("index", "start-here", "concepts", "write-a-player", "write-a-game", "evaluation", "commands")
+OUR_WORDS = re.compile(r"(\*|`|\[[\w ]*)?(starved|base seed|forfeit|block)", re.IGNORECASE)
+
+
+def unexplained(text: str) -> set[str]:
+    """Words of ours whose first mention is neither emphasised, as where they are explained, nor a link to that."""
+    first = dict[str, str | None]()
+    for mark, word in OUR_WORDS.findall(re.sub(r"```.*?```|\(#[\w-]+\)", "", text, flags=re.DOTALL)):
+        first.setdefault(word.lower(), mark)
+    return {word for word, mark in first.items() if not mark}
+
+
+def test_first_pages_use_no_word_before_they_explain_it() -> None:
+    pages = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in FIRST_PAGES}
+    assert {name: words for name, text in pages.items() if (words := unexplained(text))} == {}
+    assert unexplained("Use `--count-starved`. An episode is **starved** if it waited; see [its block](#blocks).") == {
+        "starved"
+    }

@@ -1,6 +1,7 @@
 """Executes every fenced block of the documentation, page by page, as a reader would.
 
-A page runs in its own directory, which contains a copy of `examples`. Its blocks run in order:
+A page runs in its own directory, which contains a copy of `examples`, and as a person of its own, whose registry, index
+of runs and credentials are empty at first. Its blocks run in order:
 
 ========================  ============================================================================
 ```` ```console ````      each line in bash; stops at the first that fails
@@ -58,7 +59,17 @@ from .needs import NEEDS
 from .postgres import running_postgres
 from .waiting import wait_until
 
-__all__ = ["PAGES", "ROOT", "blocks", "execute", "lacks_library", "needing", "page_id", "serves_a_platform"]
+__all__ = [
+    "PAGES",
+    "ROOT",
+    "become_somebody",
+    "blocks",
+    "execute",
+    "lacks_library",
+    "needing",
+    "page_id",
+    "serves_a_platform",
+]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -229,14 +240,44 @@ def needing(page: Path) -> Any:
     return pytest.param(page, id=page_id(page), marks=marks)
 
 
+def become_somebody(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give what runs from here on a home of its own: what one page publishes must not be there on the next.
+
+    Installers, engines and browsers keep the caches and settings of the machine.
+    """
+    machine = Path.home()
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or machine / ".cache")
+    kept = {
+        "XDG_CONFIG_HOME": machine / ".config",
+        "UV_CACHE_DIR": caches / "uv",
+        "PIP_CACHE_DIR": caches / "pip",
+        "PLAYWRIGHT_BROWSERS_PATH": caches / "ms-playwright",
+        "UV_PYTHON_INSTALL_DIR": machine / ".local" / "share" / "uv" / "python",
+        "DOCKER_CONFIG": machine / ".docker",
+        "KUBECONFIG": machine / ".kube" / "config",
+    }
+    for name, place in kept.items():
+        if not os.environ.get(name) and place.exists():
+            monkeypatch.setenv(name, str(place))
+    own = {
+        "HOME": home,
+        "XDG_CACHE_HOME": home / ".cache",
+        "XDG_DATA_HOME": home / ".local" / "share",
+        "XDG_STATE_HOME": home / ".local" / "state",
+        "SOFTMAX_CONFIG_DIR": home / ".softmax",
+    }
+    home.mkdir()
+    for name, place in own.items():
+        monkeypatch.setenv(name, str(place))
+
+
 def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute a page in its own directory."""
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, (stand_ins(tmp_path / ".bin"), PROGRAMS, os.environ["PATH"]))))
-    # Credentials from signing in on a page stay in the page's directory.
-    monkeypatch.setenv("SOFTMAX_CONFIG_DIR", str(tmp_path / ".credentials"))
+    become_somebody(tmp_path / ".home", monkeypatch)
     with ExitStack() as background:
         run_page(page, tmp_path, background)
 

@@ -21,7 +21,8 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 _FIRST = "index"
-"""The page that says which to read for what; the list begins in its order."""
+"""The page that says which to read for what; the list has its order, and its heading for what can be read later."""
+_LATER = "In depth"
 _NO_TEXT = ("|", "```", "#", "<")
 """How tables, code, headings and comments begin."""
 _PICTURE = re.compile(r'<picture>.*? alt="([^"]*)".*?</picture>')
@@ -104,7 +105,11 @@ def docs(out: Output, page: str | None, search: str | None) -> int:
     pages = [_page(name) for name in _names()]
     out.answer({"pages": [{"page": one.name, "title": one.title, "summary": one.summary} for one in pages]})
     width = max(len(one.name) for one in pages)
+    begin = _page(_FIRST).text.partition(f"\n## {_LATER}\n")[0]
+    later = next((one for one in pages[1:] if f"({one.name}.md" not in begin), None)
     for one in pages:
+        if one is later:
+            out.say(f"\n{_LATER}:")
         out.say(_shortened(f"{one.name:<{width}}  {one.summary}"))
     out.note("\ncoworld docs PAGE shows one, coworld docs --search WORD finds a word in all.")
     return exitcodes.OK

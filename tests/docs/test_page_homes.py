@@ -1,0 +1,30 @@
+"""Each page is executed as a person of its own, with the tools of this machine."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.docs_pages import become_somebody
+
+from coworld_client import CredentialStore
+from coworld_runner.package.player_registry.registry_folder import default_registry
+from coworld_runner.records.known_places import default_index, known_places, remember_place
+
+
+def cache_of_uv() -> str:
+    return subprocess.run(["uv", "cache", "dir"], capture_output=True, text=True, check=True).stdout
+
+
+def test_what_one_page_leaves_is_not_there_on_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = cache_of_uv()
+    for name in ("first", "second"):
+        with monkeypatch.context() as patch:
+            become_somebody(tmp_path / name, patch)
+            places = (default_registry(), default_index(), CredentialStore.from_environment().path, Path.home())
+            assert all(place.is_relative_to(tmp_path / name) for place in places)
+            assert known_places() == []
+            remember_place(tmp_path)
+            assert known_places() == [tmp_path]
+            assert cache_of_uv() == cache
