@@ -71,3 +71,23 @@ def test_readme_example_runs_in_a_notebook() -> None:
         code = compile(text, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         assert code.co_flags & inspect.CO_COROUTINE
         assert not re.search(r"\brun\(", text)
+
+
+FIRST_PAGES = ("index", "start-here", "concepts", "write-a-player", "write-a-game", "evaluation", "commands")
+OUR_WORDS = re.compile(r"(\*|`|\[[\w ]*)?(starved|base seed|forfeit|block)", re.IGNORECASE)
+
+
+def unexplained(text: str) -> set[str]:
+    """Words of ours whose first mention is neither emphasised, as where they are explained, nor a link to that."""
+    first = dict[str, str | None]()
+    for mark, word in OUR_WORDS.findall(re.sub(r"```.*?```|\(#[\w-]+\)", "", text, flags=re.DOTALL)):
+        first.setdefault(word.lower(), mark)
+    return {word for word, mark in first.items() if not mark}
+
+
+def test_first_pages_use_no_word_before_they_explain_it() -> None:
+    pages = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in FIRST_PAGES}
+    assert {name: words for name, text in pages.items() if (words := unexplained(text))} == {}
+    assert unexplained("Use `--count-starved`. An episode is **starved** if it waited; see [its block](#blocks).") == {
+        "starved"
+    }

@@ -60,8 +60,15 @@ from .postgres import running_postgres
 from .waiting import wait_until
 
 __all__ = [
-    *("PAGES", "ROOT", "become_somebody", "blocks", "execute"),
-    *("lacks_library", "needing", "page_id", "serves_a_platform"),
+    "PAGES",
+    "ROOT",
+    "become_somebody",
+    "blocks",
+    "execute",
+    "lacks_library",
+    "needing",
+    "page_id",
+    "serves_a_platform",
 ]
 
 ROOT = Path(__file__).parents[2]
