@@ -21,12 +21,11 @@ from coworld_core.episode.record import read_record, read_rows, read_summary
 from coworld_core.episode.request import build_request
 from coworld_core.manifest.manifest_file import load_manifest
 
-pytestmark = pytest.mark.slow
-
 World = Callable[..., Path]
 PAINT = Path(__file__).parents[2] / "examples" / "paintarena"
 
 
+@pytest.mark.slow
 def test_an_episode_of_the_sample_world(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = coworld("run-episode", PAINT, "--variant", "quick", "--backend", "process", "-o", out)
@@ -227,6 +226,7 @@ def test_a_player_with_a_command_of_its_own(world: World, tmp_path: Path) -> Non
     assert done.json["faults"][0]["error_type"] == "player_error"
 
 
+@pytest.mark.slow
 def test_install_gives_a_player_what_its_requirements_name(world: World, tmp_path: Path) -> None:
     bot = tmp_path / "bot"
     write_wheel(bot, "wordlist", "1")
@@ -355,6 +355,7 @@ def test_one_failed_episode_loses_no_other(world: World, tmp_path: Path) -> None
     read_summary(written)
 
 
+@pytest.mark.slow
 def test_several_episodes_go_on_where_they_were_cut_short(world: World, tmp_path: Path) -> None:
     out, manifest = tmp_path / "out", world(seed=10)
     assert coworld("run-episode", manifest, "-n", "2", "-o", out).status == 0
@@ -404,6 +405,7 @@ def test_replays_of_several_episodes_are_verified(world: World, tmp_path: Path) 
 # --- where it goes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_directory_in_use_is_refused_and_untouched(world: World, tmp_path: Path) -> None:
     out = tmp_path / "out"
     directory = world()

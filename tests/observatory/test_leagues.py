@@ -25,8 +25,6 @@ from observatory.store.models import (
 )
 from observatory.work.scores import add_scores
 
-pytestmark = pytest.mark.slow
-
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
 
 

@@ -7,15 +7,12 @@ import json
 from pathlib import Path
 
 import anyio
-import pytest
 import sqlalchemy as sa
 from support.observatory import inside
 from support.uploads import image_parts, push, upload_image, upload_policy
 
 from coworld_core import api
 from observatory.store.models import Idempotent, Image, PolicySecretEnv, PolicyVersion
-
-pytestmark = pytest.mark.slow
 
 
 async def test_image_upload_is_begun_and_completed(tmp_path: Path, database: str | None) -> None:

@@ -23,8 +23,6 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from paintarena.config import RESULTS_SCHEMA
 from paintarena.testing import Server, running, small_config
 
-pytestmark = pytest.mark.slow
-
 SNAPSHOT_KEYS = {
     *("type", "width", "height", "positions", "tile_owners", "scores", "player_names"),
     *("tick", "max_ticks", "started", "paused", "tick_rate", "done"),
@@ -373,6 +371,7 @@ async def test_a_late_viewer_gets_the_whole_board_at_once(tmp_path: Path) -> Non
                 assert len(seen["tile_owners"]) == 48
 
 
+@pytest.mark.slow
 async def test_client_that_never_reads_does_not_block_the_game(tmp_path: Path) -> None:
     """Its socket buffers fill long before the end; the ticks, the others and the exit do not wait for it."""
     names: list[Any] = [{"name": "A" * 60_000}, {"name": "Bob"}]
@@ -520,6 +519,7 @@ async def test_a_signal_ends_a_running_game(tmp_path: Path, number: signal.Signa
     assert not server.replay.exists()
 
 
+@pytest.mark.slow
 async def test_late_ticks_are_counted_and_told(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config(max_ticks=120, tick_rate=20)) as server:
         async with seated(server) as (first, _):
@@ -540,6 +540,7 @@ async def test_late_ticks_are_counted_and_told(tmp_path: Path) -> None:
 # Admin
 
 
+@pytest.mark.slow
 async def test_admin_pauses_resumes_and_sets_the_pace(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config(max_ticks=200, tick_rate=1), env={"COWORLD_ADMIN": "1"}) as server:
         assert get(server.http("/client/admin"))[0] == 200

@@ -23,8 +23,6 @@ from coworld_runner.worker import init_config
 from coworld_runner.worker.episode_setup import read_tokens
 from coworld_runner.worker.health_port import health_port
 
-pytestmark = pytest.mark.slow
-
 
 def spec(game: str = "well", **config: Any) -> dict[str, Any]:
     """A job spec for two players."""
@@ -154,6 +152,7 @@ def test_the_program_says_what_went_wrong_where_it_was_told_to(tmp_path: Path) -
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_run_reports_errors_as_init_config_does(tmp_path: Path) -> None:
     error = tmp_path / "error.json"
     done = worker("run", environ={"ERROR_INFO_URI": error.as_uri(), "JOB_ID": "x"})

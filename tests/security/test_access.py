@@ -20,8 +20,6 @@ from observatory.api.not_offered import NOT_OFFERED
 from observatory.app import document
 from observatory.store.models import Artifact, EpisodeRequest, HostedSession, RoleRun, Round
 
-pytestmark = pytest.mark.slow
-
 HUSH = "hush"
 """Stands in everything that is nobody's but the owner's."""
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
