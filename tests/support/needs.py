@@ -156,7 +156,11 @@ def needs_of(item: pytest.Item) -> list[str]:
 def selects_slow(config: pytest.Config) -> bool:
     """Whether a run takes the tests marked `slow`; plainly called, it leaves them out (pyproject.toml)."""
     chosen = str(config.option.markexpr)
-    return not chosen or Expression.compile(chosen).evaluate(lambda name, /, **_: name == "slow")
+    return not chosen or Expression.compile(chosen).evaluate(_is_slow)
+
+
+def _is_slow(name: str, /, **_: object) -> bool:
+    return name == "slow"
 
 
 class LeftOut:
