@@ -170,12 +170,16 @@ class Watch:
         await self._ledger.see("never_connected", "player", slot, words=words, hint=hint)
 
     async def judge_absent(self) -> None:
-        """Judge the players that never connected, now that the game is over."""
+        """Judge the players that never connected, now that the game is over; of the others, that is not known."""
         over = self._ledger.over_at or self._ledger.seconds()
         for slot, seat in self._ledger.seats.items():
             # Those that ended in any other way are blamed for that
-            if seat.connected is False and (seat.end is None or seat.end.ok) and self._stayed_away(seat, over):
+            if seat.connected is not False or not (seat.end is None or seat.end.ok):
+                continue
+            if self._stayed_away(seat, over):
                 await self._see_absent(slot)
+            else:
+                seat.connected = None
 
     async def judge_players(self) -> None:
         """Judge the players that have ended, now that the game's outcome is known."""
