@@ -124,11 +124,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: with many more, tests wait for each other until they fail."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A few more than there are processors: slow tests wait, but many of them wait for each other until they fail."""
+    from support.needs import selects_slow
+
     from coworld_runner.episode.parallelism import processors
 
-    return processors() + 1
+    return processors() + (3 if selects_slow(config) else 1)
 
 
 @pytest.hookimpl(tryfirst=True)
