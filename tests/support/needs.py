@@ -183,11 +183,9 @@ class LeftOut:
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         # What was not asked for, by -k or by the number of a line, is not left out
+        unasked = ["kubernetes"] if not items or selects_slow(items[0].config) else ["kubernetes", "slow"]
         for item in items:
-            if item.get_closest_marker("kubernetes"):
-                self._deselected["kubernetes"] += 1
-            elif item.get_closest_marker("slow") and not selects_slow(item.config):
-                self._deselected["slow"] += 1
+            self._deselected.update([name for name in unasked if item.get_closest_marker(name)][:1])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):

@@ -47,23 +47,19 @@ async def raw_game(
     """
 
     async def attend(stream: ByteStream) -> None:
-        async with stream:
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                head += await stream.receive()
-            try:
-                for piece in (older,) if older and b" /clients/" in head else pieces:
-                    await stream.send(piece.replace(UPGRADE, _acceptance(head)) if UPGRADE in piece else piece)
-                    await anyio.sleep(pause)
-                while then == "repeats":
-                    await stream.send(pieces[-1])
-                while then == "stays":
-                    await stream.receive()
-            except (anyio.BrokenResourceError, anyio.EndOfStream):
-                return
-            if then == "resets":
-                linger = struct.pack("ii", 1, 0)
-                stream.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += await stream.receive()
+        for piece in (older,) if older and b" /clients/" in head else pieces:
+            await stream.send(piece.replace(UPGRADE, _acceptance(head)) if UPGRADE in piece else piece)
+            await anyio.sleep(pause)
+        while then == "repeats":
+            await stream.send(pieces[-1])
+        while then == "stays":
+            await stream.receive()
+        if then == "resets":
+            linger = struct.pack("ii", 1, 0)
+            stream.extra(SocketAttribute.raw_socket).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
     async with serve_streams(attend) as address:
         yield address
