@@ -73,7 +73,7 @@ async def compared(blocks: int, variant: str) -> dict[str, Any]:
             GAME,
             str(bots[NEW]),
             str(bots[OLD]),
-            rules=EvaluationRules(variant=variant, max_blocks=blocks),
+            rules=EvaluationRules(variant=variant, seed=0, max_blocks=blocks),
             backend="process",
             workspace=workspace,
             parallel=1,

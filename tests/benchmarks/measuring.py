@@ -35,7 +35,7 @@ def measured(game: str, blocks: int, directory: Path) -> None:
     folder, _, config = GAMES[game]
     players = {str(directory / "first.py"): 1.0, str(directory / "second.py"): 1.0}
     variant = next((name for name in ("connect-four",) if config.get("game") == "connect_four"), None)
-    rules = EvaluationRules(variant=variant)
+    rules = EvaluationRules(variant=variant, seed=0)
     anyio.run(
         lambda: mix(EXAMPLES / folder, players, episodes=2 * blocks, rules=rules, workspace=directory / f"run-{blocks}")
     )

@@ -14,7 +14,7 @@ from coworld_runner.improvement import ImprovementRules, improve_player
 
 
 async def main(game: str, player: str, optimizer: str, workspace: str, variant: str) -> None:
-    evaluation = EvaluationRules(variant=variant, count_starved=True, max_blocks=40)
+    evaluation = EvaluationRules(variant=variant, seed=0, count_starved=True, max_blocks=40)
     await improve_player(
         game,
         player,

@@ -23,7 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 TEXT = """
 episodes = 4
-seed = 7
 
 [[entry]]
 name = "pairs"
@@ -106,7 +105,8 @@ async def test_a_platform_plays_a_suite_and_goes_on_after_a_cut(tmp_path: Path) 
         assert read_suite(out)[0] == report
         assert "| pairs | duel | left:v1 |" in (out / "report.md").read_text()
 
-        # From another directory, as from another machine: the same episodes
+        # From another directory, as from another machine, with its seed: the same episodes
+        suite(tmp_path, f"seed = {report.seed}\n{TEXT}")
         elsewhere = await whole(tmp_path / "elsewhere", parallel=1)
         assert elsewhere.players == report.players
         ids = [{row.run_id for row in read_rows(place / "pairs.duel.1")} for place in (out, tmp_path / "elsewhere")]

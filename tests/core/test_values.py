@@ -16,7 +16,7 @@ from coworld_core.errors import ImageError, ManifestError, UsageError
 from coworld_core.ids import SAFE_ID_PATTERN, is_safe_id, new_run_id
 from coworld_core.images import ImageRef, Platform, content_tag, host_platform
 from coworld_core.manifest.template import hydrate, placeholder, placeholders
-from coworld_core.player_seeds import player_seed
+from coworld_core.player_seeds import block_secret, new_player_secret, player_seed
 from coworld_core.ports import ExtraPort, parse_extra_ports
 from coworld_core.quantities import parse_quantity
 from coworld_core.reserved_env import is_reserved_env
@@ -260,6 +260,11 @@ def test_each_seat_has_a_seed_of_its_own() -> None:
     seeds = {player_seed(seed, slot) for seed in range(-5, 200) for slot in range(16)}
     assert len(seeds) == 205 * 16
     assert all(0 <= seed < 2**31 for seed in seeds)
+    # With a secret, they have nothing to do with those
+    secrets = [block_secret(0, 1), block_secret(0, 2), block_secret(1, 1), block_secret(bytes(32), 1)]
+    drawn = [player_seed(7, slot, secret=secret) for secret in secrets for slot in range(2)]
+    assert drawn == [1727724713, 151695387, 1567816389, 1081710867, 1275655793, 429031061, 1564996556, 990455030]
+    assert len({new_player_secret(), new_player_secret(), *secrets}) == 6
 
 
 def test_placeholders(document: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from coworld_core.player_seeds import player_seed
 from coworld_runner import certify, resolve_package, run_episode
 from coworld_runner.backend import Backend
 from coworld_runner.build.manifest_build import build_coworld
+from coworld_runner.episode.run_context import entered_backend
 from coworld_runner.episode.single import EpisodeOptions
 from coworld_runner.package.own_players.game_run_player import read_hosted
 from coworld_runner.package.plan import plan_episode
@@ -62,6 +64,18 @@ async def test_the_game_is_told_the_seeds_of_its_players(tmp_path: Path) -> None
     assert seeded.scores == (player_seed(7, 0), player_seed(7, 1))
     unseeded = await run_episode(HOSTED, players=players, backend="process", workspace=tmp_path / "unseeded")
     assert unseeded.scores == (0, 0)
+    # A seed that nobody has named tells nothing about theirs: they come from a secret, which the record alone has
+    package = await resolve_package(HOSTED)
+    plan = plan_episode(package, players=players)
+    plan = replace(plan, game_config={**plan.game_config, "seed": 7})
+    async with entered_backend("process", package) as backend:
+        drawn = await run_episode(plan, backend=backend, workspace=tmp_path / "drawn")
+    secret = drawn.player_secret
+    assert drawn.scores == (player_seed(7, 0, secret=secret), player_seed(7, 1, secret=secret))
+    assert not {*drawn.scores} & {*seeded.scores}
+    files = [path for path in (tmp_path / "drawn").rglob("*") if path.is_file()]
+    assert [path.name for path in files if secret in path.read_text()] == ["episode.json"]
+    assert seeded.player_secret == ""
 
 
 async def test_game_hosted_players_certify_with_a_log_each(tmp_path: Path) -> None:

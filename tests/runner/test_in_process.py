@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def nim(directory: Path, seconds_per_move: float) -> Path:
 
 
 async def played(game: Path, new: str, old: str, workspace: Path, blocks: int = 1, **more: Any) -> list[EpisodeRow]:
-    rules = EvaluationRules(max_blocks=blocks, count_starved=True)
+    rules = EvaluationRules(seed=0, max_blocks=blocks, count_starved=True)
     await compare(game, new, old, rules=rules, workspace=workspace, **more)
     return sorted(read_rows(workspace), key=lambda row: row.key)
 
@@ -142,6 +143,7 @@ async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: P
     rules = EvaluationRules(max_blocks=40)
     whole = await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "two")
     rows = [told(row) for row in read_rows(tmp_path / "two")]
+    rules = replace(rules, seed=whole.plan.seed)
     await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "three", parallel=3)
     assert [told(row) for row in read_rows(tmp_path / "three")] == rows
     # It goes on where it ended

@@ -30,7 +30,7 @@ def game(tmp_path: Path) -> Path:
 @pytest.mark.slow
 async def test_simultaneous_moves_come_out_as_those_of_programs(game: Path, tmp_path: Path) -> None:
     bots = [str(tmp_path / f"bots/{name}.py") for name in ("most", "lowest")]
-    rules = EvaluationRules(max_blocks=2, count_starved=True)
+    rules = EvaluationRules(seed=0, max_blocks=2, count_starved=True)
     for workspace, more in (("here", {}), ("there", {"backend": "process"})):
         await compare(game, *bots, rules=rules, workspace=tmp_path / workspace, **more)
     here, there = (sorted(read_rows(tmp_path / at), key=lambda row: row.key) for at in ("here", "there"))
@@ -40,7 +40,7 @@ async def test_simultaneous_moves_come_out_as_those_of_programs(game: Path, tmp_
 
 async def test_lost_blocks_open_where_the_two_differed(game: Path, tmp_path: Path) -> None:
     bots = [str(tmp_path / f"bots/{name}.py") for name in ("lowest", "most")]
-    report = await compare(game, *bots, rules=EvaluationRules(max_blocks=8), workspace=tmp_path / "run")
+    report = await compare(game, *bots, rules=EvaluationRules(seed=0, max_blocks=8), workspace=tmp_path / "run")
     assert report.lost > 3 == len(report.lost_blocks)
     rows = {row.key: row for row in read_rows(tmp_path / "run")}
     for lost in report.lost_blocks:

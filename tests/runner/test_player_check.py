@@ -41,7 +41,7 @@ async def test_behaviour_is_checked(tmp_path: Path, player: str, statuses: dict[
     file = tmp_path / f"{player}.py"
     file.write_text(PLAYERS[player])
     # A silent player lets all of its time pass
-    rules = EvaluationRules(config={"sticks": 40 if player == "chance" else 9, "seconds_per_move": 0.3})
+    rules = EvaluationRules(seed=0, config={"sticks": 40 if player == "chance" else 9, "seconds_per_move": 0.3})
     report = await check_player(NIM, str(file), rules=rules)
     found = {check.name: check for check in report.checks}
     assert {name: found[name].status for name in statuses} == statuses

@@ -271,7 +271,7 @@ async def test_measuring_in_the_process_says_and_hears_what_programs_do(tmp_path
     replays: list[list[Any]] = []
     for backend in ("auto", "process"):
         workspace = tmp_path / backend
-        rules = EvaluationRules(max_blocks=1, count_starved=True)
+        rules = EvaluationRules(seed=0, max_blocks=1, count_starved=True)
         await compare(game, str(bot), str(other), rules=rules, workspace=workspace, backend=backend)
         rows = sorted(read_rows(workspace), key=lambda row: row.key)
         assert all(row.ok for row in rows)

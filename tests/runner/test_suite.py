@@ -75,6 +75,7 @@ async def test_an_interrupted_suite_goes_on(tmp_path: Path) -> None:
     path, out = suite(tmp_path), tmp_path / "out"
     async with contest(2.0) as small:
         whole = await played(small, path, tmp_path / "whole", "first")
+        path = suite(tmp_path, f"seed = {whole.seed}\n{TEXT}")
         seen = 0
         with anyio.CancelScope() as scope:
 
@@ -89,7 +90,8 @@ async def test_an_interrupted_suite_goes_on(tmp_path: Path) -> None:
         assert not so_far.complete
         assert "not over yet" in (out / "report.md").read_text()
         rows = (out / so_far.cells[0].directory / "episodes.jsonl").read_bytes()
-        assert await played(small, path, out, "first") == whole
+        # Whoever goes on need not name the seed again
+        assert await played(small, suite(tmp_path), out, "first") == whole
         assert (out / so_far.cells[0].directory / "episodes.jsonl").read_bytes().startswith(rows)
         # Nothing is left to play
         events: list[Any] = []

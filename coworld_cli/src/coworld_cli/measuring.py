@@ -42,7 +42,9 @@ __all__ = [
 
 ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes")
 """Options for playing that commands which measure declare differently, or do not need."""
-BASE_SEED = {"default": 0, "show_default": True, "help": "Base seed, from which the seed of every block is derived."}
+BASE_SEED = {
+    "help": "Base seed: that of a report repeats it. A player may guess small numbers.  [default: a fresh one]"
+}
 RESUMABLE = {
     "help": "Directory for the evidence: new, empty, or that of the same command, which then resumes. "
     "Default: a fresh one under results/ beside the manifest."

@@ -262,7 +262,7 @@ def evaluation_rules(
         config=config_changes(options, package.manifest),
         command=options.run,
         secret_env=secret_env or {},
-        seed=options.seed or 0,
+        seed=options.seed,
         max_blocks=options.max_blocks,
         metric=options.metric,
         forfeit=options.forfeit,

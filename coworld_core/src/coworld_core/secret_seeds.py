@@ -1,4 +1,4 @@
-"""Seeds that nobody can compute in advance, and everybody can check afterwards.
+"""Seeds that nobody can compute in advance, and everybody can check afterwards; and base seeds nobody can guess.
 
 An organiser has a secret. Each block has a key, which is derived from the secret, and its seed is derived from the key.
 The digest of the key, its commitment, is published before the block is played, and the key itself afterwards.
@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 
-__all__ = ["MAX_SEED", "key_commitment", "number_between", "seed_from_key", "seed_key", "verify_seed"]
+__all__ = ["MAX_SEED", "fresh_seed", "key_commitment", "number_between", "seed_from_key", "seed_key", "verify_seed"]
 
 MAX_SEED = 2**63 - 1
 """The largest seed that is ever derived."""
+
+
+def fresh_seed() -> int:
+    """A base seed that nobody can guess: 63 random bits, which one number repeats."""
+    return secrets.randbits(63)
 
 
 def seed_key(secret: bytes, scope: str) -> bytes:

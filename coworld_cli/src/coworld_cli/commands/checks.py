@@ -8,7 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..measuring import game_option
+from ..measuring import BASE_SEED, game_option
 from ..options.declarations import takes
 from ..options.play_options import EvaluationOptions
 from ..output import Output, output_options
@@ -53,6 +53,7 @@ _LEFT_OUT = (
     "options",
     EvaluationOptions,
     without=_LEFT_OUT,
+    seed=BASE_SEED,
     output_dir={"help": "New or empty directory for the episodes' evidence. Default: none is kept."},
 )
 @output_options
@@ -72,7 +73,10 @@ def check(out: Output, options: EvaluationOptions, bot: str, game: str) -> int:
 
     async def body(running: Running) -> int:
         report = await checked_player(options, running, bot)
-        out.answer({"player": report.player, "ok": report.ok, "checks": show_checks(out, report.checks)})
+        checks = show_checks(out, report.checks)
+        if report.seed is not None:
+            out.say(f"--seed {report.seed} plays the same episodes again.")
+        out.answer({"player": report.player, "ok": report.ok, "checks": checks, "seed": report.seed})
         return exitcodes.OK if report.ok else exitcodes.ANSWER_IS_NO
 
     return run_async(out, body)

@@ -115,10 +115,8 @@ _ELSEWHERE = (
     cls=SectionOption,
     section="What to play",
     type=int,
-    default=0,
-    show_default=True,
     metavar="N",
-    help="Base seed, from which all others are derived.",
+    help="Base seed, from which all others are derived.  [default: a fresh one, which the plan has]",
 )
 @takes(
     "options",
@@ -147,7 +145,7 @@ def improve(
     grader: str | None,
     diagnoser: str | None,
     margin: float | None,
-    seed: int,
+    seed: int | None,
 ) -> int:
     """Let a program improve a player, step by step.
 

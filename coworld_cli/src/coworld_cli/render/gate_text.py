@@ -66,6 +66,7 @@ def gate_result(outcome: GateOutcome) -> str:
     where = [("History", shown_path(folder.log))]
     if met:
         where.insert(0, ("Measured", shown_path(folder.gate(record.gate))))
+        where.insert(0, ("Base seed", str(record.seed)))
     where.append(("Show it", command_line("bots", shown_path(folder.directory))))
     return "\n\n".join([*parts, labelled(where, indent="")])
 

@@ -51,6 +51,7 @@ def improvement_result(done: Improvement) -> str:
         parts.append(f"Step {report.unfinished} has not ended: the same command with a larger budget goes on with it.")
     where = [
         ("Spent", said),
+        ("Base seed", str(report.plan.seed)),
         ("Best player", shown_path(done.best)),
         ("Everything", shown_path(done.workspace)),
         ("Report", shown_path(done.workspace / "report.md")),

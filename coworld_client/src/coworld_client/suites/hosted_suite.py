@@ -28,7 +28,7 @@ from coworld_core.evaluation.evaluation_files import (
 )
 from coworld_core.evaluation.mixture import Mixture, MixtureReport
 from coworld_core.evaluation.needed_episodes import NeededEpisodes
-from coworld_core.evaluation.suite_plan import PlannedCell, plan_cells, resumed_suite, suite_files
+from coworld_core.evaluation.suite_plan import PlannedCell, plan_cells, resumed_suite, suite_files, suite_seed
 from coworld_core.evaluation.suite_report import SUITE_NAME, SuiteCell, SuiteReport
 from coworld_core.evaluation.suite_settings import CANDIDATE, SuiteSettings, read_suite_settings
 from coworld_core.files.atomic import write_whole
@@ -65,7 +65,7 @@ async def play_hosted_suite(
     """Have a platform play every line-up of a suite in every variant; a directory that has this suite is gone on with.
 
     Each episode is an experience request of its own, labelled `suite` and `cell`. Its idempotency key follows from
-    what is requested, so the same suite of the same versions, asked for again from anywhere, plays nothing twice.
+    what is requested, so the same suite of the same versions, asked for again with the same seed, plays nothing twice.
     Everything is planned, and so checked, before the first request.
 
     Args:
@@ -103,14 +103,15 @@ async def play_hosted_suite(
     chosen = tuple(players)
     words = {word for entry in settings.entry for lineup in entry.lineups for word in lineup} - {CANDIDATE}
     policies = {word: await _policy(client, word) for word in sorted(words | {*chosen})}
+    seed = suite_seed(settings, Path(directory))
     plan = partial(plan_hosted, settings=settings, coworld=game, manifest=manifest, policies=policies)
-    cells = list(plan_cells(settings, manifest, chosen, plan))
+    cells = list(plan_cells(settings, manifest, chosen, seed, plan))
     with _opened(directory) as place:
         report = SuiteReport(
             name=settings.name,
             coworld=game.name,
             version=game.version,
-            seed=settings.seed,
+            seed=seed,
             cells=tuple(cell.record for cell in cells),
         )
         if (place / SUITE_NAME).is_file():

@@ -205,6 +205,12 @@ class EpisodeRecord(Record, Tabular):
     backend: str = Field(description="Name of the backend.")
     variant: str = Field(description="Variant id, or certification, or episode-request.")
     seed: int | None = Field(default=None, description="Integer seed in the game config, if it has one.")
+    player_secret: str = Field(
+        default="",
+        exclude_if=is_empty,
+        repr=False,
+        description="Secret from which, with the seed, the players' seeds were derived; left out: from the seed alone.",
+    )
     game_config: dict[str, Any] = Field(default_factory=dict, description="The config that ran, without tokens.")
     episode_tags: dict[str, str] = Field(
         default_factory=dict, description="Its labels when it began, those of the request among them."

@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..hints import Hint
 from ..manifest.game_config import matching_variants
 from ..manifest.models import Manifest
+from ..secret_seeds import fresh_seed
 from ..text.phrases import listed
 from .evaluation_files import MARKDOWN_NAME, PLAN_NAME
 from .markdown import report_markdown
@@ -21,7 +22,15 @@ from .played_evaluation import PlayedEvaluation, read_evaluation
 from .suite_report import SUITE_NAME, SuiteCell, SuiteReport, read_suite_file
 from .suite_settings import CANDIDATE, EntrySettings, SuiteSettings
 
-__all__ = ["PlannedCell", "SuiteCombination", "plan_cells", "read_suite", "resumed_suite", "suite_files"]
+__all__ = [
+    "PlannedCell",
+    "SuiteCombination",
+    "plan_cells",
+    "read_suite",
+    "resumed_suite",
+    "suite_files",
+    "suite_seed",
+]
 
 _Seating = TypeVar("_Seating")
 
@@ -59,10 +68,22 @@ class PlannedCell(Generic[_Seating]):
     """What turns a lineup into an episode, where it is played."""
 
 
+def suite_seed(settings: SuiteSettings, place: Path) -> int:
+    """The base seed of a suite: its own, that of the suite in its directory, or a fresh one.
+
+    Raises:
+        RecordError: The suite in the directory is broken.
+    """
+    if settings.seed is not None:
+        return settings.seed
+    return read_suite_file(place).seed if (place / SUITE_NAME).is_file() else fresh_seed()
+
+
 def plan_cells(
     settings: SuiteSettings,
     manifest: Manifest,
     players: Sequence[str],
+    seed: int,
     plan: Callable[[SuiteCombination], tuple[MixturePlan, _Seating]],
 ) -> Iterator[PlannedCell[_Seating]]:
     """Plan everything that a suite measures, in the order of its file.
@@ -71,6 +92,7 @@ def plan_cells(
         settings: The suite.
         manifest: The game.
         players: The players that `{player}` stands for; each is measured by itself.
+        seed: The base seed (`suite_seed`).
         plan: Plans the measurement of one of them.
 
     Raises:
@@ -101,7 +123,7 @@ def plan_cells(
                     lineup=lineup,
                     episodes=entry.episodes or settings.episodes,
                     config={**settings.config, **entry.config},
-                    seed=entry.seed if entry.seed is not None else settings.seed,
+                    seed=entry.seed if entry.seed is not None else seed,
                 )
                 try:
                     planned, seating = plan(combination)

@@ -44,8 +44,8 @@ class SuiteSettings(SettingsPart):
     """The game; empty: the caller names it."""
     episodes: int = Field(default=50, ge=1)
     """Episodes of each line-up in each variant, at least: the last block is played whole."""
-    seed: int = 0
-    """The base seed."""
+    seed: int | None = None
+    """The base seed; None: a fresh one, which nobody can guess, for each directory."""
     metric: str = ""
     forfeit: float | None = None
     count_starved: bool = False

@@ -119,5 +119,6 @@ def improvement_markdown(report: ImprovementReport) -> str:
     spent = report.spent
     if report.unfinished is not None:
         lines += [f"Step {report.unfinished} has not ended.", ""]
-    lines.append(f"{plural(spent.steps, 'step')}, {plural(spent.episodes, 'episode')}, {spent.seconds:.0f} s.")
+    spend = f"{plural(spent.steps, 'step')}, {plural(spent.episodes, 'episode')}, {spent.seconds:.0f} s"
+    lines.append(f"{spend}; base seed {report.plan.seed}.")
     return "\n".join([*lines, ""])

@@ -83,7 +83,7 @@ async def play_further(
             group.cancel_scope.cancel()
 
     hosted = package.manifest.game.player_runtime == GAME_HOSTED
-    twice = _same_seed(package)
+    twice = _same_seed(package, smoke)
     async with anyio.create_task_group() as group:
         group.start_soon(play, _BAD_CLIENTS, plan_episode(package), bad)
         if not hosted:
@@ -108,11 +108,11 @@ async def play_further(
     )
 
 
-def _same_seed(package: Package) -> dict[str, EpisodePlan]:
+def _same_seed(package: Package, smoke: EpisodeRecord) -> dict[str, EpisodePlan]:
     """Return the plans to compare: one if the smoke episode had a seed, none if the game takes no seed."""
     plan = plan_episode(package)
     if plan.seed is not None:
-        return {_SAME_SEED[0]: plan}
+        return {_SAME_SEED[0]: dataclasses.replace(plan, player_secret=smoke.player_secret)}
     try:
         return dict.fromkeys(_SAME_SEED, plan_episode(package, seed=_SEED))
     except UsageError:

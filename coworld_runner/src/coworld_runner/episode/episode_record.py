@@ -40,6 +40,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         backend=setup.backend.name,
         variant=plan.variant,
         seed=plan.seed,
+        player_secret=plan.player_secret if plan.seed is not None else "",
         game_config=dict(plan.game_config),
         episode_tags=dict(plan.episode_tags),
         hooks=plan.hooks,

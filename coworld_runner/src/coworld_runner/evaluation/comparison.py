@@ -16,7 +16,7 @@ from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation
+from .evaluation_run import play_evaluation, settled_rules
 from .lost_moves import note_lost_moves
 
 __all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
@@ -68,7 +68,7 @@ async def compare(
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     players = {NEW: new, OLD: old, **({OPPONENT: opponent} if opponent is not None else {})}
-    entrants = Entrants(await resolve_package(what), players, rules or EvaluationRules())
+    entrants = Entrants(await resolve_package(what), players, settled_rules(rules, run))
     terms = ComparisonTerms(margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta)
     comparison = Comparison(_plan(entrants, terms))
 

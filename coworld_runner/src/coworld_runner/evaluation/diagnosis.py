@@ -22,7 +22,7 @@ from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation, read_evaluation
+from .evaluation_run import play_evaluation, read_evaluation, settled_rules
 
 __all__ = ["diagnose", "play_battery"]
 
@@ -62,7 +62,7 @@ async def diagnose(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
-    rules = rules or EvaluationRules()
+    rules = settled_rules(rules, run)
     package = await resolve_package(what)
     said = {BOT: player, BASELINE: baseline, STRONG: strong}
     players = {label: word for label, word in said.items() if word is not None}

@@ -12,7 +12,8 @@ from coworld_core.evaluation.battery import VariantPlan
 from coworld_core.evaluation.designs import Lineup, block_seed
 from coworld_core.manifest.game_config import seed_range
 from coworld_core.manifest.game_results import score_bounds
-from coworld_core.secret_seeds import key_commitment, seed_from_key, seed_key
+from coworld_core.player_seeds import block_secret
+from coworld_core.secret_seeds import fresh_seed, key_commitment, seed_from_key, seed_key
 
 from ..package.plan import EpisodePlan, Seat, plan_episode
 from ..package.player_names import PlayerRef, read_players
@@ -49,6 +50,7 @@ class Entrants:
         self.package = package
         # Files are read once, so that their current content plays in every episode
         self._players = {label: _entrant(player, package) for label, player in players.items()}
+        self._seed = rules.seed if rules.seed is not None else fresh_seed()
         self._rules = rules
         self._plans: dict[tuple[int, Lineup], EpisodePlan] = {}
         self.bases = tuple(
@@ -96,7 +98,7 @@ class Entrants:
             "variant": ", ".join(base.variant for base in self.bases),
             "config_changes": dict(rules.config),
             "slot_count": self.seats,
-            "seed": rules.seed,
+            "seed": self._seed,
             "seed_commitment": key_commitment(rules.seed_secret) if rules.seed_secret is not None else "",
             "seeded": self.seeded,
             "metric": rules.metric,
@@ -152,14 +154,18 @@ class Entrants:
         if allowed is None:
             return plan
         least, most = allowed
+        secret = self._rules.seed_secret
         if seed is None or not least <= seed <= most:
-            secret = self._rules.seed_secret
             seed = (
-                block_seed(self._rules.seed, block, least=least, most=most)
+                block_seed(self._seed, block, least=least, most=most)
                 if secret is None
                 else seed_from_key(seed_key(secret, str(block)), least=least, most=most)
             )
-        return dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
+        return dataclasses.replace(
+            plan,
+            game_config={**plan.game_config, "seed": seed},
+            player_secret=block_secret(self._seed if secret is None else secret, block),
+        )
 
     def _plan(self, lineup: Lineup, at: int) -> EpisodePlan:
         if (at, lineup) not in self._plans:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,15 @@ import anyio.to_thread
 from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, read_record, read_rows
 from coworld_core.errors import UsageError
-from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
+from coworld_core.evaluation.designs import parse_key
+from coworld_core.evaluation.evaluation_files import PLAYERS_NAME, read_plan
+from coworld_core.player_seeds import block_secret
 
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.resolver import Package, resolve_package
 from .in_process import InProcess
-from .in_process_rows import Ended, ended_row, write_evidence
+from .in_process_rows import Ended, ended_row, game_seed, write_evidence
 
 __all__ = ["EpisodeAgain", "play_plan_again", "play_row_again"]
 
@@ -67,6 +69,7 @@ async def play_row_again(
     if (there / "episode.json").is_file():
         return EpisodeAgain(directory=there, record=read_record(there), played=False, same=True)
     package, plan = await _plan_of(row, workspace, what)
+    plan = replace(plan, player_secret=block_secret(_base_of(place), (parse_key(key) or (0,))[0]))
     seats = [
         SlotImage(name=seat.name, now=seat.image, before=before.image)
         for seat, before in zip(plan.seats, row.slots, strict=True)
@@ -96,7 +99,14 @@ async def play_plan_again(backend: InProcess, plan: EpisodePlan, row: EpisodeRow
         EnvironmentFault: The machine failed.
     """
     players = tuple(number for seat in plan.seats if (number := backend.player(seat)) is not None)
-    game = SeatedGame(number=1, config=_CONFIG, seed=plan.seed or 0, players=players, keep=True)
+    game = SeatedGame(
+        number=1,
+        config=_CONFIG,
+        seed=game_seed(plan),
+        player_secret=plan.player_secret,
+        players=players,
+        keep=True,
+    )
     config: Mapping[str, Any] = plan.config_with_tokens(plan.new_tokens())
     chunk = Chunk(games=(game,), configs={_CONFIG: config}, players=backend.programs)
     (outcome,) = await anyio.to_thread.run_sync(backend.workers[0].play, chunk, abandon_on_cancel=True)
@@ -123,6 +133,16 @@ def _rows_of(place: Path) -> tuple[Iterator[EpisodeRow], Path]:
 
         return read_tournament(place).rows(), place / EPISODES
     return read_rows(place), place
+
+
+def _base_of(place: Path) -> int | bytes:
+    """What the seeds of its blocks are derived from."""
+    if (place / "tournament.toml").is_file():
+        from .tournament.tournament_settings import read_secret, read_settings
+
+        settings = read_settings(place)
+        return settings.seed if settings.seed is not None else read_secret(place) or 0
+    return read_plan(place).seed
 
 
 async def _plan_of(

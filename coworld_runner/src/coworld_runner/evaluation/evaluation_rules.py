@@ -31,8 +31,9 @@ class EvaluationRules:
     """Command for players given as images."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for every player."""
-    seed: int = 0
-    """The base seed, from which the seed of each block is derived."""
+    seed: int | None = None
+    """The base seed, from which the seed of each block is derived; None: that of the evaluation that is resumed, or a
+    fresh one, which nobody can guess. The report has it, and it repeats the evaluation."""
     seed_secret: bytes | None = field(default=None, repr=False)
     """A secret from which the seeds are derived instead of the base seed (`coworld_core.secret_seeds`)."""
     max_blocks: int | None = None

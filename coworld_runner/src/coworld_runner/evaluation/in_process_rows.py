@@ -26,6 +26,7 @@ from coworld_core.episode.record import (
 from coworld_core.errors import ManifestError
 from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
 from coworld_core.manifest.game_results import read_results
+from coworld_core.secret_seeds import fresh_seed
 
 from ..episode.blame import Circumstances, Observation, rule
 from ..episode.episode_record import versions
@@ -35,7 +36,7 @@ from ..package.plan import EpisodePlan
 from ..runs.workspace import artifact_records, atomic_write
 from .in_process import InProcess
 
-__all__ = ["Ended", "ended_row", "note_players", "within", "write_evidence"]
+__all__ = ["Ended", "ended_row", "game_seed", "note_players", "within", "write_evidence"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,11 @@ class Ended:
     plan: EpisodePlan
     outcome: Outcome
     seconds: float
+
+
+def game_seed(plan: EpisodePlan) -> int:
+    """The seed to deal from: a game that takes none in its config draws its own."""
+    return plan.seed if plan.seed is not None else fresh_seed()
 
 
 def ended_row(
@@ -209,6 +215,7 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
         backend=backend.name,
         variant=plan.variant,
         seed=plan.seed,
+        player_secret=plan.player_secret if plan.seed is not None else "",
         game_config=dict(plan.game_config),
         episode_tags=dict(plan.episode_tags),
         started_at=now - dt.timedelta(seconds=ended.seconds),

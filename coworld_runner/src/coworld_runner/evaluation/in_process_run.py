@@ -29,7 +29,7 @@ from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan
 from .in_process import InProcess
-from .in_process_rows import Ended, ended_row, note_players, within, write_evidence
+from .in_process_rows import Ended, ended_row, game_seed, note_players, within, write_evidence
 
 __all__ = ["InProcessRun"]
 
@@ -191,7 +191,8 @@ class _Playing:
                 SeatedGame(
                     number=index,
                     config=table.number,
-                    seed=plan.seed or 0,
+                    seed=game_seed(plan),
+                    player_secret=plan.player_secret,
                     players=table.players,
                     focus=table.focus,
                     keep=block <= _FIRST or not block & (block - 1),

@@ -16,7 +16,7 @@ from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation
+from .evaluation_run import play_evaluation, settled_rules
 
 __all__ = ["mix", "plan_mixture"]
 
@@ -52,7 +52,7 @@ async def mix(
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     plan, entrants = plan_mixture(
-        await resolve_package(what), players, episodes=episodes, rules=rules or EvaluationRules()
+        await resolve_package(what), players, episodes=episodes, rules=settled_rules(rules, run)
     )
     return await play_evaluation(Mixture(plan), entrants, **run)
 

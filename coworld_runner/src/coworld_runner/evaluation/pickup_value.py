@@ -15,7 +15,7 @@ from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation
+from .evaluation_run import play_evaluation, settled_rules
 
 __all__ = ["pickup"]
 
@@ -74,7 +74,7 @@ async def pickup(
         )
     labels = pool_labels(len(pool))
     players = {CANDIDATE: candidate, **dict(zip(labels, pool, strict=True))}
-    entrants = Entrants(await resolve_package(what), players, rules or EvaluationRules())
+    entrants = Entrants(await resolve_package(what), players, settled_rules(rules, run))
     if credit and len(players) > min(entrants.seats, _MOST):
         raise UsageError(
             f"Credit is dealt among players that sit together, {_MOST} at most: there are {len(players)} of them and "

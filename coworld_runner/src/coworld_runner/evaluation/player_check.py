@@ -36,6 +36,7 @@ from ..package.resolver import Package, resolve_package
 from .diagnosis import play_battery
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
+from .evaluation_run import settled_rules
 
 __all__ = ["PlayerReport", "check_files", "check_player"]
 
@@ -54,6 +55,8 @@ class PlayerReport:
 
     player: str
     checks: tuple[Check, ...]
+    seed: int | None = None
+    """The base seed of its episodes; None: none was played, or the game takes none."""
 
     @property
     def ok(self) -> bool:
@@ -88,7 +91,7 @@ async def check_player(
         EnvironmentFault: The machine or the engine failed.
     """
     package = await resolve_package(what)
-    rules = replace(rules or EvaluationRules(), max_blocks=1, count_starved=True)
+    rules = replace(settled_rules(rules, run), max_blocks=1, count_starved=True)
     # A wrong variant or config is not the player's fault
     Entrants(package, {}, rules, any_seats=True)
     try:
@@ -114,7 +117,9 @@ async def check_player(
     checks += _behaviour(report, faults, _seconds_per_move(entrants))
     if memory.peak:
         checks.append(_ok("memory", f"up to {shown_size(memory.peak)} in each of its processes"))
-    return PlayerReport(player=player, checks=tuple(checks))
+    return PlayerReport(
+        player=player, checks=tuple(checks), seed=report.plan.seed if report.variants[0].repeated else None
+    )
 
 
 def check_files(player: OwnPlayer, *, upload: bool = True) -> tuple[Check, ...]:

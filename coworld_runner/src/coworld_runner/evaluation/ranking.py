@@ -14,7 +14,7 @@ from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, rating_for
-from .evaluation_run import play_evaluation
+from .evaluation_run import play_evaluation, settled_rules
 
 __all__ = ["rank"]
 
@@ -54,9 +54,7 @@ async def rank(
     if len(players) < 2:
         raise UsageError("There must be at least 2 players to rank.", code="bad_count")
     labels = player_labels(len(players))
-    entrants = Entrants(
-        await resolve_package(what), dict(zip(labels, players, strict=True)), rules or EvaluationRules()
-    )
+    entrants = Entrants(await resolve_package(what), dict(zip(labels, players, strict=True)), settled_rules(rules, run))
     rows = entrants.rows()
     own = {"entrants": tuple(rows[label] for label in labels), "rating": rating or rating_for(entrants.seats)}
     least = least_ranking_blocks(len(players), entrants.seats)

@@ -12,7 +12,7 @@ from ..episode.run_options import BatchArguments
 from ..package.resolver import Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation
+from .evaluation_run import play_evaluation, settled_rules
 
 __all__ = ["scrimmage"]
 
@@ -45,7 +45,7 @@ async def scrimmage(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
-    entrants = Entrants(await resolve_package(what), {PLAYER: player}, rules or EvaluationRules())
+    entrants = Entrants(await resolve_package(what), {PLAYER: player}, settled_rules(rules, run))
     common = {**entrants.common(), "max_blocks": blocks_for(episodes, 1)}
     plan = ScrimmagePlan.model_validate({**common, "player": entrants.rows()[PLAYER]})
     return await play_evaluation(Scrimmage(plan), entrants, **run)

@@ -17,6 +17,7 @@ from coworld_core.roles.improvement import (
     ImprovementPlan,
     read_improvement_plan,
 )
+from coworld_core.secret_seeds import fresh_seed
 from coworld_core.text.phrases import listed
 
 from ..package.own_players.own_player import OwnPlayer
@@ -79,6 +80,14 @@ class ImprovementFolder:
     def playable(self, number: int, player: ImprovedPlayer) -> Path:
         """What plays: the file or the directory of a step's player."""
         return self.step(number) / _PLAYER / player.entry
+
+    def seed(self) -> int:
+        """The base seed of the improvement that is there; if there is none, a fresh one.
+
+        Raises:
+            RecordError: Its plan is invalid.
+        """
+        return read_improvement_plan(self.plan).seed if self.plan.is_file() else fresh_seed()
 
     def refuse_other(self, plan: ImprovementPlan) -> None:
         """Refuse to go on with another improvement than the one that is there, if there is one.

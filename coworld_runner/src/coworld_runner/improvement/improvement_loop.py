@@ -125,18 +125,18 @@ async def improve_player(
     own = files_player(player, package)
     optimizer = improver if isinstance(improver, Optimizer) else find_optimizer(package, improver)
     roles = find_evidence_roles(package, grader=rules.grader, diagnoser=rules.diagnoser)
+    folder = ImprovementFolder(expand(os.fspath(run.get("workspace") or improvement_workspace(package, own))))
     plan = ImprovementPlan(
         coworld=package.manifest.game.name,
         version=package.manifest.game.version or "",
         variant=rules.evaluation.variant or "",
         config_changes=dict(rules.evaluation.config),
         player=ImprovedPlayer(name=own.name, entry=own.path.name, single=not own.path.is_dir(), digest=own.digest),
-        seed=rules.evaluation.seed,
+        seed=rules.evaluation.seed if rules.evaluation.seed is not None else folder.seed(),
         metric=rules.evaluation.metric,
         margin=rules.margin,
         evidence=rules.episodes,
     )
-    folder = ImprovementFolder(expand(os.fspath(run.get("workspace") or improvement_workspace(package, own))))
     folder.refuse_other(plan)
     options = replace(
         RunOptions.of(BatchArguments, run, resume=True), workspace=folder.path, latest=False, overwrite=False

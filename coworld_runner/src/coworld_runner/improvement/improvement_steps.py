@@ -289,7 +289,7 @@ class StepMaker:
     def _evaluation(self, *what: object) -> EvaluationRules:
         """The rules, with seeds of their own."""
         told = hashlib.sha256(":".join(map(str, (self.plan.seed, *what))).encode()).digest()
-        return replace(self.rules.evaluation, seed=int.from_bytes(told[:6], "big"), seed_secret=None)
+        return replace(self.rules.evaluation, seed=int.from_bytes(told[:8], "big") >> 1, seed_secret=None)
 
     def _docs(self) -> Path:
         """The game's own documents, as files."""

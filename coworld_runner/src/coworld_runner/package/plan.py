@@ -30,7 +30,7 @@ from coworld_core.manifest.game_config import (
 )
 from coworld_core.manifest.game_results import Results, read_results
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, RoleRunnable, Runnable
-from coworld_core.player_seeds import player_seed
+from coworld_core.player_seeds import new_player_secret, player_seed
 from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.text.phrases import listed
 
@@ -129,6 +129,9 @@ class EpisodePlan:
     """Secrets passed to the game as files, by environment variable; the variable's value is the file's URI."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     """Tokens already passed to the game, by slot; empty: new ones are made."""
+    player_secret: str = field(default_factory=new_player_secret, repr=False, compare=False)
+    """What the players' seeds are derived from, beside the episode's seed; empty: they follow from that alone. Nothing
+    that plays ever gets it; the record has it."""
     hooks: tuple[HookRecord, ...] = ()
     """What hooks have done to it (`episode.plan_hooks`); hooks themselves leave this alone."""
 
@@ -140,13 +143,20 @@ class EpisodePlan:
 
     def player_seed(self, slot: int) -> int | None:
         """The seed of a seat's player; None if the episode has no seed."""
-        return None if self.seed is None else player_seed(self.seed, slot)
+        return None if self.seed is None else player_seed(self.seed, slot, secret=self.player_secret)
 
     def for_episode(self, index: int) -> EpisodePlan:
-        """Return the plan of the n-th episode, counted from 0: the index is added to an integer seed."""
-        if self.seed is None or index == 0:
+        """Return the plan of the n-th episode, counted from 0: the index is added to an integer seed.
+
+        Each has a secret of its own, unless the seed was given.
+        """
+        if self.seed is None:
             return self
-        return dataclasses.replace(self, game_config={**self.game_config, "seed": self.seed + index})
+        return dataclasses.replace(
+            self,
+            game_config={**self.game_config, "seed": self.seed + index},
+            player_secret=self.player_secret and new_player_secret(),
+        )
 
     def tagged(self, labels: Mapping[str, str]) -> EpisodePlan:
         """Return the plan with labels among its tags."""
@@ -289,7 +299,8 @@ def plan_episode(
         run: Command for players given as images.
         humans: Seats left to people.
         secret_env: Secrets for every player.
-        seed: Sets the config's integer `seed`.
+        seed: Sets the config's integer `seed`. Then, as where `config` sets it, the players' seeds follow from it
+            alone, so that it repeats the episode; otherwise they are drawn anew for each plan.
         config: Changes to the game config (`coworld_core.manifest.config_changes`): only the fields that differ.
 
     Raises:
@@ -321,6 +332,8 @@ def plan_episode(
     plan = _with_environment(plan, package.environment, secret_env or {})
     if seed is not None:
         plan = _with_seed(plan, seed)
+    if seed is not None or "seed" in changes:
+        plan = dataclasses.replace(plan, player_secret="")
     if changes:
         require_game_config(plan.manifest, plan.game_config, slots=len(plan.seats))
     plan = _with_display_names(plan, own=request is None)

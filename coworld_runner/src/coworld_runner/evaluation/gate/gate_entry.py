@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from coworld_core.documents.canonical_json import json_digest
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.evaluation.gate_history import GatedPlayer, GateHistory, GateRecord
 from coworld_core.hints import Hint
+from coworld_core.secret_seeds import fresh_seed
 
 from ...package.locations import expand
 from ...package.own_players.own_player import OwnPlayer
@@ -23,8 +23,6 @@ from ..evaluation_rules import EvaluationRules
 from .gate_folder import GateFolder
 
 __all__ = ["Gate", "GateOpponent", "accept_player", "begin_gate", "gate_folder", "read_opponents"]
-
-_SEED_BITS = 48
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +133,7 @@ def begin_gate(
         ]
         same = [gate for gate in history.of_bot(own.path.name) if gate.same_measurement(record)]
         same = [gate for gate in same if seed is None or gate.seed == seed]
-        record = record.model_copy(update={"seed": secrets.randbits(_SEED_BITS) if seed is None else seed})
+        record = record.model_copy(update={"seed": fresh_seed() if seed is None else seed})
         if same:
             record = same[-1]
             return None

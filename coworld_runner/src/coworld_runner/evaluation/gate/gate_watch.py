@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import anyio.to_thread
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.gate_history import GatedPlayer
 from coworld_core.evaluation.report_contents import ShownReport
+from coworld_core.secret_seeds import fresh_seed
 
 from ...episode.run_options import BatchArguments
 from ...errors import unwrapped
@@ -138,7 +138,7 @@ class _Watch:
             bot = Path(scratch) / "bot" / own.path.name
             # As it is now, whatever is saved meanwhile
             own.put(bot if own.path.is_dir() else bot.parent)
-            rules = replace(self._rules, seed=secrets.randbits(48), seed_secret=None)
+            rules = replace(self._rules, seed=fresh_seed(), seed_secret=None)
             run: BatchArguments = {**self._run, "workspace": Path(scratch) / "measured"}
             report: ShownReport
             if word is None:

@@ -17,6 +17,7 @@ from coworld_core.evaluation.suite_plan import (
     read_suite,
     resumed_suite,
     suite_files,
+    suite_seed,
 )
 from coworld_core.evaluation.suite_report import SUITE_NAME, SuiteReport, read_suite_file
 from coworld_core.evaluation.suite_settings import SuiteSettings, read_suite_settings
@@ -91,13 +92,14 @@ async def play_suite(
         )
         return plan_mixture(game, what.shares, episodes=what.episodes, rules=rules)
 
-    cells = list(plan_cells(settings, package.manifest, players, plan))
     workspace = run.pop("workspace", None)
     place = Path(workspace) if workspace is not None else default_workspace(package.default_results_dir(), new_run_id())
     place = place.expanduser().absolute()
+    seed = suite_seed(settings, place)
+    cells = list(plan_cells(settings, package.manifest, players, seed, plan))
     hooks = find_hooks(run.get("hooks", ()))
     run["hooks"] = hooks
-    report = _begun(place, settings, package, cells, hooks)
+    report = _begun(place, settings.name, seed, package, cells, hooks)
     records = {cell.directory: cell for cell in report.cells}
     _write(place, report)
     for cell in cells:
@@ -114,7 +116,8 @@ async def play_suite(
 
 def _begun(
     place: Path,
-    settings: SuiteSettings,
+    name: str,
+    seed: int,
     package: Package,
     cells: Sequence[PlannedCell[Entrants]],
     hooks: Sequence[EpisodeHook],
@@ -128,10 +131,10 @@ def _begun(
     """
     game = package.manifest.game
     report = SuiteReport(
-        name=settings.name,
+        name=name,
         coworld=game.name,
         version=game.version,
-        seed=settings.seed,
+        seed=seed,
         hooks=tuple(hook.record() for hook in hooks),
         cells=tuple(cell.record for cell in cells),
     )

@@ -161,6 +161,11 @@ class TournamentFolder:
         assert self._tournament is not None
         return self._tournament
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a tournament in the log."""
+        return self._tournament is not None
+
     def evidence(self) -> Path:
         """Return the directory of the episodes' evidence, ready to be resumed."""
         layout = EpisodeLayout(self.directory / EPISODES)

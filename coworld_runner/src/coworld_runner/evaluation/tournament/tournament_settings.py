@@ -62,7 +62,7 @@ class TournamentSettings(SettingsPart):
     config: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Changes to the game config."""
     seed: int | None = None
-    """The base seed; None: the seeds are drawn from the secret in `SEEDS_NAME`, or from 0 if there is none."""
+    """The base seed; None: the seeds are drawn from the secret in `SEEDS_NAME`."""
     metric: str = ""
     forfeit: float | None = None
     count_starved: bool = False

@@ -47,6 +47,7 @@ class SeatedGame:
         players: The number of the player in each seat.
         focus: The seats of the player that is measured.
         keep: Whether its replay is wanted in any case.
+        player_secret: What the players' seeds are derived from, beside `seed`; they never get it.
     """
 
     number: int
@@ -55,6 +56,7 @@ class SeatedGame:
     players: tuple[int, ...]
     focus: tuple[int, ...] = ()
     keep: bool = False
+    player_secret: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +211,7 @@ class MatchWorker:
         turns: dict[int, int] = {}
         for slot, player in enumerate(spec.players):
             if not self._programs[player].name:
-                game.chances[slot] = random.Random(player_seed(spec.seed, slot))
+                game.chances[slot] = random.Random(player_seed(spec.seed, slot, secret=spec.player_secret))
                 continue
             turn = turns[player] = turns.get(player, -1) + 1
             host = self._host(player, turn)
@@ -221,7 +223,8 @@ class MatchWorker:
                 continue
             bot = game.bots[slot] = host.link()
             hello = hello_message(self._rules, config, slot, self._schemas) if host.told["starts"] else None
-            bot.ask((NEW, number, player_seed(spec.seed, slot), hello), (number, slot, NEW))
+            seed = player_seed(spec.seed, slot, secret=spec.player_secret)
+            bot.ask((NEW, number, seed, hello), (number, slot, NEW))
         self._go_on(number, game)
 
     def _go_on(self, number: int, game: _Game) -> None:

@@ -15,12 +15,9 @@ from coworld_core.secret_seeds import key_commitment, seed_from_key, seed_key
 from ..store.columns import JsonObject
 from ..store.models import League, Round
 from .game_setup import GameSetup
-from .lineups import plan_config
+from .lineups import UNLIMITED_SEED, plan_config
 
 __all__ = ["RoundSeeds", "open_seeds", "published_seeds"]
-
-_UNLIMITED = 2**31 - 1
-"""The largest seed for a game that names none: every language and library accepts it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +59,7 @@ async def open_seeds(session: AsyncSession, row: Round, league_id: str, setup: G
         ManifestError: The config does not fit the game's schema.
     """
     config = plan_config(setup.manifest, setup.variant, {}, seats=setup.seats)
-    allowed = seed_range(setup.manifest, config, slots=setup.seats, unlimited=_UNLIMITED, undeclared=True)
+    allowed = seed_range(setup.manifest, config, slots=setup.seats, unlimited=UNLIMITED_SEED, undeclared=True)
     if allowed is None:
         return None
     # Two divisions may begin their first rounds at the same time; the first secret stays.

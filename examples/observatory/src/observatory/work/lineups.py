@@ -6,6 +6,7 @@ Pure values: callers read the candidates from the database before, and store the
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +15,7 @@ from coworld_core.errors import ManifestError, UsageError
 from coworld_core.manifest.game_config import (
     game_config_for,
     overwritten_named_players,
+    seed_range,
     token_bounds,
     validate_game_config,
 )
@@ -22,7 +24,10 @@ from coworld_core.manifest.models import Manifest
 if TYPE_CHECKING:
     from ..store.models import Player, PolicyVersion
 
-__all__ = ["Candidate", "ResolvedEntry", "draw_seats", "episode_configs", "plan_config"]
+__all__ = ["UNLIMITED_SEED", "Candidate", "ResolvedEntry", "draw_seats", "episode_configs", "plan_config"]
+
+UNLIMITED_SEED = 2**31 - 1
+"""The largest seed for a game that names none: every language and library accepts it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,10 +177,10 @@ def plan_config(manifest: Manifest, variant: str | None, overrides: Mapping[str,
 def episode_configs(
     manifest: Manifest, config: Mapping[str, Any], seats: Sequence[Sequence[str]], *, seed_pinned: bool
 ) -> list[dict[str, Any]]:
-    """One config for each episode, with the players' names, and with a seed by the episode's index unless it is pinned.
+    """One config for each episode, with the players' names, and with a seed of its own unless it is pinned.
 
-    If the game's schema has `seed`, seeds count up from the config's seed, or from 0. If the last of them would
-    violate the schema, every episode keeps the config's own.
+    Seeds count up from the config's seed; if the last of them would violate the schema, every episode keeps the
+    config's own. A game with a seed in its schema, and none in its config, gets random ones.
 
     Args:
         manifest: The Coworld.
@@ -186,9 +191,16 @@ def episode_configs(
     Raises:
         ManifestError: A config with these names does not fit the game's schema.
     """
-    first = config.get("seed", 0 if _knows_seed(manifest) else None)
+    first = config.get("seed")
     seeds: list[int] | None = None
-    if not seed_pinned and isinstance(first, int) and not isinstance(first, bool):
+    if seed_pinned:
+        pass
+    elif first is None and _knows_seed(manifest):
+        allowed = seed_range(manifest, config, slots=len(seats[0]) if seats else 0, unlimited=UNLIMITED_SEED)
+        if allowed is not None:
+            least, most = allowed
+            seeds = [least + secrets.randbelow(most - least + 1) for _ in seats]
+    elif isinstance(first, int) and not isinstance(first, bool):
         last = {**config, "seed": first + len(seats) - 1}
         if validate_game_config(manifest, last, slots=len(seats[0]) if seats else None).ok:
             seeds = [first + index for index in range(len(seats))]
