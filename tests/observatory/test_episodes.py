@@ -46,7 +46,8 @@ class Scene:
             self.private = await self._play(client, {"coworld_id": self.world.id}, "anns", "anns")
 
     async def _play(self, client: httpx2.AsyncClient, what: dict[str, Any], *names: str) -> dict[str, Any]:
-        made = await client.post("/v2/experience-requests", json={**what, "roster": roster(*names)})
+        body = {**what, "roster": roster(*names), "game_config_overrides": {"seed": 0}}
+        made = await client.post("/v2/experience-requests", json=body)
         assert made.status_code == 200, made.text
         over = await until_over(client, made.json()["id"])
         assert over["status"] == "completed", over
