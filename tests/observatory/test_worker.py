@@ -91,7 +91,7 @@ async def test_request_is_played_to_results_replay_and_logs(
             names = [player["name"] for player in episode["game_config"]["players"]]
             # From episode to episode they change places
             assert names == (["left:v1", "right:v1"] if index % 2 == 0 else ["right:v1", "left:v1"])
-            assert [score["score"] for score in episode["scores"]] == [index, index + 1]
+            assert [score["score"] for score in episode["scores"]] == [seeds[index], seeds[index] + 1]
             row = await platform.episode(episode["id"])
             assert {(item.kind, item.position) for item in row.artifacts} >= {
                 ("results", -1),

@@ -6,6 +6,7 @@ import inspect
 import operator
 import os
 import random
+import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -36,7 +37,17 @@ from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
 
-__all__ = ["PolicyError", "PolicyTable", "Rollout", "SeatPolicies", "SeatPolicy", "Sitting", "rollout", "several"]
+__all__ = [
+    "PolicyError",
+    "PolicyTable",
+    "Rollout",
+    "SeatPolicies",
+    "SeatPolicy",
+    "Sitting",
+    "new_seed",
+    "rollout",
+    "several",
+]
 
 SeatPolicy = Act | type | str | os.PathLike[str]
 """A function `act(observation, legal, rng)`, which may be asynchronous; a class with such a method, instantiated for
@@ -104,7 +115,7 @@ def rollout(
     *,
     config: RulesConfig | Mapping[str, Any] | None = None,
     seats: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     record: bool = False,
 ) -> Rollout:
     """Play one episode to its end, in this process and without a clock.
@@ -122,7 +133,7 @@ def rollout(
         policies: The players, one for all seats or one for each.
         config: The rules' config, or its fields as JSON; defaults if omitted.
         seats: How many seats; by default the number of policies, or the smallest number that the game allows.
-        seed: The seed of all random numbers, those of the policies included.
+        seed: The seed of all random numbers, those of the policies included; None: a random one, which the result has.
         record: Whether to keep a replay.
 
     Raises:
@@ -131,7 +142,12 @@ def rollout(
         PolicyError: A policy raised an exception; likewise.
     """
     with PolicyTable(rules, policies, config=config, seats=seats) as table:
-        return table.play(seed, record=record)
+        return table.play(new_seed() if seed is None else seed, record=record)
+
+
+def new_seed() -> int:
+    """A random seed, of as many bits as those that environments draw."""
+    return secrets.randbits(32)
 
 
 def several(policies: SeatPolicies) -> bool:

@@ -15,7 +15,7 @@ from coworld_core.errors import CoworldError, UsageError
 from coworld_core.rules import Rules, RulesConfig
 
 from ...package.random_player import RANDOM
-from .episode_rollout import PolicyTable, Rollout, SeatPolicies, several
+from .episode_rollout import PolicyTable, Rollout, SeatPolicies, new_seed, several
 from .job_process import died, job_letter, job_process
 
 __all__ = ["rollouts"]
@@ -32,7 +32,7 @@ def rollouts(
     processes: int = 1,
     config: RulesConfig | Mapping[str, Any] | None = None,
     seats: int | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     record: bool = False,
 ) -> Generator[Rollout]:
     """Play many episodes and yield them in order.
@@ -50,7 +50,7 @@ def rollouts(
             `if __name__ == "__main__":` around its main code.
         config: As for `rollout`.
         seats: As for `rollout`.
-        seed: The seed of the first episode.
+        seed: The seed of the first episode; None: a random one.
         record: Whether to keep replays.
 
     Raises:
@@ -63,7 +63,15 @@ def rollouts(
         raise UsageError(
             f"episodes must not be below 0 and processes not below 1, got {episodes} and {processes}.", code="bad_count"
         )
-    job = _Job(rules=rules, policies=policies, config=config, seats=seats, seed=seed, record=record, episodes=episodes)
+    job = _Job(
+        rules=rules,
+        policies=policies,
+        config=config,
+        seats=seats,
+        seed=new_seed() if seed is None else seed,
+        record=record,
+        episodes=episodes,
+    )
     count = min(processes, episodes)
     return _alone(job) if count <= 1 else _together(job, count)
 
