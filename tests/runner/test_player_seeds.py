@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from support.kit_packages import write_game
 from coworld_core.episode.record import read_record, read_rows
 from coworld_core.evaluation.designs import block_seed
 from coworld_core.player_seeds import block_secret, player_seed
+from coworld_core.rules import read_replay
+from coworld_runner import certify
 from coworld_runner.evaluation import EvaluationRules, compare, scrimmage
 from coworld_runner.evaluation.entrants import Entrants
 from coworld_runner.package.plan import EpisodePlan, plan_episode
@@ -167,3 +170,19 @@ async def test_a_game_without_a_seed_is_dealt_anew_each_time(tmp_path: Path) -> 
     report = await scrimmage(game, "random", episodes=40, workspace=tmp_path / "run")
     assert not report.plan.seeded
     assert {row.scores for row in read_rows(tmp_path / "run")} == {(0.0, 1.0), (1.0, 0.0)}
+
+
+@pytest.mark.slow
+async def test_a_certification_repeats_what_players_draw_too(tmp_path: Path) -> None:
+    game = shutil.copytree(NIM, tmp_path / "nim")
+    template = game / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    manifest["certification"]["game_config"]["seed"] = 7
+    manifest["certification"]["players"] = [{"player_id": "random-taker"}] * 2
+    template.write_text(json.dumps(manifest))
+    await certify(game, backend="process", workspace=tmp_path / "out")
+    first, again = (read_record(tmp_path / "out" / name) for name in ("episode", "same-seed"))
+    assert first.player_secret == again.player_secret != ""
+    assert read_replay((tmp_path / "out/episode/replay").read_bytes()).ticks == (
+        read_replay((tmp_path / "out/same-seed/replay").read_bytes()).ticks
+    )

@@ -133,8 +133,12 @@ async def test_changed_rules_of_a_begun_tournament_are_refused(tmp_path: Path) -
 async def test_seeds_are_secret_unless_the_settings_name_one(tmp_path: Path) -> None:
     async with contest(2.0) as small:
 
-        async def seeds(name: str, seed: int | None) -> tuple[Path, dict[int, int]]:
+        async def seeds(name: str, seed: int | None, *, by_hand: bool = False) -> tuple[Path, dict[int, int]]:
             place = await held(small, tmp_path / name, *THREE, seed=seed)
+            if by_hand:
+                # Whoever writes the settings without a command has no secret until it is played
+                for file in ("seed.secret", "events.ndjson"):
+                    (place / file).unlink()
             await played_on(small, place)
             rows = [event.row for event in read_log(place / "events.ndjson") if isinstance(event, EpisodeEnded)]
             return place, {int(row.key.split("-")[1].split(".")[0]): row.seed or 0 for row in rows}
@@ -151,7 +155,8 @@ async def test_seeds_are_secret_unless_the_settings_name_one(tmp_path: Path) -> 
         assert secret.hex() not in "".join(path.read_text() for path in place.glob("*.*") if path != file)
         guessed = {block: block_seed(0, block) for block in drawn}
         assert not set(drawn.values()) & set(guessed.values())
-        _, others = await seeds("another", None)
+        hand, others = await seeds("another", None, by_hand=True)
+        assert read_tournament(hand).report.plan.seed_commitment
         assert not set(drawn.values()) & set(others.values())
         # A named seed can be played again, and leaves the report that it always left
         named, again = await seeds("named", 0), await seeds("again", 0)

@@ -27,7 +27,7 @@ from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules, rating_for
 from ..settings_words import described_player
 from .pairing_plugins import find_pairing
-from .tournament_folder import TournamentFolder, entrants_of
+from .tournament_folder import TournamentFolder
 from .tournament_settings import (
     SETTINGS_NAME,
     TournamentSettings,
@@ -225,7 +225,7 @@ def _change(
 ) -> Tournament:
     """Change the settings, then the log; if killed between the two, the next command continues from the settings."""
     with TournamentFolder(place) as folder:
-        entrants = entrants_of(wanted, place, package, rules_of(wanted, place))
+        entrants = folder.entrants(wanted, package, rules_of(wanted, place))
         folder.refuse(wanted, entrants)
         change_entrants(place, add=add, remove=remove)
         return folder.update(wanted, entrants)

@@ -39,7 +39,7 @@ from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from ..evaluation_run import PlayedEvaluation, write_report
 from .pairing_plugins import find_pairing
-from .tournament_settings import SEEDS_NAME, SETTINGS_NAME, TournamentSettings
+from .tournament_settings import SEEDS_NAME, SETTINGS_NAME, TournamentSettings, read_secret, write_secret
 
 __all__ = ["EPISODES", "TournamentFolder", "TournamentRows", "entrants_of", "read_tournament"]
 
@@ -161,10 +161,14 @@ class TournamentFolder:
         assert self._tournament is not None
         return self._tournament
 
-    @property
-    def begun(self) -> bool:
-        """Whether there is a tournament in the log."""
-        return self._tournament is not None
+    def entrants(self, settings: TournamentSettings, package: Package, rules: EvaluationRules) -> Entrants:
+        """Return the players, as `entrants_of`. Settings that a person wrote get a secret before the log begins."""
+        found = entrants_of(settings, self.directory, package, rules)
+        if settings.seed is not None or rules.seed_secret is not None or not found.seeded or self._tournament:
+            return found
+        write_secret(self.directory)
+        rules = replace(rules, seed_secret=read_secret(self.directory))
+        return entrants_of(settings, self.directory, package, rules)
 
     def evidence(self) -> Path:
         """Return the directory of the episodes' evidence, ready to be resumed."""

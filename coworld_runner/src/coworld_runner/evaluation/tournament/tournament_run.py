@@ -23,8 +23,8 @@ from ..commissioner.commissioner_lookup import find_commissioner
 from ..evaluation_run import open_evaluation_run, play_blocks
 from .commissioned_rounds import CommissionedTournament
 from .tournament_entry import game_of, rules_of
-from .tournament_folder import TournamentFolder, entrants_of
-from .tournament_settings import read_secret, read_settings, write_secret
+from .tournament_folder import TournamentFolder
+from .tournament_settings import read_settings
 
 __all__ = ["play_tournament"]
 
@@ -63,12 +63,7 @@ async def play_tournament(
     found = package or await game_of(settings, place)
     rules = replace(rules_of(settings, place), command=command, secret_env=secret_env or {})
     with TournamentFolder(place) as folder:
-        entrants = entrants_of(settings, place, found, rules)
-        if settings.seed is None and rules.seed_secret is None and entrants.seeded and not folder.begun:
-            # Whoever wrote the settings by hand has no secret yet
-            write_secret(place)
-            rules = replace(rules, seed_secret=read_secret(place))
-            entrants = entrants_of(settings, place, found, rules)
+        entrants = folder.entrants(settings, found, rules)
         folder.refuse(settings, entrants)
         tournament = folder.update(settings, entrants)
         if len(tournament.active) < 2:
