@@ -150,22 +150,19 @@ class Entrants:
             seed: Its seed; if None, or outside the range that the game accepts, the block's seed is drawn.
         """
         at = (block - 1) % len(self.bases)
-        plan, allowed = self._plan(lineup, at), self._ranges[at]
+        allowed, secret = self._ranges[at], self._rules.seed_secret
+        players = block_secret(self._seed if secret is None else secret, block)
+        plan = dataclasses.replace(self._plan(lineup, at), player_secret=players)
         if allowed is None:
             return plan
         least, most = allowed
-        secret = self._rules.seed_secret
         if seed is None or not least <= seed <= most:
             seed = (
                 block_seed(self._seed, block, least=least, most=most)
                 if secret is None
                 else seed_from_key(seed_key(secret, str(block)), least=least, most=most)
             )
-        return dataclasses.replace(
-            plan,
-            game_config={**plan.game_config, "seed": seed},
-            player_secret=block_secret(self._seed if secret is None else secret, block),
-        )
+        return dataclasses.replace(plan, game_config={**plan.game_config, "seed": seed})
 
     def _plan(self, lineup: Lineup, at: int) -> EpisodePlan:
         if (at, lineup) not in self._plans:
