@@ -226,8 +226,10 @@ def _plain(value: Any) -> Any:
 def _wrong(
     error: Exception, forbidden: Sequence[str], connection: sqlite3.Connection, sql: str, files: Mapping[str, Path]
 ) -> UsageError:
-    if forbidden:
-        return UsageError(f"A query only reads, and {forbidden[0]} more.", code="query_refused", hint=_ONE_READING)
+    # The tables are views, which SQLite refuses to change before it asks for leave
+    if forbidden or str(error).startswith("cannot modify"):
+        what = forbidden[0] if forbidden else "this one would do"
+        return UsageError(f"A query only reads, and {what} more.", code="query_refused", hint=_ONE_READING)
     name = getattr(error, "sqlite_errorname", "")
     if name == "SQLITE_TOOBIG":
         return _too_long("A value")
