@@ -1,0 +1,177 @@
+"""A game whose players answer over pipes: the time of its table is what they have used, not what goes by here.
+
+Many games are played at once, and answers arrive in any order; each counts at the time at which it would have arrived
+at a served game. One that comes too late is refused in the tick into which that time falls, and so its player has less
+time there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from coworld_core.rules import EpisodeConfig, Rules
+from coworld_core.time_limits import ABANDONED
+
+from ..table.game_table import GameTable
+from ..table.seat_events import SeatCounts
+
+__all__ = ["PipedGame", "SeatFailure"]
+
+LATE: Final = "too late: tick {} is over"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeatFailure:
+    """How a player's program has failed.
+
+    Attributes:
+        slot: Its seat.
+        error_type: The type of the fault: `player_error`, `player_left_early` or `player_timeout`.
+        status: The status with which it exited, or the number of a signal, negative; None if it had to be stopped.
+        connected: Whether it had begun to play.
+        after: Whether the game was over by then.
+    """
+
+    slot: int
+    error_type: str
+    status: int | None
+    connected: bool = True
+    after: bool = False
+
+
+class PipedGame:
+    """A game and the time of its players.
+
+    Args:
+        rules: The game.
+        config: Its config.
+        seed: The seed of all random numbers.
+        grace: Seconds that the game may go on after a player has failed; infinite: to its end.
+
+    Attributes:
+        table: The table.
+        counts: What each seat did.
+        awaited: The seats that the present tick waits for.
+        failures: How players have failed.
+        results: The results of a game that is over.
+        stopped: Whether it was given up.
+
+    Raises:
+        RulesError: The rules fail, as in any method.
+    """
+
+    def __init__(self, rules: type[Rules], config: EpisodeConfig, *, seed: int, grace: float) -> None:
+        self.counts = SeatCounts(config.seats)
+        self.table = GameTable(rules, config, seed=seed, keep="actions", log=self.counts)
+        self.table.begin(0.0)
+        self.awaited: set[int] = set()
+        self.failures: list[SeatFailure] = []
+        self.results: Mapping[str, Any] | None = None
+        self.stopped = False
+        self._now = 0.0
+        self._ends = math.inf
+        """When the game is given up."""
+        self._grace = grace
+        self._asked: dict[int, tuple[int, float]] = {}
+        """The tick in which a player was asked what it has not answered yet, and when."""
+        self._late: dict[int, tuple[int, float]] = {}
+        """The tick to which a player has answered too late, and when that arrives."""
+        self._gone: set[int] = set()
+
+    def next_turn(self) -> Sequence[int]:
+        """Begin the next tick; returns the seats that are to act, none if there is no more."""
+        if self.stopped:
+            return ()
+        turn = self.table.ask(self._now)
+        if not turn:
+            self.results = self.table.results()
+        return turn
+
+    def may_ask(self, slot: int) -> bool:
+        """Whether a seat that is to act is to be asked now; it is awaited then, and also if it is still thinking.
+
+        A seat whose player has gone or whose late answer takes all its time lets this turn pass.
+        """
+        if slot in self._asked:
+            self.awaited.add(slot)
+            return False
+        since = self._now
+        if self._late or self._gone:
+            if slot in self._gone:
+                return False
+            if slot in self._late:
+                tick, arrives = self._late[slot]
+                if arrives > self.table.time_ends(slot):
+                    return False
+                del self._late[slot]
+                self.table.refuse(slot, LATE.format(tick))
+                since = max(since, arrives)
+        self._asked[slot] = (self.table.play.tick, since)
+        self.awaited.add(slot)
+        return True
+
+    def answered(self, slot: int, used: float) -> float | None:
+        """Take in that a player has answered, after so many seconds; returns when, or None if that is too late.
+
+        A seat whose late answer belongs to an earlier tick may have to be asked now (`may_ask`).
+        """
+        tick, since = self._asked.pop(slot)
+        arrives = since + used
+        if tick == self.table.play.tick and arrives <= self.table.time_ends(slot):
+            return arrives
+        self._late[slot] = (tick, arrives)
+        return None
+
+    def asks_again(self, slot: int, at: float) -> None:
+        """Let a seat whose action was refused at some time try again from there."""
+        self._asked[slot] = (self.table.play.tick, at)
+
+    def is_stale(self, slot: int) -> bool:
+        """Whether what a player has not answered yet belongs to an earlier tick."""
+        return self._asked[slot][0] != self.table.play.tick
+
+    def seconds_left(self, slot: int) -> float | None:
+        """Seconds that a player may use for what it was asked; None if nothing is awaited from it in this tick."""
+        if slot not in self.awaited or slot not in self._asked:
+            return None
+        return self.table.time_ends(slot) - self._asked[slot][1]
+
+    def is_thinking(self, slot: int) -> bool:
+        """Whether a player has not answered yet."""
+        return slot in self._asked
+
+    def end_turn(self) -> None:
+        """End the tick: nobody is awaited any more."""
+        self._now = self.table.tick_ends()
+        if self._now > self._ends:
+            self.stopped = True
+            if not self.failures:
+                seats = range(self.table.play.seats)
+                self.failures += [SeatFailure(slot=slot, error_type="player_left_early", status=0) for slot in seats]
+            return
+        self.table.step()
+
+    def lose(self, failure: SeatFailure) -> None:
+        """A player's program has ended.
+
+        With status 0 it has only left, and its turns pass; a game that everyone has left is given up in the end. After
+        any other failure the game has a moment to come to its own end. It does not begin without a player.
+        """
+        slot = failure.slot
+        self._gone.add(slot)
+        self._asked.pop(slot, None)
+        self.awaited.discard(slot)
+        left = failure.error_type == "player_left_early" and failure.connected and not failure.after
+        if not left:
+            self.failures.append(failure)
+            self._ends = min(self._ends, self._now + self._grace)
+            self.stopped = self.stopped or not failure.connected
+        elif len(self._gone) == self.table.play.seats:
+            self._ends = min(self._ends, self._now + ABANDONED)
+
+    def replay(self) -> bytes:
+        """The replay, with what spectators see."""
+        return self.table.replay(reason="stopped" if self.results is None else "over", results=self.results)
