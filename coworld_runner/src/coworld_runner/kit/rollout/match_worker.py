@@ -251,9 +251,9 @@ class MatchWorker:
         elif game.game.may_ask(slot):
             bot, table = game.bots[slot], game.game.table
             assert bot is not None
-            request = (ACT, number, table.play.observation(slot), _choices(table.play, slot))
-            heard = table.heard(slot)
-            bot.ask(request if heard is None else (*request, heard), (number, slot, ACT))
+            play = table.play
+            request = (ACT, number, play.observation(slot), _choices(play, slot))
+            bot.ask(request if play.talk is None else (*request, play.talk.take(slot)), (number, slot, ACT))
 
     def _draw(self, game: _Game, slot: int) -> None:
         """Play for `random`, as its program does."""
@@ -309,13 +309,10 @@ class MatchWorker:
         try:
             if words:
                 table.say(slot, words[0])
-            stale = piped.is_stale(slot)
             at = piped.answered(slot, used)
             if at is None:
-                if slot not in piped.awaited:
-                    return
-                piped.awaited.discard(slot)
-                if stale:
+                if slot in piped.awaited:
+                    piped.awaited.discard(slot)
                     self._ask(number, game, slot)
             elif kind == CHOICE:
                 options = table.play.options(slot)
@@ -333,7 +330,9 @@ class MatchWorker:
                 piped.awaited.discard(slot)
             else:
                 raise ValueError(kind)
-            self._end_turn(number, game)
+            if not piped.awaited:
+                piped.end_turn()
+                self._go_on(number, game)
         except RulesError as error:
             self._fail(number, game, error)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coworld_core.rules import EpisodeConfig, Rules
+from coworld_core.rules import EpisodeConfig, Rules, Ticks
 from coworld_core.time_limits import ABANDONED
 
 from ..table.game_table import GameTable
@@ -71,12 +71,17 @@ class PipedGame:
         self.failures: list[SeatFailure] = []
         self.results: Mapping[str, Any] | None = None
         self.stopped = False
-        self._now = 0.0
+        self._sure = self.table.sure
+        self._ticks = isinstance(config.pace, Ticks)
+        self._now = self._latest = 0.0
+        """When the present tick began, and when the last answer in it came."""
         self._ends = math.inf
         """When the game is given up."""
         self._grace = grace
-        self._asked: dict[int, tuple[int, float]] = {}
-        """The tick in which a player was asked what it has not answered yet, and when."""
+        self._asked: dict[int, float] = {}
+        """When a player was asked what it has not answered yet."""
+        self._stale: dict[int, int] = {}
+        """Those of them that were asked in an earlier tick, with that tick."""
         self._late: dict[int, tuple[int, float]] = {}
         """The tick to which a player has answered too late, and when that arrives."""
         self._gone: set[int] = set()
@@ -95,12 +100,12 @@ class PipedGame:
 
         A seat whose player has gone or whose late answer takes all its time lets this turn pass.
         """
-        if slot in self._asked:
-            self.awaited.add(slot)
-            return False
         since = self._now
-        if self._late or self._gone:
+        if self._late or self._gone or self._asked:
             if slot in self._gone:
+                return False
+            if slot in self._asked:
+                self.awaited.add(slot)
                 return False
             if slot in self._late:
                 tick, arrives = self._late[slot]
@@ -109,35 +114,38 @@ class PipedGame:
                 del self._late[slot]
                 self.table.refuse(slot, LATE.format(tick))
                 since = max(since, arrives)
-        self._asked[slot] = (self.table.play.tick, since)
+        self._asked[slot] = since
         self.awaited.add(slot)
         return True
 
     def answered(self, slot: int, used: float) -> float | None:
         """Take in that a player has answered, after so many seconds; returns when, or None if that is too late.
 
-        A seat whose late answer belongs to an earlier tick may have to be asked now (`may_ask`).
+        It is awaited no more then, unless its answer belongs to an earlier tick: it may have to be asked now.
         """
-        tick, since = self._asked.pop(slot)
+        since = self._asked.pop(slot)
         arrives = since + used
-        if tick == self.table.play.tick and arrives <= self.table.time_ends(slot):
+        if slot in self._stale:
+            self._late[slot] = (self._stale.pop(slot), arrives)
+            return None
+        # Most answers are quick
+        if (used <= self._sure and since <= self._now) or arrives <= self.table.time_ends(slot):
+            if arrives > self._latest:
+                self._latest = arrives
             return arrives
-        self._late[slot] = (tick, arrives)
+        self.awaited.discard(slot)
+        self._late[slot] = (self.table.play.tick, arrives)
         return None
 
     def asks_again(self, slot: int, at: float) -> None:
         """Let a seat whose action was refused at some time try again from there."""
-        self._asked[slot] = (self.table.play.tick, at)
-
-    def is_stale(self, slot: int) -> bool:
-        """Whether what a player has not answered yet belongs to an earlier tick."""
-        return self._asked[slot][0] != self.table.play.tick
+        self._asked[slot] = at
 
     def seconds_left(self, slot: int) -> float | None:
         """Seconds that a player may use for what it was asked; None if nothing is awaited from it in this tick."""
         if slot not in self.awaited or slot not in self._asked:
             return None
-        return self.table.time_ends(slot) - self._asked[slot][1]
+        return self.table.time_ends(slot) - self._asked[slot]
 
     def is_thinking(self, slot: int) -> bool:
         """Whether a player has not answered yet."""
@@ -145,14 +153,21 @@ class PipedGame:
 
     def end_turn(self) -> None:
         """End the tick: nobody is awaited any more."""
-        self._now = self.table.tick_ends()
+        table = self.table
+        turn = table.play.to_act
+        # A game of ticks waits for the end of each, any other only for those that have not acted
+        for slot in turn if self._ticks else table.missing() if len(table.actions) < len(turn) else ():
+            self._latest = max(self._latest, table.time_ends(slot))
+        self._now = self._latest
         if self._now > self._ends:
             self.stopped = True
             if not self.failures:
-                seats = range(self.table.play.seats)
+                seats = range(table.play.seats)
                 self.failures += [SeatFailure(slot=slot, error_type="player_left_early", status=0) for slot in seats]
             return
-        self.table.step()
+        for slot in self._asked:
+            self._stale.setdefault(slot, table.play.tick)
+        table.step()
 
     def lose(self, failure: SeatFailure) -> None:
         """A player's program has ended.
@@ -163,6 +178,7 @@ class PipedGame:
         slot = failure.slot
         self._gone.add(slot)
         self._asked.pop(slot, None)
+        self._stale.pop(slot, None)
         self.awaited.discard(slot)
         left = failure.error_type == "player_left_early" and failure.connected and not failure.after
         if not left:

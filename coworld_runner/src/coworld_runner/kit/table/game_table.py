@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED, REWARD, SAID
+from coworld_core.episode.seat_event_kinds import IDLE, REFUSED, REWARD, SAID
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
@@ -70,6 +70,7 @@ class GameTable:
     Attributes:
         play: The game.
         started: Whether seats may act.
+        actions: What seats have chosen in this tick.
         frame: The spectators' view, if a replay is kept.
 
     Raises:
@@ -96,17 +97,15 @@ class GameTable:
         self._samples = samples
         self.play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
         self.started = False
+        self.actions: dict[int, Any] = {}
         self._over = ""
         """The message that the game is over, once it is."""
         self._seats = [_Seat(bank) for _ in range(config.seats)]
         self._due = 0.0
-        self._latest = 0.0
-        """The time of the last action in this tick."""
         self._asked: dict[int, float] = {}
         """When the clocks of those started that are to act."""
-        self._undelivered: set[int] = set()
-        """Those of them whose observation is still on its way."""
-        self._actions: dict[int, Any] = {}
+        self._delivered: set[int] = set()
+        """Those of them whose observation was delivered in time."""
         self._by: dict[int, str] = {}
         self._history: list[tuple[dict[int, Any], Sequence[SeatMessage]]] | None = [] if keep == "actions" else None
         self._writer: ReplayWriter | None = None
@@ -123,6 +122,11 @@ class GameTable:
 
     # Time
 
+    @property
+    def sure(self) -> float:
+        """The seconds of a tick that every seat has, whatever it has used before."""
+        return self._per_move if self._period is None else self._period
+
     def begin(self, at: float) -> None:
         """Let the seats act from now on."""
         self.started, self._due = True, at
@@ -131,9 +135,10 @@ class GameTable:
         """Begin a tick: the clocks of the seats start that are to act; returns these seats."""
         turn = self.play.to_act
         self._asked = dict.fromkeys(turn, at)
-        self._undelivered = set(turn)
-        self._latest = at
-        self._actions, self._by = {}, {}
+        if self.actions:
+            self.actions = {}
+        if self._delivered:
+            self._delivered = set()
         if self._period is not None:
             self._due += self._period
         return turn
@@ -141,8 +146,10 @@ class GameTable:
     def delivered(self, slot: int, at: float) -> None:
         """Record that the observation of a seat was sent: its clock does not run while we are busy."""
         self._seats[slot].shown = self.play.tick
-        if slot in self._undelivered and at - self._asked[slot] < OWN_QUEUE and slot not in self._actions:
-            self._undelivered.discard(slot)
+        if slot in self._delivered or slot in self.actions:
+            return
+        if at - self._asked.get(slot, -math.inf) < OWN_QUEUE:
+            self._delivered.add(slot)
             self._asked[slot] = at
 
     def asked(self, slot: int) -> float:
@@ -165,15 +172,7 @@ class GameTable:
 
     def missing(self) -> list[int]:
         """The seats that are to act and have not."""
-        return [slot for slot in self.play.to_act if slot not in self._actions]
-
-    def tick_ends(self) -> float:
-        """When this tick ends if those that have not acted let their time pass."""
-        if self._period is not None:
-            return self._due
-        if len(self._actions) == len(self._asked):
-            return self._latest
-        return max(self._latest, *map(self.time_ends, self.missing()))
+        return [slot for slot in self.play.to_act if slot not in self.actions]
 
     # What seats do
 
@@ -210,7 +209,7 @@ class GameTable:
         Returns:
             Why the action is refused; empty if it is not.
         """
-        if slot in self._actions:
+        if slot in self.actions:
             return self.refuse(slot, "you have acted in this tick already")
         if slot in self._asked and self._period is None and at > self.time_ends(slot):
             return self.refuse(slot, "too late: your time for this tick is over")
@@ -223,17 +222,15 @@ class GameTable:
 
     def choose(self, slot: int, action: Any, at: float, by: str = "") -> None:
         """Take in an action that the rules have offered or read, of a seat that has time for it."""
-        self._actions[slot] = action
+        self.actions[slot] = action
         if by:
             self._by[slot] = by
-        used = max(at - self._asked[slot], 0.0)
+        used = at - self._asked[slot]
         if used > self._per_move:
             seat = self._seats[slot]
             seat.bank = max(seat.bank - used + self._per_move, 0.0)
-        if at > self._latest:
-            self._latest = at
         if self._log is not None:
-            self._log.add(self.play.tick, ACTED, slot, seconds=used)
+            self._log.acted(self.play.tick, slot, used if used > 0.0 else 0.0)
 
     def refuse(self, slot: int, reason: str) -> str:
         """Note that an action of a seat was refused; returns the reason."""
@@ -246,10 +243,6 @@ class GameTable:
         if self.play.talk is not None:
             self.play.talk.say_all(slot, words, tick=self.play.tick)
 
-    def heard(self, slot: int) -> list[dict[str, Any]] | None:
-        """What a seat has heard since this was last asked; None in a game without talk."""
-        return None if self.play.talk is None else self.play.talk.take(slot)
-
     # The game
 
     def step(self, actions: dict[int, Any] | None = None) -> None:
@@ -260,7 +253,7 @@ class GameTable:
         """
         play, log, samples = self.play, self._log, self._samples
         if actions is None:
-            actions = self._actions
+            actions = self.actions
             for slot in self.missing() if len(actions) < len(self._asked) else ():
                 self._seats[slot].bank = 0.0
                 if log is not None:
@@ -274,9 +267,9 @@ class GameTable:
             self._history.append((done, () if play.talk is None else play.talk.said))
         if live:
             self.frame = play.frame()
-            self._led = (done, self._by)
             if samples is not None:
                 self._sample(samples, views, done)
+            self._led, self._by = (done, self._by), {}
             self._tell_news()
 
     def results(self) -> dict[str, Any]:
@@ -321,7 +314,7 @@ class GameTable:
             self._led = None
 
     def _sample(self, samples: SampleLines, views: Mapping[int, str], done: Mapping[int, Any]) -> None:
-        tick, acted = self.play.tick - 1, {slot: self._by.get(slot, "") for slot in self._actions}
+        tick, acted = self.play.tick - 1, {slot: self._by.get(slot, "") for slot in self.actions}
         for slot in done:
             if slot not in acted and self._seats[slot].shown != tick:
                 samples.miss(slot)
@@ -356,7 +349,7 @@ class GameTable:
             more: Numbers that it is told besides.
         """
         seat, play = self._seats[slot], self.play
-        turn = self.started and slot in play.to_act and slot not in self._actions
+        turn = self.started and slot in play.to_act and slot not in self.actions
         yours = "true" if turn else "false"
         parts = [f'"type":"observe","tick":{play.tick},"your_turn":{yours},"observation":{play.observe(slot)}']
         if turn and (legal := play.legal(slot)) is not None:
@@ -417,6 +410,6 @@ class GameTable:
         return self._refusal(slot, self.refuse(slot, reason))
 
     def _refusal(self, slot: int, reason: str) -> str:
-        legal = self.play.legal(slot) if self.started and slot not in self._actions else []
+        legal = self.play.legal(slot) if self.started and slot not in self.actions else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self.play.tick},"reason":{compact(reason)}{told}}}'

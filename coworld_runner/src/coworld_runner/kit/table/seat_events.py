@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final, Protocol
 
 from coworld_core.episode.seat_behaviour import SeatBehaviour
@@ -25,6 +24,10 @@ class SeatLog(Protocol):
         """Note what a seat did, by the kinds and fields of events (`coworld_core.episode.seat_behaviour`)."""
         ...
 
+    def acted(self, tick: int, slot: int, seconds: float) -> None:
+        """Note that a seat acted, and the seconds that it took."""
+        ...
+
 
 class SeatEvents:
     """What each seat did in each of its turns (`coworld_core.episode.seat_behaviour`).
@@ -42,9 +45,11 @@ class SeatEvents:
         if self._left[slot] > 0:
             # A long text counts as several
             self._left[slot] -= 1 + len(more.get("text", "")) // LONG_TEXT
-            if "seconds" in more:
-                more["seconds"] = round(more["seconds"], 6)
             self._lines.append(compact({"tick": tick, "kind": kind, "agent": slot, **more}))
+
+    def acted(self, tick: int, slot: int, seconds: float) -> None:
+        """Add the event that a seat acted."""
+        self.add(tick, ACTED, slot, seconds=round(seconds, 6))
 
     def __bytes__(self) -> bytes:
         """The events as JSON objects, one per line."""
@@ -59,29 +64,34 @@ class SeatCounts:
     """
 
     def __init__(self, seats: int) -> None:
-        self._counts: list[Counter[str]] = [Counter() for _ in range(seats)]
-        self._seconds: list[Counter[float]] = [Counter() for _ in range(seats)]
+        self._counts: list[dict[str, int]] = [{} for _ in range(seats)]
+        self._seconds: list[dict[float, int]] = [{} for _ in range(seats)]
 
-    def add(self, tick: int, kind: str, slot: int, *, seconds: float = 0.0, **_: Any) -> None:
+    def add(self, tick: int, kind: str, slot: int, **more: Any) -> None:
         """Count an event."""
+        del tick, more
+        counts = self._counts[slot]
+        counts[kind] = counts.get(kind, 0) + 1
+
+    def acted(self, tick: int, slot: int, seconds: float) -> None:
+        """Count an action."""
         del tick
-        self._counts[slot][kind] += 1
-        if kind == ACTED:
-            self._seconds[slot][float(f"{seconds:.2g}")] += 1
+        took, key = self._seconds[slot], float(f"{seconds:.2g}")
+        took[key] = took.get(key, 0) + 1
 
     @property
     def faltered(self) -> bool:
         """Whether a seat missed a turn or had an action refused."""
-        return any(count[IDLE] or count[REFUSED] for count in self._counts)
+        return any(IDLE in count or REFUSED in count for count in self._counts)
 
     @property
     def behaviour(self) -> tuple[SeatBehaviour, ...]:
         """What each seat did."""
         return tuple(
             SeatBehaviour.model_construct(
-                acted=count[ACTED],
-                idle=count[IDLE],
-                refused=count[REFUSED],
+                acted=sum(seconds.values()),
+                idle=count.get(IDLE, 0),
+                refused=count.get(REFUSED, 0),
                 seconds=tuple(sorted(seconds.items())),
             )
             for count, seconds in zip(self._counts, self._seconds, strict=True)
