@@ -12,17 +12,15 @@ from pydantic import BaseModel, ValidationError
 from support.formats import (
     ADDED,
     LATER,
-    PRESENT,
     files,
     objects,
-    older,
     only_what_was_there,
     unknown,
     with_added_fields,
     with_later_values,
 )
 
-from coworld_core.documents.records import READING, parse_record, read_as
+from coworld_core.documents.records import READING
 from coworld_core.episode.events import (
     FaultSeen,
     Notice,
@@ -36,7 +34,6 @@ from coworld_core.episode.outcome import Exit, Fault
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, read_record, read_rows, read_summary
 from coworld_core.errors import CoworldError, EpisodeError, RecordError, UsageError
 from coworld_core.evaluation.evaluation_files import read_plan, report_rows
-from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.tournament.standings import Tournament, TournamentReport
 from coworld_core.tournament.tournament_log import Configured, read_log
 
@@ -103,52 +100,17 @@ def test_old_values_keep_their_meaning() -> None:
     assert seen == list(record.faults)
 
 
-RENAMED = [
-    *(pytest.param(read_record, *pair, id="/".join(pair[0].parts[-3:])) for pair in older("episode.json")),
-    *(pytest.param(read_summary, *pair, id="/".join(pair[0].parts[-3:])) for pair in older("summary.json")),
-    *(
-        pytest.param(read_events, *pair, id="/".join(pair[0].parts[-3:]))
-        for pair in older("events.ndjson")
-        if pair[0].parent.name != "tournament"
-    ),
-]
-"""Files in words of earlier versions, each with the same file in today's."""
-
-
-@pytest.mark.parametrize(("read", "before", "now"), RENAMED)
-def test_a_file_in_former_words_says_the_same(read: Reader, before: Path, now: Path) -> None:
-    assert read(before) == read(now)
-    assert unknown(read(before)) == []
-
-
-def test_a_former_value_is_read_as_todays() -> None:
-    ended = read_as(Exit, parse_record('{"reason": "deadline", "code": 143}', source="exit"), what="exit")
-    assert (ended.reason, str(ended)) == ("timeout", "was stopped when its time was up")
-    with pytest.raises(ValidationError, match="literal_error"):
-        Exit(reason="deadline")  # pyright: ignore[reportArgumentType]
-
-
-def _counted(report: ShownReport) -> object:
-    """What was counted in an evaluation, whatever is concluded from it."""
-    entrants = [(one.label, one.mean_score, one.forfeits) for one in report.entrants]
-    effects = [(one.slot, one.effect) for one in report.slot_effects]
-    return report.blocks, report.void, report.spoiled, report.replayed, report.faults, entrants, effects
-
-
 EVALUATIONS = [pytest.param(path.parent, id="/".join(path.parts[-3:-1])) for path in sorted(ROOT.rglob("plan.json"))]
 
 
 @pytest.mark.parametrize("directory", EVALUATIONS)
 def test_an_evaluation_of_any_version_has_its_report(directory: Path) -> None:
-    """Its plan, rows and report are read as whole as they were written; the report that follows is by today's rules."""
+    """Its plan, rows and report are read as whole as they were written, and the same report follows from them."""
     plan, rows = read_plan(directory), list(read_rows(directory))
     assert unknown(plan) == unknown(tuple(rows)) == []
     report, written = report_rows(plan, rows), directory / "report.json"
-    before = type(report).model_validate_json(written.read_bytes(), context=READING)
-    assert unknown(before) == []
-    assert _counted(before) == _counted(report)
-    if directory.parent.name == PRESENT:
-        assert report.model_dump_json(indent=2) + "\n" == written.read_text()
+    assert unknown(type(report).model_validate_json(written.read_bytes(), context=READING)) == []
+    assert report.model_dump_json(indent=2) + "\n" == written.read_text()
 
 
 @pytest.mark.parametrize("log", sorted(ROOT.rglob("tournament/events.ndjson")), ids=lambda path: path.parts[-3])

@@ -68,7 +68,7 @@ def test_values_of_another_shape_are_left_out(values: object) -> None:
     [
         Issue(code="slow", message="Too slow.", hint=LONGER),
         Notice(level="warning", message="Too slow.", hint=LONGER),
-        Fault(fault="game", error_type="crash", message="Too slow.", hint=LONGER, time=dt.datetime.now(dt.UTC)),
+        Fault(party="game", error_type="crash", message="Too slow.", hint=LONGER, time=dt.datetime.now(dt.UTC)),
     ],
     ids=lambda value: type(value).__name__,
 )

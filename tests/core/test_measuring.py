@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import random
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 from support.escapes import COMMANDS, ESCAPES, FEW, alarmed
 from support.full import FULL
 from support.simulated import (
@@ -474,17 +472,6 @@ def test_evaluation_kind_is_read_from_its_directory(of_each_kind: list[ShownRepo
     for report in of_each_kind:
         (place / "plan.json").write_text(report.plan.model_dump_json())
         assert type(read_plan(place)) is type(report.plan)
-
-
-def test_a_mixture_from_before_its_command_was_renamed_is_still_read(tmp_path: Path) -> None:
-    plan = mixture_plan(1, 1, max_blocks=4)
-    place = leave(tmp_path / "mixture", plan, played(plan, strengths({})))
-    written = json.loads((place / "plan.json").read_text())
-    assert written["kind"] == "mix"
-    (place / "plan.json").write_text(json.dumps({**written, "kind": "run"}))
-    assert read_plan(place) == plan
-    with pytest.raises(ValidationError, match="kind"):
-        mixture_plan(1, 1, kind="run")
 
 
 @pytest.mark.parametrize(

@@ -46,13 +46,23 @@ async def _check_tables(url: str) -> None:
             assert await next_revision(session) == 1
 
 
-async def test_migrations_match_the_models(tmp_path: Path) -> None:
+async def test_tables_match_the_models(tmp_path: Path) -> None:
     await _check_tables(database_url(None, tmp_path))
 
 
 @pytest.mark.postgresql
-async def test_migrations_match_the_models_on_postgresql(empty_postgres: str, tmp_path: Path) -> None:
+async def test_tables_match_the_models_on_postgresql(empty_postgres: str, tmp_path: Path) -> None:
     await _check_tables(database_url(empty_postgres, tmp_path))
+
+
+async def test_tables_of_a_newer_version_are_refused(tmp_path: Path) -> None:
+    async with open_database(database_url(None, tmp_path)) as database:
+        await database.upgrade()
+        async with database.engine.begin() as connection:
+            await connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        with pytest.raises(EnvironmentFault, match="9999") as error:
+            await database.upgrade()
+        assert error.value.code == "unknown_revision"
 
 
 async def _open(database: str | None, tmp_path: Path) -> str:

@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory import Inside, inside
 from support.observatory_kit import Account, Platform, World, open_platform, seed
@@ -18,9 +15,6 @@ from coworld_core import api
 from observatory.api.leagues import change_league_settings, create_league
 from observatory.identity.accounts import keep_quotas
 from observatory.quotas import Quotas
-from observatory.store import migrations
-from observatory.store.database import open_database
-from observatory.store.models import League, Membership
 from observatory.work.rounds import advance
 
 
@@ -168,36 +162,3 @@ async def test_a_new_player_goes_on_from_its_owners_rating(tmp_path: Path) -> No
         assert after["values"]["episodes"] > before["values"]["episodes"]
         assert after["values"]["rating"] < before["values"]["rating"] < 0, "it goes on losing from where it was"
         assert "fresh" in page
-
-
-async def test_existing_leagues_keep_as_many_entries_as_they_had(tmp_path: Path) -> None:
-    async with inside(tmp_path) as platform:
-        ann = await platform.add_user("ann")
-        await upload_coworld(platform, ann)
-        async with platform.services.database.writing() as session:
-            league = (await create_league(session, "open", coworld="paint-arena")).id
-        image = (await upload_image(platform, ann, "bot"))["id"]
-        await _player(platform, ann, "one", image, league)
-        url = platform.services.database.engine.url.render_as_string(hide_password=False)
-    async with open_database(url) as opened:
-
-        def older(connection: sa.Connection) -> None:
-            config = Config()
-            config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-            config.attributes["connection"] = connection
-            command.downgrade(config, "0011")
-            connection.execute(sa.text("UPDATE leagues SET commissioner_config = NULL"))
-
-        async with opened.engine.execution_options(writing=True).begin() as connection:
-            await connection.run_sync(older)
-        await opened.upgrade()
-        async with opened.reading() as session:
-            member = (await session.scalars(sa.select(Membership))).unique().one()
-            assert member.entry_id == member.player_id
-            assert (await session.get_one(League, league)).commissioner_config == {"entries_per_user": None}
-    async with inside(tmp_path) as platform:
-        token = await platform.add_user("another")
-        image = (await upload_image(platform, token, "bot"))["id"]
-        for name in ("x", "y"):
-            await _player(platform, token, name, image, league)
-        assert await _champions(platform, league) == ["one", "x", "y"]

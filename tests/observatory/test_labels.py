@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 from support.observatory import Inside, inside
 from support.observatory_kit import roster
 from support.uploads import manifest_for, upload_image
@@ -183,36 +181,3 @@ async def test_patterns_mean_the_same_as_on_this_machine(tmp_path: Path, databas
         for pattern in PATTERNS:
             found = {named[id] for id in await scene.ids("/v2/experience-requests", f"exp={pattern}")}
             assert found == {value for value in VALUES if matches_labels({"exp": value}, {"exp": pattern})}, pattern
-
-
-def test_tags_of_policies_become_labels_and_again_tags(tmp_path: Path) -> None:
-    import observatory.store.migrations as migrations
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'old.sqlite3'}")
-
-    def moved(direction: str, revision: str) -> None:
-        with engine.begin() as connection:
-            config.attributes["connection"] = connection
-            getattr(command, direction)(config, revision)
-
-    moved("upgrade", "0014")
-    fields = {"policy_id": "p", "user_id": "u", "image_id": "i", "created_at": "2026-01-01"}
-    with engine.begin() as connection:
-        names = ("id", "policy_id", "version", "user_id", "image_id", "tags", "created_at")
-        values = ", ".join(f":{name}" for name in names)
-        insert = f"INSERT INTO policy_versions ({', '.join(names)}) VALUES ({values})"
-        rows = [("v1", 1, '{"old name": "x", "net": "big"}'), ("v2", 2, None)]
-        connection.execute(sa.text(insert), [{"id": id, "version": n, "tags": tags, **fields} for id, n, tags in rows])
-    moved("upgrade", "0015")
-    with engine.begin() as connection:
-        found = connection.execute(sa.text("SELECT subject_id, name, value FROM labels ORDER BY name")).all()
-        assert [tuple(row) for row in found] == [("v1", "net", "big"), ("v1", "old name", "x")]
-    moved("downgrade", "0014")
-    with engine.begin() as connection:
-        tags = connection.execute(sa.text("SELECT id, tags FROM policy_versions ORDER BY id")).all()
-    assert [(id, set((text or "").strip("{}").split(", "))) for id, text in tags] == [
-        ("v1", {'"net": "big"', '"old name": "x"'}),
-        ("v2", {""}),
-    ]

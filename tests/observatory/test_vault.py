@@ -13,7 +13,6 @@ from cryptography.fernet import Fernet
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from observatory.cli import main
-from observatory.data_directory import write_private
 from observatory.settings import Settings
 from observatory.store.vault import Vault
 
@@ -46,25 +45,6 @@ async def test_secret_is_encrypted_on_disk(tmp_path: Path) -> None:
     await vault.delete("coworld", "one")
     with pytest.raises(FileNotFoundError):
         await vault.get("coworld", "one")
-
-
-async def test_plaintext_secrets_of_older_versions_are_encrypted(tmp_path: Path) -> None:
-    write_private(tmp_path / "o" / "secrets" / "coworld" / "old", VALUE)
-    write_private(tmp_path / "o" / "secrets" / "policy-env" / "old", json.dumps({"A": "hunter2"}).encode())
-    vault = await opened(tmp_path)
-    assert await vault.get("coworld", "old") == VALUE
-    assert await vault.policy_env("old") == {"A": "hunter2"}
-    assert all(b"hunter2" not in content for content in contents(tmp_path).values())
-
-
-async def test_interrupted_encryption_continues_at_the_next_start(tmp_path: Path) -> None:
-    vault = await opened(tmp_path)
-    await vault.put("coworld", "done", VALUE)
-    write_private(tmp_path / "o" / "secrets" / "coworld" / "not yet", VALUE)
-    (tmp_path / "o" / "secrets" / ".key-check").unlink()
-    vault = await opened(tmp_path)
-    assert [await vault.get("coworld", name) for name in ("done", "not yet")] == [VALUE, VALUE]
-    assert all(b"hunter2" not in content for content in contents(tmp_path).values())
 
 
 async def test_concurrent_starts_agree_on_one_key(tmp_path: Path) -> None:

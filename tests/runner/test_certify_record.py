@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 from support.certification_page import assert_self_contained
-from support.formats import LATER, files, older, only_what_was_there, unknown, with_added_fields, with_later_values
+from support.formats import LATER, files, only_what_was_there, unknown, with_added_fields, with_later_values
 from support.small_world import MANIFEST, WithImages, fast, package_of, world
 
 from coworld_core.certificate import read_certificate
@@ -439,12 +439,6 @@ def test_a_record_reads_and_is_written_as_it_was(path: Path) -> None:
     assert unknown(read_certification(path)) == []
     again = only_what_was_there(json.loads(read_certification(path.parent).to_json()), json.loads(written))
     assert json.dumps(again, indent=2, ensure_ascii=False) + "\n" == written
-
-
-@pytest.mark.parametrize(("before", "now"), older("certification.json"))
-def test_record_in_former_words_is_read(before: Path, now: Path) -> None:
-    assert unknown(read_certification(before)) == []
-    assert read_certification(before) == read_certification(now)
 
 
 def test_fields_of_later_versions_are_kept() -> None:

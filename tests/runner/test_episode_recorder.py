@@ -343,7 +343,7 @@ async def test_a_seat_that_was_not_told_of_its_turn_is_out_of_sync() -> None:
 
 
 async def test_samples_that_nobody_reads_are_cut_and_the_game_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("coworld_runner.kit.server.sample_stream.MOST_KEPT", 200)
+    monkeypatch.setattr("coworld_runner.kit.table.sample_lines.MOST_KEPT", 200)
     samples = SampleStream("t")
     async with serving(samples=samples) as table, sit(table, 0) as first, sit(table, 1) as second:
         for tick in range(6):

@@ -91,7 +91,12 @@ async def test_a_game_is_played_and_watched_with_tls(authority: Authority) -> No
         ("nonsense", 400),
         ("GET /healthz HTTP/1.1\r\n X: folded", 400),
         ("POST /healthz HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2", 400),
+        ("POST /healthz HTTP/1.1\r\nContent-Length: +1", 400),
+        ("GET /healthz HTTP/1.1\r\nHost: another", 400),
+        ("GET /healthz HTTP/1.1\r\nA: b\r\n\x00: c", 400),
+        ("GET /healthz HTTP/1.1\r\nA : b", 400),
         ("POST /healthz HTTP/1.1\r\nTransfer-Encoding: chunked", 411),
+        ("POST /healthz HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked", 411),
         ("GET /healthz HTTP/1.1", 200),
     ],
 )
@@ -111,7 +116,10 @@ async def raw_game(serve: Callable[[anyio.abc.ByteStream], Awaitable[None]]) -> 
 
 @pytest.mark.parametrize(
     "first",
-    ["GET /a HTTP/1.1\r\n\r\n", "GET /a HTTP/1.1\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n"],
+    [
+        "GET /a HTTP/1.1\r\nHost: game\r\n\r\n",
+        "GET /a HTTP/1.1\r\nHost: game\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    ],
 )
 async def test_a_second_request_does_not_follow_the_first(first: str) -> None:
     """Else the operator's page could be asked for behind an open one."""
@@ -126,6 +134,7 @@ async def test_a_second_request_does_not_follow_the_first(first: str) -> None:
 
     async with raw_game(keeps_open) as gateway:
         answer = await spoken(gateway.base, f"{first}GET /admin HTTP/1.1\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 200")
     assert answer.count(b"HTTP/1.1") == 1
     assert b"admin" not in b"".join(heard)
 

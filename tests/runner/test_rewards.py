@@ -17,7 +17,7 @@ from websockets.asyncio.client import connect
 
 from coworld_core.rules import read_replay
 from coworld_runner.kit.rollout import SeatEnv, as_aec_env, as_gym_env, as_parallel_env, as_vector_env, rollout
-from coworld_runner.kit.server.seat_news import SeatNews
+from coworld_runner.kit.table.seat_news import SeatNews
 
 
 class Second(Prizes):

@@ -21,8 +21,8 @@ from coworld_core.rules import Delayed, Frame, Hidden, Open, play_again, read_re
 from coworld_core.rules.seat_talk import SeatMessage
 from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.kit.rollout import SeatEnv, as_gym_env, rollout, rollouts
-from coworld_runner.kit.server.seat_news import MAX_UNHEARD, SeatNews
 from coworld_runner.kit.server.spectators import MAX_SAID, Spectators
+from coworld_runner.kit.table.seat_news import MAX_UNHEARD, SeatNews
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 

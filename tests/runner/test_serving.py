@@ -395,7 +395,7 @@ class Listener:
 
 
 def rules_of(table: Table) -> Any:
-    return table.match._play._rules  # pyright: ignore[reportPrivateUsage]
+    return table.match._table.play._rules  # pyright: ignore[reportPrivateUsage]
 
 
 async def spectate(table: Table) -> ClientConnection:
@@ -683,7 +683,7 @@ class Endless(Sticks):
 @pytest.mark.slow
 async def test_memory_does_not_grow_with_the_length_of_a_game(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that read nothing are there as well; of what stays, events are limited and the replay is packed."""
-    monkeypatch.setattr("coworld_runner.kit.server.seat_events.MAX_EVENTS", 200)
+    monkeypatch.setattr("coworld_runner.kit.table.seat_events.MAX_EVENTS", 200)
     config = read_config(Endless, {"tokens": list(TOKENS), "sticks": 2500})
     match = Match(Endless, config, seed=1, log=lambda line: None)
     for slot in range(2):

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from coworld_core.episode.events import ArtifactCollected, RunStarted
 from coworld_core.episode.record import EpisodeRecord, ImageRecord, UnitRecord
 from coworld_core.errors import WorkspaceError
 from coworld_core.hints import hint_fields
+from coworld_runner.runs._locks import is_free, lock
 from coworld_runner.runs.workspace import (
     artifact_records,
     atomic_write,
@@ -385,3 +387,27 @@ def test_artifacts_are_listed_with_digests_and_without_links(tmp_path: Path) -> 
     assert record.path == "results.json"
     assert record.size == 2
     assert record.sha256 == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+
+
+def test_a_file_is_not_taken_as_locked_because_others_look(tmp_path: Path) -> None:
+    file = tmp_path / "events.ndjson"
+    file.touch()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            is_free(file)
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(500):
+            with file.open("r+b") as opened:
+                assert lock(opened.fileno())
+                assert not is_free(file)
+    finally:
+        done.set()
+        for looker in lookers:
+            looker.join()
+    assert is_free(file)

@@ -6,14 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from support.observatory_kit import Account, Platform, World, open_platform, roster, seed, until_over
-
-from observatory.store import migrations
-from observatory.store.database import open_database
-from observatory.store.models import EpisodeScore, Tally
+from support.observatory_kit import Platform, World, open_platform, roster, seed, until_over
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -59,36 +52,3 @@ async def test_requested_episodes_do_not_affect_standings(tmp_path: Path) -> Non
         # The league's own do count
         assert (await platform.until_played(await platform.play_round(world, *versions))).status == "completed"
         assert await board(platform, world) == {"ann": 0.0, "eve": 1.0}
-
-
-def back_to_the_first(connection: sa.Connection) -> None:
-    """Make the tables those of the first revision."""
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.attributes["connection"] = connection
-    command.downgrade(config, "0001")
-
-
-async def test_migration_removes_requested_scores_from_standings(tmp_path: Path) -> None:
-    async with open_platform(tmp_path, backend="none") as platform:
-        ann: Account = await platform.account("ann")
-        world = await seed(platform.services, ann.id)
-        version = await platform.policy(ann, "a")
-        scheduled = await platform.play_round(world, version)
-        async with platform.client(ann) as client:
-            body = {"target": {"league_id": world.league}, "roster": roster("a", "a")}
-            asked = (await client.post("/v2/episode-requests", json=body)).json()["id"]
-        async with platform.services.database.writing() as session:
-            for episode in (scheduled, asked):
-                seat = {"policy_version_id": version, "user_id": ann.id, "division_id": world.division}
-                session.add(EpisodeScore(episode_request_id=episode, position=0, score=1, **seat))
-    async with open_database(platform.settings.database_url) as again:
-        async with again.engine.execution_options(writing=True).begin() as connection:
-            await connection.run_sync(back_to_the_first)
-        await again.upgrade()
-        async with again.reading() as session:
-            kept = await session.execute(sa.select(EpisodeScore.episode_request_id, EpisodeScore.division_id))
-            assert {row[0]: row[1] for row in kept} == {scheduled: world.division, asked: None}
-            # The table is made of what counts
-            sums = await session.execute(sa.select(Tally.policy_version_id, Tally.episodes, Tally.total))
-            assert [tuple(row) for row in sums] == [(version, 1, 1.0)]

@@ -12,10 +12,8 @@ from pydantic import BaseModel
 __all__ = [
     "ADDED",
     "LATER",
-    "PRESENT",
     "files",
     "objects",
-    "older",
     "only_what_was_there",
     "unknown",
     "with_added_fields",
@@ -35,21 +33,9 @@ _GROWING = {"status", "error_type", "party", "reason", "level", "what", "verdict
 """Fields whose set of values may grow in later versions."""
 
 
-PRESENT = "0.2.0"
-"""The version whose words are those of today."""
-
-
 def files(name: str) -> list[Path]:
-    """The files with a name, in today's words."""
-    found = sorted((_FORMATS / PRESENT).rglob(name))
-    assert found, name
-    return found
-
-
-def older(name: str) -> list[tuple[Path, Path]]:
-    """The files with a name in words of earlier versions, each with the same file in today's."""
-    versions = [path for path in sorted(_FORMATS.iterdir()) if path.name != PRESENT]
-    found = [(path, _FORMATS / PRESENT / path.relative_to(one)) for one in versions for path in sorted(one.rglob(name))]
+    """The files with a name that any version wrote."""
+    found = sorted(_FORMATS.rglob(name))
     assert found, name
     return found
 

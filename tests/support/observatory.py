@@ -55,7 +55,7 @@ _tables: list[bytes] = []
 async def lay_tables(settings: Settings) -> None:
     """Put an empty SQLite database where the server would create it, unless there is one.
 
-    The migrations have their own test; here they would take half the time of most tests.
+    Creating them has its own test; here it would take much of the time of most tests.
     """
     place = anyio.Path(settings.database_url.partition("///")[2])
     if settings.database is not None or await place.exists():

@@ -143,13 +143,10 @@ def main(args: list[str] | None = None) -> int:
     if args is not None:
         return cli.run(args)
     import gc
-    import sys
 
     # Imported modules stay: searching them for reference cycles again and again would take a tenth of the start-up
     # time, and the interpreter's last search at the end, which a freeze avoids, another tenth of a second.
     gc.set_threshold(50_000, 20, 20)
     status = cli.run(None)
-    # DuckDB reports whatever is not freed at the end
-    if "duckdb" not in sys.modules:
-        gc.freeze()
+    gc.freeze()
     return status

@@ -209,15 +209,15 @@ def show_run(out: Output, options: PlaceOptions, run: str, limit: int) -> int:
 def query(out: Output, options: PlaceOptions, sql: str, parquet: tuple[Path, ...]) -> int:
     """Ask in SQL.
 
-    The tables are runs, episodes, seats and labels, joined by run and key, and those of --parquet. A query reads only.
-    Needs DuckDB: pip install 'coworld-runner[query]'.
+    The tables are runs, episodes, seats and labels, joined by run and key, and those of --parquet. A query is one
+    SELECT, as SQLite reads it, and only reads. --parquet needs pyarrow: pip install 'coworld-core[parquet]'.
     """
     from ..render.run_tables import query_text
 
     with options.opened(out) as local:
         _warn(out, local)
         found = local.query(sql, parquet=parquet)
-        out.answer({"columns": list(found.columns), "rows": [list(row.values()) for row in found.to_records()]})
+        out.answer({"columns": list(found.columns), "rows": found.rows})
         out.say(query_text(found))
     return exitcodes.OK
 

@@ -116,11 +116,10 @@ def labels_text(labels: Mapping[str, str]) -> str:
 
 def query_text(found: QueryResult) -> str:
     """The answer to a query."""
-    records = found.to_records()
-    rows = [tuple(_cell(value) for value in record.values()) for record in records[:_MOST_ROWS]]
+    rows = [tuple(map(_cell, row)) for row in found.rows[:_MOST_ROWS]]
     head = tuple(click.style(clean(name, one_line=True), dim=True) for name in found.columns)
     lines = [table([head, *rows])]
-    left = len(records) - len(rows)
+    left = len(found) - len(rows)
     if left > 0:
         lines.append(f"{left:,} more rows are not shown: --json has them all, and LIMIT asks for fewer.")
     return "\n".join(lines)

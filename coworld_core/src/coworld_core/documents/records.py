@@ -3,8 +3,6 @@
 A value built by code may only have the fields and values of this version. A file written by another version is read as
 far as possible: unknown fields, at any depth, are kept and written back by `model_dump_json`, and so are unknown
 values of enumerations marked with `OpenEnum`. Every version writes the fields without a default, which readers need.
-A field that was renamed is read by its old name too (`validation_alias=AliasChoices("new", "old")`), and a renamed
-value by `OpenEnum.formerly`, or by `formerly` where no other version has further values; neither is written again.
 """
 
 # No annotations from __future__: pydantic 2.11 and 2.12 look in other modules for the names in that of extra fields
@@ -37,7 +35,6 @@ __all__ = [
     "OpenEnum",
     "Record",
     "SchemaVersion",
-    "formerly",
     "is_empty",
     "open_record",
     "parse_record",
@@ -90,16 +87,10 @@ class _Open:
 
     Args:
         plausible: Whether a value may be one that another version defines.
-        older: The present value for each one that only earlier versions wrote.
     """
 
-    def __init__(self, plausible: Callable[[object], bool], older: Mapping[Any, str] | None = None) -> None:
+    def __init__(self, plausible: Callable[[object], bool]) -> None:
         self._plausible = plausible
-        self._older = older or {}
-
-    def formerly(self, **older: str) -> "_Open":
-        """The same for an enumeration with renamed values: `OpenEnum.formerly(old="new")`."""
-        return _Open(self._plausible, older)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The declared schema, extended for reading; values are written unchanged."""
@@ -109,7 +100,7 @@ class _Open:
 
     def _read(self, value: Any, known: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
         if info.context is READING and self._plausible(value):
-            return self._older.get(value, value)
+            return value
         return known(value)
 
 
@@ -128,11 +119,6 @@ def _is_later(value: object) -> bool:
 
 OpenEnum = _Open(_is_text)
 """Marks an enumeration of strings that later versions may extend: `Annotated[Literal[...], OpenEnum]`."""
-
-
-def formerly(**older: str) -> _Open:
-    """Mark an enumeration that no other version extends, but whose values were renamed: `formerly(old="new")`."""
-    return _Open(lambda value: isinstance(value, str) and value in older, older)
 
 
 SchemaVersion = Annotated[Literal[1], _Open(_is_later)]

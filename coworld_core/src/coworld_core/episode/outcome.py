@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ..documents.records import OpenEnum, Record
 from ..issues import HintCode, Hinted, HintValues
@@ -18,7 +18,7 @@ __all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultPa
 
 ExitReason = Annotated[
     Literal["exited", "signal", "oom", "disk", "pids", "stopped", "timeout", "evicted", "lost"],
-    OpenEnum.formerly(deadline="timeout"),
+    OpenEnum,
 ]
 """Why a unit is no longer running.
 
@@ -104,7 +104,7 @@ class Exit(Record):
 class Fault(Record, Hinted):
     """One thing that went wrong, recorded when it was detected."""
 
-    party: FaultParty = Field(validation_alias=AliasChoices("party", "fault"), description="Whose fault it was.")
+    party: FaultParty = Field(description="Whose fault it was.")
     slot: int | None = Field(default=None, ge=0, description="The player's slot, when the fault is a player's.")
     error_type: ErrorType = Field(description="Stable name of what went wrong.")
     message: str = Field(description="What happened, in a sentence.")

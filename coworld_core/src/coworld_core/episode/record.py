@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
-from pydantic import AliasChoices, BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field, PrivateAttr
 
 from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty, open_record, read_as, read_lines
 from ..errors import EpisodeError, UsageError
@@ -166,9 +166,7 @@ class StarvationRecord(Record):
     )
     threshold: float = Field(ge=0, description="The share from which an episode counts as starved.")
     starved_by: tuple[int, ...] = Field(
-        default=(),
-        validation_alias=AliasChoices("starved_by", "caused_by"),
-        description="Slots of the players that ran on more than one processor at that time.",
+        default=(), description="Slots of the players that ran on more than one processor at that time."
     )
     source: str = Field(description="Source of the figures, e.g. the kernel's pressure or scheduler statistics.")
     unit: str | None = Field(default=None, description="The player that waited for that share; null: none, or unknown.")
@@ -462,9 +460,7 @@ class PlayerSummary(SeatedPlayer):
     """How one player did in several episodes, in all its seats."""
 
     image: str = Field(default="", description="The image it runs from; empty for a person.")
-    slots: tuple[int, ...] = Field(
-        default=(), validation_alias=AliasChoices("slots", "seats"), description="The slots it played in."
-    )
+    slots: tuple[int, ...] = Field(default=(), description="The slots it played in.")
     episodes: int = Field(ge=0, description="Number of episodes with valid results that it played.")
     mean_score: float | None = Field(
         default=None, description="Mean score over those episodes and its seats in them; null if there are none."
@@ -544,9 +540,7 @@ class EpisodeRow(Record, Tabular):
     )
     status: EpisodeStatus = Field(description="How it ended.")
     ok: bool = Field(description="Whether it ended without a fault.")
-    slots: tuple[SlotRow, ...] = Field(
-        default=(), validation_alias=AliasChoices("slots", "seats"), description="The players, by slot."
-    )
+    slots: tuple[SlotRow, ...] = Field(default=(), description="The players, by slot.")
     scores: tuple[float, ...] = Field(default=(), description="Scores by slot.")
     seconds: float = Field(ge=0, description="How long it took.")
     phases: tuple[PhaseTiming, ...] = Field(default=(), description="How long each phase took.")
@@ -557,23 +551,13 @@ class EpisodeRow(Record, Tabular):
         default=(), description="Slots of the players whose own processes took the processors, if any did."
     )
     error_type: str | None = Field(default=None, description="Type of the deciding fault, if any.")
-    party: str | None = Field(
-        default=None, validation_alias=AliasChoices("party", "fault"), description="Whose fault it was, if any."
-    )
-    fault_slot: int | None = Field(
-        default=None,
-        validation_alias=AliasChoices("fault_slot", "slot"),
-        description="Slot of the player at fault, if it was a player.",
-    )
+    party: str | None = Field(default=None, description="Whose fault it was, if any.")
+    fault_slot: int | None = Field(default=None, description="Slot of the player at fault, if it was a player.")
     message: str | None = Field(default=None, description="The deciding fault in a sentence.")
     player_faults: tuple[PlayerFault, ...] = Field(
         default=(), description="Every player at fault, with its first fault; empty in older rows."
     )
-    replay_sha256: str = Field(
-        default="",
-        validation_alias=AliasChoices("replay_sha256", "replay"),
-        description="SHA-256 of its replay, in hex; empty if there is none.",
-    )
+    replay_sha256: str = Field(default="", description="SHA-256 of its replay, in hex; empty if there is none.")
     conduct: tuple[SeatBehaviour, ...] = Field(
         default=(), description="What each seat did, by slot, if the game's events tell."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ..documents.records import Record
 from ..episode.record import SlotRow
@@ -31,7 +31,7 @@ class VariantPlan(Record):
     """A variant of the battery."""
 
     id: str = Field(description="Id of the variant, or certification.")
-    slot_count: int = Field(ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots.")
+    slot_count: int = Field(ge=1, description="Number of slots.")
     seeded: bool = Field(description="Whether its config takes a seed.")
 
 
@@ -98,11 +98,7 @@ class VariantDiagnosis(Record):
         default=None,
         description="Its score if the baseline scores 0 and the strong player 1; null unless these are told apart.",
     )
-    slot_effects: tuple[MeasuredSlot, ...] = Field(
-        default=(),
-        validation_alias=AliasChoices("slot_effects", "seats"),
-        description="The effect of each slot on its score.",
-    )
+    slot_effects: tuple[MeasuredSlot, ...] = Field(default=(), description="The effect of each slot on its score.")
     repeated: int = Field(ge=0, description="Episodes that were played twice.")
     other_scores: int = Field(ge=0, description="Of these, those with different scores the second time.")
     other_replays: int = Field(ge=0, description="Of these, those with a different replay the second time.")

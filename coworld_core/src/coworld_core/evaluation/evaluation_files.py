@@ -17,7 +17,7 @@ from .comparison import Comparison, ComparisonPlan
 from .diagnosis import Diagnosis
 from .markdown import report_markdown
 from .metrics import known_metrics, measured
-from .mixture import FORMER_KINDS, Mixture, MixturePlan
+from .mixture import Mixture, MixturePlan
 from .pickup import Pickup, PickupPlan
 from .ranking import Ranking, RankingPlan
 from .report_base import Evaluation, EvaluationPlan
@@ -99,7 +99,7 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     value: object = document.value
     said = cast("Mapping[str, object]", value).get("kind") if isinstance(value, dict) else None
     kind = str(said)
-    model = _PLANS.get(FORMER_KINDS.get(kind, kind))
+    model = _PLANS.get(kind)
     if model is None and document.usable:
         raise UsageError(
             f"{place / PLAN_NAME} is of an unknown kind of evaluation.",

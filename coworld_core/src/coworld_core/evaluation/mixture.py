@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
-from ..documents.records import formerly
 from ..episode.record import SlotRow
 from ..text.phrases import plural
 from .block_ledger import JudgedBlock
@@ -38,17 +37,13 @@ from .report_contents import (
     shown_number,
 )
 
-__all__ = ["FORMER_KINDS", "MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
-
-
-FORMER_KINDS = {"run": "mix"}
-"""The kind of a mixture's plan until the command was renamed, and the present one; such files are still read."""
+__all__ = ["MeasuredPlace", "Mixture", "MixturePlan", "MixtureReport"]
 
 
 class MixturePlan(EvaluationPlan):
     """The plan of a mixture: everything its report depends on besides the rows."""
 
-    kind: Annotated[Literal["mix"], formerly(**FORMER_KINDS)] = "mix"  # pyright: ignore[reportIncompatibleVariableOverride]
+    kind: Literal["mix"] = "mix"  # pyright: ignore[reportIncompatibleVariableOverride]
     entrants: tuple[SlotRow, ...] = Field(min_length=1, description="The players.")
     counts: tuple[int, ...] = Field(description="Number of seats of each player.")
 
@@ -68,10 +63,7 @@ class MixtureReport(ShownReport):
     """The result of a mixture."""
 
     plan: MixturePlan = Field(description="The plan of the mixture.")  # pyright: ignore[reportIncompatibleVariableOverride]
-    slot_scores: tuple[MeasuredPlace, ...] = Field(
-        validation_alias=AliasChoices("slot_scores", "places"),
-        description="The mean score of each player in each slot.",
-    )
+    slot_scores: tuple[MeasuredPlace, ...] = Field(description="The mean score of each player in each slot.")
     pairs: tuple[PairRecord, ...] = Field(description="The results of each pair of players, by blocks.")
     durations: Durations | None = Field(description="How long episodes took; null if there were none.")
 

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ..documents.records import OpenEnum
 from ..episode.record import SlotRow
@@ -58,9 +58,7 @@ class PickupPlan(EvaluationPlan):
 class ValueAt(MeasuredValue):
     """The value over replacement for a number of seats."""
 
-    slot_count: int = Field(
-        ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="How many slots the candidate has."
-    )
+    slot_count: int = Field(ge=1, description="How many slots the candidate has.")
 
 
 class Credit(MeasuredValue):

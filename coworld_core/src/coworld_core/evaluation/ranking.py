@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, field_validator
+from pydantic import Field, field_validator
 
 from ..documents.records import OpenEnum, Record
 from ..episode.record import EpisodeRow, SlotRow
@@ -61,10 +61,7 @@ class Standing(Record):
 
     rank: int = Field(default=0, ge=0, description="Its place; equal ratings share one.")
     label: str = Field(description="Label of the player.")
-    rating: float = Field(
-        validation_alias=AliasChoices("rating", "points"),
-        description="Its rating: 400 points more mean ten wins per loss; the mean is 0.",
-    )
+    rating: float = Field(description="Its rating: 400 points more mean ten wins per loss; the mean is 0.")
     interval: IntervalRecord = Field(description="Interval of the rating.")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty
 from ..episode.config_text import variant_text
@@ -62,9 +62,7 @@ class EvaluationTerms(Record):
     config_changes: dict[str, Any] = Field(
         default_factory=dict, exclude_if=is_empty, description="Changes to the game config of the variant."
     )
-    slot_count: int = Field(
-        ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots in the game."
-    )
+    slot_count: int = Field(ge=1, description="Number of slots in the game.")
     seed: int = Field(description="The base seed, from which those of the blocks are derived.")
     seed_commitment: str = Field(
         default="",
@@ -78,11 +76,7 @@ class EvaluationTerms(Record):
         default=None, description="Lowest score that the game allows, by its results schema; null: unknown."
     )
     highest: float | None = Field(default=None, description="Highest score that it allows; null: unknown.")
-    count_starved: bool = Field(
-        default=False,
-        validation_alias=AliasChoices("count_starved", "starved"),
-        description="Whether episodes short of processors count.",
-    )
+    count_starved: bool = Field(default=False, description="Whether episodes short of processors count.")
     alpha: float = Field(default=0.05, gt=0, lt=1, description="How often equal players may be told apart.")
     max_blocks: int = Field(ge=1, description="Maximum number of blocks.")
 
@@ -134,10 +128,7 @@ class MeasuredEntrant(Record):
     """The result of one entrant."""
 
     label: str = Field(description="Label of the entrant.")
-    mean_score: float | None = Field(
-        validation_alias=AliasChoices("mean_score", "mean"),
-        description="Mean over blocks of its mean score in each; null without blocks.",
-    )
+    mean_score: float | None = Field(description="Mean over blocks of its mean score in each; null without blocks.")
     interval: IntervalRecord | None = Field(default=None, description="Its interval; null if there are too few blocks.")
     digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
     forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited, because it failed in them.")
@@ -216,9 +207,7 @@ class EvaluationReport(Record, Tabular):
     replayed: int = Field(ge=0, description="How often a block was played again.")
     entrants: tuple[MeasuredEntrant, ...] = Field(description="The result of each entrant.")
     slot_effects: tuple[MeasuredSlot, ...] = Field(
-        default=(),
-        validation_alias=AliasChoices("slot_effects", "seat_effects"),
-        description="The effect of each slot; empty unless every player sat in every slot.",
+        default=(), description="The effect of each slot; empty unless every player sat in every slot."
     )
     faults: tuple[FaultCount, ...] = Field(default=(), description="Faults in episodes, including those played again.")
     remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")

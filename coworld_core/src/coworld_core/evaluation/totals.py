@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ..documents.records import Record
 from .block_ledger import FirstForfeit, JudgedBlock
@@ -60,9 +60,7 @@ class TotalsState(Record):
     )
     faults: tuple[tuple[str, str, int], ...] = Field(description="The party at fault, the type of fault and its count.")
     scores: dict[str, SampleState] = Field(description="Each entrant's mean scores.")
-    slot_effects: tuple[SampleState, ...] = Field(
-        validation_alias=AliasChoices("slot_effects", "seats"), description="The effect of each slot."
-    )
+    slot_effects: tuple[SampleState, ...] = Field(description="The effect of each slot.")
     absent: dict[str, tuple[bool, ...]] = Field(description="Whether each entrant was absent, for its first blocks.")
     alike: tuple[tuple[tuple[str, ...], tuple[float, ...], int, bool], ...] = Field(
         description="Players that met, their first outcome, the number of blocks, and whether all outcomes are equal."

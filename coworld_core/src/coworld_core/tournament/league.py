@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ..commissioner.values import COMPETING
 from ..documents.records import Record
@@ -60,9 +60,7 @@ class RoundReport(Record):
 
     round: int = Field(ge=1, description="Number of the round.")
     division: str = Field(description="Name of its division.")
-    rankings: tuple[RoundPlace, ...] = Field(
-        default=(), validation_alias=AliasChoices("rankings", "places"), description="The places of the players."
-    )
+    rankings: tuple[RoundPlace, ...] = Field(default=(), description="The places of the players.")
     moves: tuple[str, ...] = Field(default=(), description="Changes of division or status, in words.")
     display: dict[str, Any] | None = Field(default=None, description="What the commissioner wants shown.")
     state_refused: int = Field(default=0, ge=0, description="Bytes of a state that was too large to keep; 0: none.")

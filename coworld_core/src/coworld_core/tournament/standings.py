@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol
 
-from pydantic import AliasChoices
 from pydantic import Field as Described
 
 from ..documents.records import Record
@@ -80,7 +79,7 @@ class TournamentPlan(EvaluationPlan):
 class TournamentStanding(Record):
     """A player's place in the standings."""
 
-    rank: int = Described(ge=1, validation_alias=AliasChoices("rank", "place"), description="Place of the player.")
+    rank: int = Described(ge=1, description="Place of the player.")
     name: str = Described(description="Name of the player.")
     rating: float | None = Described(description="Its rating; null before its first block.")
     interval: IntervalRecord | None = Described(description="Interval of the rating.")
@@ -153,9 +152,7 @@ class TournamentState(Record):
     """The stored form of a tournament between two rounds; its size depends on which players met, not on the rounds."""
 
     pairing: str = Described(description="Name of the pairing.")
-    slot_count: int = Described(
-        ge=1, validation_alias=AliasChoices("slot_count", "seats"), description="Number of slots in the game."
-    )
+    slot_count: int = Described(ge=1, description="Number of slots in the game.")
     rating: str = Described(description="How players are rated.")
     entrants: tuple[SlotRow, ...] = Described(description="The players, in order of entry.")
     withdrawn: tuple[str, ...] = Described(description="Names of players that have withdrawn.")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from ..documents.records import READING, OpenEnum, Record
 from ..episode.record import EpisodeRow, SlotRow
@@ -60,9 +60,7 @@ class LogEvent(Record):
 
     kind: str = Field(description="Kind of the event.")
     time: dt.datetime = Field(
-        default_factory=lambda: dt.datetime.now(dt.UTC),
-        validation_alias=AliasChoices("time", "at"),
-        description="Time by the machine's clock; for people.",
+        default_factory=lambda: dt.datetime.now(dt.UTC), description="Time by the machine's clock; for people."
     )
 
 
@@ -192,9 +190,7 @@ class DivisionPlaces(Record):
     """The places of a round in a division."""
 
     division: str = Field(description="Id of the division.")
-    rankings: tuple[RoundPlace, ...] = Field(
-        validation_alias=AliasChoices("rankings", "places"), description="The places."
-    )
+    rankings: tuple[RoundPlace, ...] = Field(description="The places.")
 
 
 class RoundDecided(LogEvent):

@@ -220,11 +220,7 @@ class Certification(_Record):
         default=(), description="Steps beside those of the transcript, for games to which they apply."
     )
     episode: str | None = Field(default=None, description="The smoke episode's record, relative to the workspace.")
-    slots: tuple[SeatedPlayer, ...] = Field(
-        default=(),
-        validation_alias=AliasChoices("slots", "seats"),
-        description="Players of the smoke episode, by slot.",
-    )
+    slots: tuple[SeatedPlayer, ...] = Field(default=(), description="Players of the smoke episode, by slot.")
     scores: tuple[float, ...] = Field(default=(), description="The smoke episode's scores by slot, if valid.")
     trouble: str | None = Field(default=None, description="Why it could not go on, if not because of the Coworld.")
     versions: dict[str, str] = Field(default_factory=dict, description="Versions of coworld, Python and the engine.")

@@ -86,7 +86,6 @@ def open_run(
         try:
             yield OpenRun(layout, bus, reserve)
         finally:
-            bus.close()
             if latest and not point_at_once and replays_of(layout.workspace):
                 point_latest(layout.workspace.parent, layout.workspace)
 

@@ -31,7 +31,7 @@ from coworld_core.secret_seeds import fresh_seed
 from ..episode.blame import Circumstances, Observation, rule
 from ..episode.episode_record import versions
 from ..kit.rollout.match_worker import Outcome
-from ..kit.rollout.seated_episode import SeatFailure
+from ..kit.rollout.piped_game import SeatFailure
 from ..package.plan import EpisodePlan
 from ..runs.workspace import artifact_records, atomic_write
 from .in_process import InProcess

@@ -11,7 +11,7 @@ from pathlib import Path
 from coworld_core.errors import EnvironmentFault
 from coworld_core.hints import Hint
 
-__all__ = ["VERSION", "IndexStore"]
+__all__ = ["VERSION", "IndexStore", "is_damage"]
 
 VERSION = 2
 """Version of the tables. An index of another version is made anew."""
@@ -87,7 +87,7 @@ class IndexStore:
                 why = f"is of version {version}, and this program's are of version {VERSION}"
             except BaseException as error:
                 connection.close()
-                if not (again and isinstance(error, sqlite3.DatabaseError) and _is_damage(error)):
+                if not (again and isinstance(error, sqlite3.DatabaseError) and is_damage(error)):
                     raise
                 why = f"is damaged ({error})"
             connection.close()
@@ -103,7 +103,7 @@ class IndexStore:
 
     def reopen(self, error: sqlite3.DatabaseError) -> bool:
         """Make the index anew after an error, if that shows that it is damaged; returns whether it was."""
-        if not _is_damage(error):
+        if not is_damage(error):
             return False
         self.connection.close()
         self.rebuild(f"is damaged ({error})")
@@ -166,11 +166,12 @@ def _connected(path: str) -> sqlite3.Connection:
         connection.execute("PRAGMA foreign_keys = ON")
     except sqlite3.DatabaseError as error:
         # What is damaged is found again, and handled, when it is used
-        if not _is_damage(error):
+        if not is_damage(error):
             connection.close()
             raise
     return connection
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
+def is_damage(error: Exception) -> bool:
+    """Whether an error of SQLite shows that the file is damaged, or is none of its."""
     return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))

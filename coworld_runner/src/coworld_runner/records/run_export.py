@@ -25,7 +25,6 @@ from coworld_core.rules.plain_values import to_json
 from coworld_core.text.phrases import listed
 
 from ..runs.workspace import unwritable
-from .run_query import TABLES
 from .run_search import episode_numbers, find_episodes, find_runs
 
 __all__ = ["EXPORTED", "ExportedTables", "ParquetTable", "export_runs"]
@@ -33,8 +32,36 @@ __all__ = ["EXPORTED", "ExportedTables", "ParquetTable", "export_runs"]
 _HINT = "pip install 'coworld-core[parquet]'"
 _KEYS = {"run": "string", "key": "string"}
 EXPORTED: Mapping[str, Mapping[str, str]] = {
-    "episodes": {**TABLES["episodes"], "labels": "string"},
-    "seats": TABLES["seats"],
+    "episodes": {
+        **_KEYS,
+        "number": "int64",
+        "run_id": "string",
+        "path": "string",
+        "kind": "string",
+        "coworld": "string",
+        "version": "string",
+        "variant": "string",
+        "backend": "string",
+        "seed": "int64",
+        "status": "string",
+        "ok": "bool_",
+        "started_at": "time",
+        "seconds": "float64",
+        "error_type": "string",
+        "party": "string",
+        "fault_slot": "int64",
+        "message": "string",
+        "labels": "string",
+    },
+    "seats": {
+        **_KEYS,
+        "slot": "int64",
+        "name": "string",
+        "player_id": "string",
+        "image": "string",
+        "digest": "string",
+        "score": "float64",
+    },
     "turns": {
         **_KEYS,
         "tick": "int64",
@@ -271,9 +298,11 @@ class _Missing:
 def _write(episode: EpisodeEntry, tables: Mapping[str, ParquetTable], missing: _Missing) -> None:
     run, key = str(episode.run), episode.key
     if "episodes" in tables:
-        values = {name: getattr(episode, name, None) for name in TABLES["episodes"]}
-        values |= {"run": run, "path": str(episode.path) if episode.path is not None else None}
-        tables["episodes"].add((*values.values(), json.dumps(dict(episode.labels), ensure_ascii=False)))
+        path = str(episode.path) if episode.path is not None else None
+        values = {"run": run, "path": path, "labels": json.dumps(dict(episode.labels), ensure_ascii=False)}
+        tables["episodes"].add(
+            tuple(values[name] if name in values else getattr(episode, name) for name in EXPORTED["episodes"])
+        )
     if "seats" in tables:
         for seat in episode.seats:
             tables["seats"].add((run, key, seat.slot, seat.name, seat.player_id, seat.image, seat.digest, seat.score))

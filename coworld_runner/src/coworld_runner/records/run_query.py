@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import re
+import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,104 +17,58 @@ from coworld_core.lazy import load_library
 from coworld_core.text.phrases import listed
 from coworld_core.text.tables import Cell, TableRow, Tabular, html_table
 
-__all__ = ["TABLES", "QueryResult", "query_runs"]
+from .index_store import is_damage
 
-_OF_RUN = ("run", "path", "kind", "coworld", "version", "backend", "started_at")
-"""Columns of an episode that are its run's."""
+__all__ = ["QueryResult", "query_runs"]
 
-TABLES: Mapping[str, Mapping[str, str]] = {
-    "runs": {
-        "run": "string",
-        "kind": "string",
-        "run_id": "string",
-        "coworld": "string",
-        "version": "string",
-        "variant": "string",
-        "backend": "string",
-        "status": "string",
-        "ok": "bool_",
-        "started_at": "time",
-        "seconds": "float64",
-        "episodes": "int64",
-        "faulted": "int64",
-        "problem": "string",
-    },
-    "episodes": {
-        "run": "string",
-        "key": "string",
-        "number": "int64",
-        "run_id": "string",
-        "path": "string",
-        "kind": "string",
-        "coworld": "string",
-        "version": "string",
-        "variant": "string",
-        "backend": "string",
-        "seed": "int64",
-        "status": "string",
-        "ok": "bool_",
-        "started_at": "time",
-        "seconds": "float64",
-        "error_type": "string",
-        "party": "string",
-        "fault_slot": "int64",
-        "message": "string",
-    },
-    "seats": {
-        "run": "string",
-        "key": "string",
-        "slot": "int64",
-        "name": "string",
-        "player_id": "string",
-        "image": "string",
-        "digest": "string",
-        "score": "float64",
-    },
-    "labels": {"run": "string", "key": "string", "name": "string", "value": "string"},
-}
-"""The tables of the index, each with its columns and their types. `run` and `key` name an episode in all of them."""
-
-_COPIED: Mapping[str, Mapping[str, str]] = {
-    "run": {"id": "int64", "path": "string"}
-    | {name: kind for name, kind in TABLES["runs"].items() if name not in ("run", "episodes", "faulted")},
-    "episode": {"id": "int64", "run": "int64", "directory": "string"}
-    | {name: kind for name, kind in TABLES["episodes"].items() if name not in _OF_RUN},
-    # What joins need, where nothing else is asked for
-    "episode_key": {"id": "int64", "run": "int64", "key": "string"},
-    "seat": {"episode": "int64"} | {name: kind for name, kind in TABLES["seats"].items() if name not in ("run", "key")},
-    "label": {"run": "int64", "episode": "int64", "name": "string", "value": "string"},
-}
-_COPIES = {
-    "runs": ("run", "episode"),
-    "episodes": ("run", "episode"),
-    "seats": ("run", "episode_key", "seat"),
-    "labels": ("run", "episode_key", "label"),
-}
-_VIEWS = {
-    "runs": """SELECT path AS run, * EXCLUDE (id, path, problem), coalesce(counted, 0) AS episodes,
-        coalesce(bad, 0) AS faulted, problem
-        FROM _run LEFT JOIN (SELECT run AS of, count(*) AS counted, count(*) FILTER (NOT ok) AS bad FROM _episode
-        GROUP BY run) ON of = _run.id""",
+_VIEWS: Mapping[str, str] = {
+    "runs": """SELECT path AS run, kind, run_id, coworld, version, variant, backend, status, ok, started_at, seconds,
+        (SELECT count(*) FROM episode WHERE episode.run = run.id) AS episodes,
+        (SELECT count(*) FROM episode WHERE episode.run = run.id AND NOT episode.ok) AS faulted, problem FROM run""",
     "episodes": """SELECT r.path AS run, key, number, e.run_id,
         CASE WHEN key = '' THEN r.path ELSE r.path || '/' || directory END AS path, kind, coworld, version, e.variant,
         backend, seed, e.status, e.ok, started_at, e.seconds, error_type, party, fault_slot, message
-        FROM _episode AS e JOIN _run AS r ON r.id = e.run""",
+        FROM episode AS e JOIN run AS r ON r.id = e.run""",
     "seats": """SELECT r.path AS run, key, slot, name, player_id, image, digest, score
-        FROM _seat AS s JOIN _episode AS e ON e.id = s.episode JOIN _run AS r ON r.id = e.run""",
+        FROM seat AS s JOIN episode AS e ON e.id = s.episode JOIN run AS r ON r.id = e.run""",
+    # An episode has its run's labels, where it has none of its own of that name
     "labels": """SELECT r.path AS run, coalesce(e.key, '') AS key, of_run.name,
         CASE WHEN own.name IS NULL THEN of_run.value ELSE own.value END AS value
-        FROM _label AS of_run JOIN _run AS r ON r.id = of_run.run LEFT JOIN _episode AS e ON e.run = r.id
-        LEFT JOIN _label AS own ON own.run = r.id AND own.episode = e.id AND own.name = of_run.name
+        FROM label AS of_run JOIN run AS r ON r.id = of_run.run LEFT JOIN episode AS e ON e.run = r.id
+        LEFT JOIN label AS own ON own.run = r.id AND own.episode = e.id AND own.name = of_run.name
         WHERE of_run.episode = 0 AND (own.name IS NULL OR own.value IS NOT NULL)
         UNION ALL SELECT r.path, e.key, own.name, own.value
-        FROM _label AS own JOIN _episode AS e ON e.id = own.episode JOIN _run AS r ON r.id = e.run
-        WHERE own.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM _label AS above
+        FROM label AS own JOIN episode AS e ON e.id = own.episode JOIN run AS r ON r.id = e.run
+        WHERE own.value IS NOT NULL AND NOT EXISTS (SELECT 1 FROM label AS above
         WHERE above.run = own.run AND above.episode = 0 AND above.name = own.name)""",
 }
+"""The tables that a question may name, each made of those of the index. `run` and `key` name an episode in all."""
 
-_HINT = "pip install 'coworld-runner[query]'"
-_READS = ("SELECT", "EXPLAIN")
+_READING = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE)
+# Functions whose answer follows from what they are given, the clock or chance. Others load code, write to a log, or
+# take pointers, and more of them come with each version of SQLite.
+_FUNCTIONS = frozenset(
+    """
+    abs acos acosh asin asinh atan atan2 atanh avg ceil ceiling char coalesce concat concat_ws cos cosh count cume_dist
+    current_date current_time current_timestamp date datetime degrees dense_rank exp first_value floor format glob
+    group_concat hex if ifnull iif instr julianday lag last_value lead length like likelihood likely ln log log10 log2
+    lower ltrim max median min mod nth_value ntile nullif octet_length percent_rank percentile percentile_cont
+    percentile_disc pi pow power printf quote radians random randomblob rank replace round row_number rtrim sign sin
+    sinh soundex sqlite_version sqrt strftime string_agg substr substring sum tan tanh time timediff total trim trunc
+    typeof unhex unicode unixepoch unlikely upper zeroblob
+    -> ->> json json_array json_array_length json_error_position json_extract json_group_array
+    json_group_object json_insert json_object json_patch json_pretty json_quote json_remove json_replace json_set
+    json_type json_valid
+    """.split()  # noqa: SIM905
+)
+_MOST = 1 << 28
+"""Bytes of memory that an answer, or one value, may take."""
+_STEPS = 100_000
+"""Steps of SQLite's machine, about a millisecond, after which a signal is noticed."""
 _BATCH = 65536
+_PLAIN = ("string", "int32", "int64", "double", "bool")
+"""Types of Arrow whose values SQLite takes as they are."""
+_ONE_READING = "Write one SELECT; the folders of runs are changed by labelling and removing runs."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,124 +76,89 @@ class QueryResult(Tabular):
     """The answer to a question; a table in a notebook."""
 
     columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...] = field(repr=False)
+    rows: tuple[tuple[Cell, ...], ...] = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def to_records(self) -> list[TableRow]:
-        """The rows by column; what is neither a text, a number nor true or false is text."""
-        return [dict(zip(self.columns, map(_cell, row), strict=True)) for row in self.rows]
+        """The rows by column."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def _repr_html_(self) -> str:
         return html_table(f"{len(self.rows)} rows", self.to_records())
 
 
 def query_runs(index: sqlite3.Connection, sql: str, *, parquet: Sequence[Path] = ()) -> QueryResult:
-    """Ask a question in SQL, as DuckDB reads it.
+    """Ask a question in SQL, as SQLite reads it.
 
-    The tables are those of the index (`TABLES`), and one for each Parquet file, by the file's name: `turns` for
-    `turns.parquet`. One that has the name of a table of the index is in the schema `parquet`, as all of them are:
-    `parquet.episodes`.
+    The tables are `runs`, `episodes`, `seats` and `labels`, and one for each Parquet file, by the file's name: `turns`
+    for `turns.parquet`. One that has the name of one of the four is in the schema `parquet`, as all of them are:
+    `parquet.episodes`. Times are text in ISO 8601, true and false are 1 and 0, and lists and objects are JSON.
 
     Args:
         index: The database of the index.
-        sql: One statement that reads. It can open no other files and no connections.
-        parquet: Parquet files, and directories that have some.
+        sql: One statement that reads. It is asked of a copy in memory, and can open no files. Ctrl-C ends it.
+        parquet: Parquet files, and directories that have some. Those that the statement names are read into memory.
 
     Raises:
-        UsageError: It writes, or is no single statement (`query_refused`); it is wrong (`bad_query`); or there is no
-            such Parquet file (`no_such_place`), or two of the same name (`same_name`).
-        EnvironmentFault: DuckDB or pyarrow is not installed (`not_installed`).
+        UsageError: It does more than read, is not one statement, or its answer takes more than 256 MiB
+            (`query_refused`); it is wrong (`bad_query`); there is no such Parquet file (`no_such_place`), it cannot be
+            read (`bad_parquet`), or two have the same name (`same_name`).
+        EnvironmentFault: There are Parquet files, and pyarrow is not installed (`not_installed`).
     """
-    duck = load_library("duckdb", _HINT)
-    arrow = load_library("pyarrow", _HINT)
     files = _parquet_files(parquet)
-    with duck.connect(":memory:") as connection:
+    forbidden: list[str] = []
+
+    def authorize(action: int, _: str | None, function: str | None, *__: str | None) -> int:
+        if action in _READING or (action == sqlite3.SQLITE_FUNCTION and function in _FUNCTIONS):
+            return sqlite3.SQLITE_OK
+        forbidden.append(f"{function}() may do" if action == sqlite3.SQLITE_FUNCTION else "this one would do")
+        return sqlite3.SQLITE_DENY
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        index.backup(connection)
+        # A handler in Python lets signals through
+        connection.set_progress_handler(lambda: False, _STEPS)
+        if sys.version_info >= (3, 12):
+            # A name in double quotes that is no column would be a text
+            connection.setconfig(sqlite3.SQLITE_DBCONFIG_DQS_DML, False)
         try:
-            _require_one_reading(connection, sql)
-            connection.execute("CREATE SCHEMA parquet")
+            for name, view in _VIEWS.items():
+                connection.execute(f"CREATE VIEW {name} AS {view}")
+            # These two tables are virtual, and one is made when it is first named, which the authorizer would refuse
+            connection.execute("SELECT 1 FROM json_each('[]'), json_tree('[]')")
+            connection.execute("ATTACH ':memory:' AS parquet")
             for name, path in files.items():
-                quoted = name.replace('"', '""')
-                source = str(path).replace("'", "''")
-                for schema in ("parquet", *(("main",) if name not in TABLES else ())):
-                    connection.execute(f"CREATE VIEW {schema}.\"{quoted}\" AS SELECT * FROM read_parquet('{source}')")
-            _define(connection, arrow, index, sql)
-            if files:
-                allowed = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files.values())
-                connection.execute(f"SET allowed_paths = [{allowed}]")
-            # From here on nothing is opened that was not named above, and nobody can change that
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-            # As Arrow, since DuckDB's own times want another library
-            found = connection.sql(sql).to_arrow_table()
-            rows = tuple(zip(*(column.to_pylist() for column in found.columns), strict=True))
-        except duck.Error as error:
-            raise _wrong(error, [] if files else _asked(sql)) from error
-    return QueryResult(columns=tuple(found.column_names), rows=rows)
+                if name in sql.lower():
+                    _read_parquet(connection, path)
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST)
+            connection.set_authorizer(authorize)
+            return _answer(connection.execute(sql))
+        except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT":
+                # SQLite drops what the signal has raised
+                raise KeyboardInterrupt from None
+            if is_damage(error):
+                raise
+            raise _wrong(error, forbidden, connection, sql, files) from error
 
 
-def _require_one_reading(connection: Any, sql: str) -> None:
-    statements = connection.extract_statements(sql)
-    kinds = [str(statement.type).rpartition(".")[2].upper() for statement in statements]
-    if len(kinds) != 1:
-        raise UsageError(
-            f"A query is one statement, and these are {len(kinds)}.", code="query_refused", hint="Ask one by one."
-        )
-    if kinds[0] not in _READS:
-        raise UsageError(
-            f"A query reads only, and this is {kinds[0]}.",
-            code="query_refused",
-            hint="Write SELECT …; the folders of runs are changed by labelling and removing runs.",
-        )
-
-
-def _define(connection: Any, arrow: Any, index: sqlite3.Connection, sql: str) -> None:
-    """Define the tables of the index that a question may name: its own rows are copied, and joined by DuckDB."""
-    asked = _asked(sql)
-    copied = {name for table in asked for name in _COPIES[table]}
-    if "episode" in copied:
-        copied.discard("episode_key")
-    for name in _COPIED:
-        if name in copied:
-            connection.register(f"_{name}", _copy(arrow, index, name))
-    if "episode_key" in copied:
-        connection.execute("CREATE VIEW _episode AS SELECT * FROM _episode_key")
-    for table in asked:
-        connection.execute(f"CREATE VIEW {table} AS {_VIEWS[table]}")
-
-
-def _asked(sql: str) -> list[str]:
-    """The tables of the index that a question may name: a word need not be a table, but a table is a word."""
-    words = set(re.findall(r"\w+", sql.lower()))
-    return [table for table in TABLES if table in words]
-
-
-def _copy(arrow: Any, index: sqlite3.Connection, name: str) -> Any:
-    columns = _COPIED[name]
-    types = [arrow.timestamp("us", tz="UTC") if kind == "time" else getattr(arrow, kind)() for kind in columns.values()]
-    schema = arrow.schema(list(zip(columns, types, strict=True)))
-    cursor = index.execute(f"SELECT {', '.join(columns)} FROM {name.removesuffix('_key')}")
-    batches: list[Any] = []
-    for rows in _parts(cursor):
-        cells: list[Any] = list(zip(*rows, strict=True))
-        for number, kind in enumerate(columns.values()):
-            if kind == "time":
-                known = {text: dt.datetime.fromisoformat(text) for text in set(cells[number]) if text is not None}
-                cells[number] = [known.get(text) for text in cells[number]]
-            elif kind == "bool_":
-                cells[number] = [bool(flag) for flag in cells[number]]
-        arrays = [arrow.array(column, kind) for column, kind in zip(cells, types, strict=True)]
-        batches.append(arrow.record_batch(arrays, schema=schema))
-    return arrow.Table.from_batches(batches, schema)
-
-
-def _parts(cursor: sqlite3.Cursor) -> Iterator[list[tuple[Any, ...]]]:
-    while rows := cursor.fetchmany(_BATCH):
-        yield rows
+def _answer(cursor: sqlite3.Cursor) -> QueryResult:
+    if cursor.description is None:
+        raise UsageError("A query is one statement, and this is none.", code="query_refused", hint=_ONE_READING)
+    rows: list[tuple[Cell, ...]] = []
+    taken = 0
+    for row in cursor:
+        taken += sys.getsizeof(row) + sum(map(sys.getsizeof, row))
+        if taken > _MOST:
+            raise _too_long("The answer")
+        rows.append(tuple(value.hex() if isinstance(value, bytes) else value for value in row))
+    return QueryResult(columns=tuple(column[0] for column in cursor.description), rows=tuple(rows))
 
 
 def _parquet_files(paths: Sequence[Path]) -> dict[str, Path]:
+    """The files by the names of their tables, in small letters: names in SQL are the same in capitals."""
     found: dict[str, Path] = {}
     for path in paths:
         inside = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
@@ -248,29 +169,89 @@ def _parquet_files(paths: Sequence[Path]) -> dict[str, Path]:
                 hint="Export runs first, or name another file or directory.",
             )
         for file in inside:
-            if file.stem in found:
+            if (other := found.setdefault(file.stem.lower(), file)) is not file:
                 raise UsageError(
-                    f"Two files would be the table {file.stem!r}: {found[file.stem]} and {file}.",
+                    f"Two files would be the table {file.stem!r}: {other} and {file}.",
                     code="same_name",
                     hint="Ask about them one by one, or rename one.",
                 )
-            found[file.stem] = file.resolve()
     return found
 
 
-def _wrong(error: Exception, asked: Sequence[str]) -> UsageError:
-    lines = [line.rstrip() for line in str(error).splitlines() if line.strip()]
-    kind = type(error).__name__
-    code = "query_refused" if kind == "PermissionException" else "bad_query"
-    hint = f"The tables are {listed(TABLES)}, and those of Parquet files. SELECT * FROM runs LIMIT 1 shows columns."
-    if kind == "BinderException" and asked:
-        # DuckDB names a few columns that look alike; whoever asks for one that there is not wants to see all
-        lines = [line for line in lines if not line.startswith("Candidate bindings:")]
-        hint = " ".join(f"The columns of {table} are {', '.join(TABLES[table])}." for table in asked)
-    return UsageError("\n".join(lines[:6]), code=code, hint=hint)
+def _read_parquet(connection: sqlite3.Connection, path: Path) -> None:
+    """Read a file into a table of the schema `parquet`, which is found without the schema, too, if it can be."""
+    arrow = load_library("pyarrow", "pip install 'coworld-core[parquet]'")
+    table = _quoted(path.stem)
+    try:
+        with load_library("pyarrow.parquet", "pip install 'coworld-core[parquet]'").ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            connection.execute(f"CREATE TABLE parquet.{table} ({', '.join(map(_quoted, names))})")
+            adding = f"INSERT INTO parquet.{table} VALUES ({', '.join('?' * len(names))})"
+            for batch in file.iter_batches(_BATCH):
+                columns = [
+                    values if str(column.type) in _PLAIN else map(_plain, values)
+                    for column in batch.columns
+                    for values in [column.to_pylist()]
+                ]
+                connection.executemany(adding, zip(*columns, strict=True))
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise UsageError(
+            f"{path} cannot be read as a Parquet file: {str(error).splitlines()[0]}",
+            code="bad_parquet",
+            hint="Export runs again, or name another file.",
+        ) from error
+    if path.stem.lower() not in _VIEWS:
+        connection.execute(f"CREATE TEMP VIEW {table} AS SELECT * FROM parquet.{table}")
 
 
-def _cell(value: Any) -> Cell:
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return value.isoformat() if isinstance(value, dt.datetime | dt.date) else str(value)
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _plain(value: Any) -> Any:
+    """A value of Arrow as one of SQLite."""
+    match value:
+        case None | str() | float() | bytes():
+            return value
+        case int():
+            return value if -(1 << 63) <= value < 1 << 63 else str(value)
+        case list() | dict():
+            return json.dumps(value, default=str, ensure_ascii=False)
+        case Decimal():
+            return float(value)
+        case _:
+            return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _wrong(
+    error: Exception, forbidden: Sequence[str], connection: sqlite3.Connection, sql: str, files: Mapping[str, Path]
+) -> UsageError:
+    # The tables are views, which SQLite refuses to change before it asks for leave
+    if forbidden or str(error).startswith("cannot modify"):
+        what = forbidden[0] if forbidden else "this one would do"
+        return UsageError(f"A query only reads, and {what} more.", code="query_refused", hint=_ONE_READING)
+    name = getattr(error, "sqlite_errorname", "")
+    if name == "SQLITE_TOOBIG":
+        return _too_long("A value")
+    if not name:
+        return UsageError(f"This query cannot be asked: {error}", code="query_refused", hint=_ONE_READING)
+    tables = [*_VIEWS, *(f"parquet.{name}" if name in _VIEWS else name for name in files)]
+    hint = f"Write SQL as SQLite reads it. The tables are {listed(tables)}. SELECT * FROM runs LIMIT 1 shows columns."
+    if str(error).startswith("no such column"):
+        asked = [name for name in tables if name.removeprefix("parquet.") in sql.lower()]
+        hint = " ".join(f"The columns of {name} are {_columns(connection, name)}." for name in asked) or hint
+    return UsageError(f"This query is wrong: {error}.", code="bad_query", hint=hint)
+
+
+def _too_long(what: str) -> UsageError:
+    return UsageError(
+        f"{what} takes more than {_MOST >> 20} MiB of memory.",
+        code="query_refused",
+        hint="Ask for less, by LIMIT or GROUP BY; an export writes whole tables, however long.",
+    )
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> str:
+    schema, _, name = table.rpartition(".")
+    place = f"{schema}.{_quoted(name)}" if schema else _quoted(name)
+    return ", ".join(column[0] for column in connection.execute(f"SELECT * FROM {place} LIMIT 0").description)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from coworld_core.errors import WorkspaceError
 __all__ = ["busy", "is_free", "lock", "while_opening"]
 
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+_LOOKS = 200
+"""How often a lock is tried again that others only look at, a millisecond apart."""
 
 
 def lock(descriptor: int) -> bool:
@@ -22,36 +25,61 @@ def lock(descriptor: int) -> bool:
     Returns:
         False if another open file has the lock. True also on a file system without locks, where nothing can be known.
     """
-    import fcntl
+    for _ in range(_LOOKS):
+        if _locked(descriptor, shared=False) is not False:
+            return True
+        # A process that only looks shares the lock with us, and is done in a moment.
+        if _locked(descriptor, shared=True) is False:
+            return False
+        time.sleep(0.001)
+    return False
 
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _BUSY
-    return True
 
+def is_free(path: Path, *, unknown: bool = True) -> bool:
+    """Return whether no process has a file locked.
 
-def is_free(path: Path) -> bool:
-    """Return whether no run has a file locked; True also if it cannot be opened."""
+    Args:
+        path: The file; one that does not exist is free.
+        unknown: The answer if the file cannot be opened, or its file system has no locks.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return True
+    except OSError:
+        return unknown
     try:
-        return lock(descriptor)
+        found = _locked(descriptor, shared=True)
+        return unknown if found is None else found
     finally:
         os.close(descriptor)
 
 
+def _locked(descriptor: int, *, shared: bool) -> bool | None:
+    """Lock an open file without waiting; None on a file system without locks."""
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        return False if error.errno in _BUSY else None
+    return True
+
+
 @contextmanager
-def while_opening(directory: Path) -> Generator[None]:
-    """Let one process at a time look at a directory and create its locked file; does nothing without such locks."""
+def while_opening(directory: Path, *, shared: bool = False) -> Generator[None]:
+    """Let one process at a time look at a directory and create its locked file; does nothing without such locks.
+
+    Args:
+        directory: The directory.
+        shared: Whether others that share it may do so at the same time.
+    """
     import fcntl
 
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

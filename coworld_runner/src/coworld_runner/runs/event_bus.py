@@ -1,4 +1,4 @@
-"""The event bus of a run: numbers events, keeps them and passes them to readers, without waiting for any."""
+"""The event bus of a run: numbers events, keeps them and passes them to listeners."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import contextlib
 import datetime as dt
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.errors import CoworldError, EnvironmentFault
@@ -33,7 +29,7 @@ class EventBus:
     Args:
         run_id: The run's label, put on every event.
         listeners: Called for every event as it is published, in order.
-        keep: How many past events to keep for late readers; None: all of them.
+        keep: How many past events to keep; None: all of them.
     """
 
     def __init__(self, run_id: str, *listeners: Listener, keep: int | None = None) -> None:
@@ -41,8 +37,6 @@ class EventBus:
         self._listeners: list[Listener] = list(listeners)
         self._history: deque[BaseEvent] = deque(maxlen=keep)
         self._count = 0
-        self._streams: list[MemoryObjectSendStream[BaseEvent]] = []
-        self._closed = False
 
     @property
     def history(self) -> tuple[BaseEvent, ...]:
@@ -56,8 +50,8 @@ class EventBus:
     def publish(self, event: BaseEvent) -> None:
         """Number an event, keep it and pass it on.
 
-        Never waits: a full subscriber is dropped and may resume. Never raises, because it is called during cleanup: a
-        listener that raises is removed, and the others get a notice.
+        Never raises, because it is called during cleanup: a listener that raises is removed, and the others get a
+        notice.
         """
         self._count += 1
         event = event.model_copy(update={"seq": self._count, "time": dt.datetime.now(dt.UTC), "run_id": self.run_id})
@@ -73,46 +67,8 @@ class EventBus:
                     if isinstance(error, CoworldError)
                     else f"A reader of the events failed and gets no more: {type(error).__name__}: {error}"
                 )
-        for stream in tuple(self._streams):
-            try:
-                stream.send_nowait(event)
-            except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                self._streams.remove(stream)
-                stream.close()
         for reason in failed:
             self.publish(Notice(level="warning", message=reason))
-
-    def close(self) -> None:
-        """End every subscription."""
-        self._closed = True
-        for stream in self._streams:
-            stream.close()
-        self._streams.clear()
-
-    @asynccontextmanager
-    async def subscribe(
-        self, *, after: int = 0, buffer: int = 1024
-    ) -> AsyncGenerator[MemoryObjectReceiveStream[BaseEvent]]:
-        """A stream of the events after number `after`: first those already published, then live ones.
-
-        The stream ends when the run is over, or when the reader fell `buffer` events behind; it may then
-        subscribe again with the last number it saw.
-        """
-        past = [event for event in self._history if event.seq > after]
-        send, receive = anyio.create_memory_object_stream[BaseEvent](max(buffer, len(past), 1))
-        for event in past:
-            send.send_nowait(event)
-        if self._closed:
-            send.close()
-        else:
-            self._streams.append(send)
-        try:
-            async with receive:
-                yield receive
-        finally:
-            if send in self._streams:
-                self._streams.remove(send)
-            send.close()
 
 
 class EventLog:

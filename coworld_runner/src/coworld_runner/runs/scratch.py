@@ -16,8 +16,8 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +27,7 @@ import anyio.to_thread
 from coworld_core.errors import EnvironmentFault
 
 from ..backend import Found, Reaped
+from ._locks import is_free, while_opening
 from ._tree_removal import remove_tree
 
 __all__ = [
@@ -143,61 +144,17 @@ def remove_run(path: Path, within: float = math.inf) -> str:
     return remove_tree(path, last=_LOCK, within=within)
 
 
-def _is_locked(descriptor: int) -> bool:
-    import fcntl
-
-    try:
-        # A shared lock, so that two processes that look at the same time do not take each other for the owner
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    return False
-
-
-@contextmanager
-def _guard(root: Path, *, alone: bool) -> Generator[None]:
-    """Prevent a new directory that is not locked yet from being mistaken for a dead run's."""
-    import fcntl
-
-    descriptor = _open_root(root)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def owner_is_alive(directory: Path) -> bool:
     """Return whether the runner that made a run's directory is still running on this machine; True if unknown.
 
     Unlike `run_is_alive`, this also covers runs of other users, and runs under another `TMPDIR`.
     """
-    try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    try:
-        return _is_locked(descriptor)
-    finally:
-        os.close(descriptor)
+    return not is_free(directory / _LOCK, unknown=False)
 
 
 def run_is_alive(run_id: str) -> bool:
     """Return whether the runner of that run is still running on this machine as this user."""
-    return any(_is_held(root / run_id) for root, why in scratch_roots().items() if not why)
-
-
-def _is_held(directory: Path) -> bool:
-    try:
-        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        return _is_locked(descriptor)
-    finally:
-        os.close(descriptor)
+    return any(not is_free(root / run_id / _LOCK) for root, why in scratch_roots().items() if not why)
 
 
 def make_scratch(run_id: str) -> Scratch:
@@ -219,7 +176,8 @@ def make_scratch(run_id: str) -> Scratch:
                 hint="Remove it, or set TMPDIR or XDG_RUNTIME_DIR to a directory of your own.",
                 context={"path": str(root)},
             )
-        with _guard(root, alone=False):
+        # Nobody takes a directory that is not locked yet for a dead run's
+        with while_opening(root, shared=True):
             path.mkdir(mode=0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             # Only waits for a process that is just checking the lock
@@ -265,9 +223,9 @@ def find_scratch(run_id: str | None = None) -> tuple[Found, ...]:
 
 def _find_below(root: Path, run_id: str | None) -> list[Found]:
     try:
-        with _guard(root, alone=True):
+        with while_opening(root):
             entries = [entry for entry in sorted(root.iterdir()) if run_id is None or entry.name == run_id]
-            alive = {entry: _is_held(entry) for entry in entries}
+            alive = {entry: not is_free(entry / _LOCK) for entry in entries}
     except OSError:
         return []
     found: list[Found] = []

@@ -270,37 +270,36 @@ async def _asked(client: BufferedByteStream) -> _Request:
     Raises:
         _Refusal: It is refused.
     """
+    import h11  # Imported late, as in `http_requests`
+
+    reading = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD)
     try:
-        head = await client.receive_until(_END, _MAX_HEAD)
-    except (anyio.DelimiterNotFound, anyio.IncompleteRead):
+        while (asked := reading.next_event()) is h11.NEED_DATA:
+            reading.receive_data(await client.receive(_CHUNK))
+    except (anyio.EndOfStream, h11.RemoteProtocolError):
         raise _Refusal(400) from None
-    first, *lines = head.split(b"\r\n")
-    match = re.fullmatch(rb"([A-Z]+) (/[!-~]*) HTTP/1\.1", first)
-    if match is None or any(not re.match(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:", line) for line in lines):
+    if not (isinstance(asked, h11.Request) and asked.http_version == b"1.1" and asked.target.startswith(b"/")):
         raise _Refusal(400)
-    fields = [(name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in lines)]
-    upgrades = any(name == b"upgrade" and value.lower() == b"websocket" for name, value in fields)
-    lengths = {value for name, value in fields if name == b"content-length"}
-    if any(name == b"transfer-encoding" for name, _ in fields):
+    client.feed_data(reading.trailing_data[0])
+    fields = dict(asked.headers)
+    upgrades = fields.get(b"upgrade", b"").lower() == b"websocket"
+    if b"transfer-encoding" in fields:
         raise _Refusal(411)
-    if len(lengths) > 1 or not all(re.fullmatch(rb"[0-9]{1,15}", length) for length in lengths):
-        raise _Refusal(400)
     # Not split as a URL: //name would be a host
-    where, question, query = match[2].decode().partition("?")
-    asked = unquote(where)
-    path = plain_path(asked)
+    where, question, query = asked.target.decode().partition("?")
+    where = unquote(where)
+    path = plain_path(where)
     if path is None:
         raise _Refusal(400)
     if is_operator_path(path):
         raise _Refusal(403)
-    target = quoted_path(path, asked=asked) + question + query
+    target = quoted_path(path, asked=where) + question + query
     # One request for each connection, so that none passes by unread
-    kept = [line for line, (name, _) in zip(lines, fields, strict=True) if upgrades or name != b"connection"]
-    kept += [] if upgrades else [b"Connection: close"]
-    start = b"%s %s HTTP/1.1" % (match[1], target.encode())
-    whole = b"\r\n".join([start, *kept]) + _END
+    kept = [(name, value) for name, value in asked.headers.raw_items() if upgrades or name.lower() != b"connection"]
+    kept += [] if upgrades else [(b"Connection", b"close")]
+    head = h11.Connection(h11.CLIENT).send(h11.Request(method=asked.method, target=target, headers=kept)) or b""
     what = path if path in ("player", "global") else "page" if path.startswith(("client/", "clients/")) else "other"
-    return _Request(whole, what, upgrades, 0 if upgrades else int(next(iter(lengths), b"0")))
+    return _Request(head, what, upgrades, 0 if upgrades else int(fields.get(b"content-length", b"0")))
 
 
 async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Request, traffic: Traffic) -> None:

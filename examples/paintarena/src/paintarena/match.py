@@ -12,7 +12,7 @@ from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED
 from coworld_core.rules import RulesError
 from coworld_runner.kit.server.countdown import Countdown
 from coworld_runner.kit.server.outbox import Outbox
-from coworld_runner.kit.server.seat_events import SeatEvents
+from coworld_runner.kit.table.seat_events import SeatEvents
 from paintarena.config import Config, Json, is_tick_rate
 from paintarena.logs import Log
 from paintarena.rules import Board, action_from

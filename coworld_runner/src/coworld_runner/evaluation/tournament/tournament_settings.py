@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomlkit
-from pydantic import AliasChoices, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from coworld_core.commissioner.hook_names import HookName
 from coworld_core.documents.settings_file import SettingsPart, parse_settings
@@ -50,7 +50,7 @@ class PairingSettings(SettingsPart):
 class StopSettings(SettingsPart):
     """When the tournament ends, other than by the pairing having no more rounds."""
 
-    max_blocks: int = Field(default=1000, ge=1, validation_alias=AliasChoices("max_blocks", "blocks"))
+    max_blocks: int = Field(default=1000, ge=1)
     told_apart: bool = False
 
 

@@ -18,16 +18,14 @@ from coworld_core.player_seeds import player_seed
 from coworld_core.rules import (
     Act,
     ActionRefused,
+    EpisodeConfig,
     Play,
-    ReplayHeader,
-    ReplayWriter,
     Rules,
     RulesConfig,
     RulesError,
     action_schema,
     rules_config,
 )
-from coworld_core.rules.game import draws_seats
 from coworld_core.rules.plain_values import is_same_json
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
@@ -36,6 +34,7 @@ from coworld_core.rules.seat_talk import SeatTalk, takes_talk
 from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
+from ..table.game_table import GameTable
 
 __all__ = [
     "PolicyError",
@@ -196,7 +195,14 @@ class PolicyTable:
                 hint="Give one policy for all seats, or one for each.",
             )
         self._rules = rules
-        self._config = rules_config(rules, config)
+        self._config = EpisodeConfig(
+            rules=rules_config(rules, config),
+            tokens=("",) * count,
+            names=tuple(f"Seat {seat}" for seat in range(count)),
+            seed=None,
+            pace=rules.pace,
+            connect_timeout=0.0,
+        )
         self._seats = count
         self._refused = [0] * count
         self._rewarded = gives_rewards(rules)
@@ -223,26 +229,23 @@ class PolicyTable:
         self._seed = seed = operator.index(seed)
         self._chances.clear()
         self._players.clear()
-        writer: ReplayWriter | None = None
+        table: GameTable | None = None
         try:
-            play = Play(self._rules, config=self._config, seats=self._seats, seed=seed)
-            if record:
-                writer = ReplayWriter(self._header(seed))
-                writer.add(play.frame())
-            self._through(play, writer)
-            results = self._over(play)
+            table = GameTable(self._rules, self._config, seed=seed, keep="replay" if record else "nothing")
+            self._through(table)
+            results = self._over(table.play)
         except (RulesError, PolicyError) as error:
-            if writer is not None:
-                error.replay = writer.finish(reason="failed")
+            if record and table is not None:
+                error.replay = table.replay(reason="failed")
             raise
         return Rollout(
             scores=tuple(results["scores"]),
-            ticks=play.tick,
+            ticks=table.play.tick,
             results=results,
             seed=seed,
             refused=tuple(self._refused),
             rewards=None if self._rewards is None else tuple(self._rewards),
-            replay=None if writer is None else writer.finish(reason="over", results=results),
+            replay=table.replay(reason="over", results=results) if record else None,
         )
 
     def sit_down(self, seed: int) -> Sitting:
@@ -270,34 +273,21 @@ class PolicyTable:
             self._tell(told, over, play=play, seat=seat)
         return results
 
-    def _through(self, play: Play, writer: ReplayWriter | None) -> None:
-        choose = self._choose
+    def _through(self, table: GameTable) -> None:
+        choose, play = self._choose, table.play
         while turn := play.to_act:
             actions: dict[int, Any] = {}
             for seat in turn:
                 actions[seat] = choose[seat](play, seat)
-            done = play.step(actions, named=writer is not None)
+            table.step(actions)
             if self._rewards is not None:
                 self._rewards = list(map(reward_sum, self._rewards, play.rewards() or ()))
-            if writer is not None:
-                writer.add(play.frame(), done)
 
     def _chance(self, seat: int) -> random.Random:
         """A seat's own random generator, so that seats do not influence each other. Seeding costs as much as a move."""
         if seat not in self._chances:
             self._chances[seat] = random.Random(player_seed(self._seed, seat))
         return self._chances[seat]
-
-    def _header(self, seed: int) -> ReplayHeader:
-        return ReplayHeader(
-            rules=self._rules.__name__,
-            version=self._rules.version,
-            config=self._config.model_dump(mode="json"),
-            seed=seed,
-            seats=self._seats,
-            draws_seats=draws_seats(self._rules),
-            names=[f"Seat {seat}" for seat in range(self._seats)],
-        )
 
     # The players of the seats
 
@@ -326,7 +316,7 @@ class PolicyTable:
         def choose(play: Play, seat: int) -> Any:
             if seat not in self._players:
                 hello = {"game": self._rules.__name__, "seat": seat, "seats": self._seats}
-                hello |= {"config": self._config.model_dump(mode="json")}
+                hello |= {"config": self._config.public()}
                 one = self._tell(_within(place, seated), player, play=play, seat=seat)
                 start, over = (_within(place, getattr(one, form, None)) for form in ("start", "over"))
                 self._players[seat] = over, self._asking(one.act, place)

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coworld_core.player_seeds import player_seed
-from coworld_core.rules import EpisodeConfig, Play, Rules, RulesError, action_schema, read_config
-from coworld_core.rules.plain_values import to_json
+from coworld_core.rules import ActionRefused, EpisodeConfig, Play, Rules, RulesError, action_schema, read_config
 from coworld_core.time_limits import PLAYER_EXIT
 
 from ...package.random_player import sample
-from ..server.greeting import hello_message, seat_schemas
+from ..table.game_table import GameTable
+from ..table.greeting import hello_message, seat_schemas
+from ..table.seat_messages import read_action
 from .bot_links import BotLink, BotProgram, PlayerHost
 from .bot_messages import ACT, ACTION, AGAIN, CHOICE, END, FAILED, NEW, PASSED
 from .kept_games import KeptGames, KeptKind
-from .seated_episode import SeatedEpisode, SeatFailure
+from .piped_game import PipedGame, SeatFailure
 
 __all__ = ["Chunk", "MatchWorker", "Outcome", "SeatedGame"]
 
@@ -102,16 +103,12 @@ class Outcome:
 class _Game:
     """An episode in progress."""
 
-    def __init__(self, spec: SeatedGame, episode: SeatedEpisode | None, config: EpisodeConfig) -> None:
+    def __init__(self, spec: SeatedGame, game: PipedGame | None, config: EpisodeConfig) -> None:
         self.spec = spec
-        self._episode = episode
+        self._game = game
         self.config = config
         self.bots: list[BotLink | None] = [None] * config.seats
         self.chances: dict[int, random.Random] = {}
-        self.granted: dict[int, float] = {}
-        """Seconds for which seats that have not answered in time were waited for."""
-        self.pending: set[int] = set()
-        """Those of them whose turn it is again."""
         self.said: dict[int, str] = {}
         self.ending = 0
         """Players that are told how it has ended."""
@@ -121,13 +118,13 @@ class _Game:
     @property
     def begun(self) -> bool:
         """Whether the rules could begin it."""
-        return self._episode is not None
+        return self._game is not None
 
     @property
-    def episode(self) -> SeatedEpisode:
-        """The episode; there is none if the rules could not begin it."""
-        assert self._episode is not None
-        return self._episode
+    def game(self) -> PipedGame:
+        """The game; there is none if the rules could not begin it."""
+        assert self._game is not None
+        return self._game
 
 
 class MatchWorker:
@@ -201,13 +198,13 @@ class MatchWorker:
         self._numbers += 1
         number = self._numbers
         try:
-            episode = SeatedEpisode(self._rules, config, seed=spec.seed, grace=self._grace)
+            piped = PipedGame(self._rules, config, seed=spec.seed, grace=self._grace)
         except RulesError as error:
             game = _Game(spec, None, config)
             game.problem = _told(error)
             self._ended.append(game)
             return
-        game = self._live[number] = _Game(spec, episode, config)
+        game = self._live[number] = _Game(spec, piped, config)
         turns: dict[int, int] = {}
         for slot, player in enumerate(spec.players):
             if not self._programs[player].name:
@@ -219,7 +216,7 @@ class MatchWorker:
                 game.said[slot] = host.told.get("said", "")
                 kind = "player_error" if host.status else "player_left_early"
                 failure = SeatFailure(slot=slot, error_type=kind, status=host.status, connected=False)
-                episode.lose(failure)
+                piped.lose(failure)
                 continue
             bot = game.bots[slot] = host.link()
             hello = hello_message(self._rules, config, slot, self._schemas) if host.told["starts"] else None
@@ -229,45 +226,48 @@ class MatchWorker:
 
     def _go_on(self, number: int, game: _Game) -> None:
         """Ask the players of a game until one has to be waited for, or the game is over."""
+        piped = game.game
         try:
             while not game.over:
-                if not (turn := game.episode.next_turn()):
+                if not (turn := piped.next_turn()):
                     self._finish(number, game)
                     return
                 # All are asked before any of them is waited for; the last answer in a turn may have come from here
-                waits = [self._ask(number, game, slot) for slot in turn]
-                if any(waits):
+                for slot in turn:
+                    self._ask(number, game, slot)
+                if piped.awaited:
                     return
+                piped.end_turn()
         except RulesError as error:
             self._fail(number, game, error)
 
-    def _ask(self, number: int, game: _Game, slot: int) -> bool:
-        """Ask a seat for its action; returns whether the answer is still to come."""
-        bot = game.bots[slot]
-        if bot is None:
+    def _end_turn(self, number: int, game: _Game) -> None:
+        """Go on if nobody is awaited any more."""
+        if not game.game.awaited:
+            game.game.end_turn()
+            self._go_on(number, game)
+
+    def _ask(self, number: int, game: _Game, slot: int) -> None:
+        """Ask a seat for its action, if it has a player that can answer in this turn."""
+        if slot in game.chances:
             self._draw(game, slot)
-            return False
-        if slot in game.granted:
-            game.pending.add(slot)
-            return True
-        play = game.episode.play
-        request = (ACT, number, play.observation(slot), _choices(play, slot))
-        bot.ask(request if play.talk is None else (*request, play.talk.take(slot)), (number, slot, ACT))
-        return True
+        elif game.game.may_ask(slot):
+            bot, table = game.bots[slot], game.game.table
+            assert bot is not None
+            play = table.play
+            request = (ACT, number, play.observation(slot), _choices(play, slot))
+            bot.ask(request if play.talk is None else (*request, play.talk.take(slot)), (number, slot, ACT))
 
     def _draw(self, game: _Game, slot: int) -> None:
         """Play for `random`, as its program does."""
-        episode, rng = game.episode, game.chances[slot]
-        options = episode.play.options(slot)
+        table, rng = game.game.table, game.chances[slot]
+        at, options = table.asked(slot), table.play.options(slot)
         if options is not None:
-            episode.choose(slot, rng.choice(options), 0.0)
+            table.choose(slot, rng.choice(options), at)
             return
         for _ in range(_TRIES):
-            action, reason = episode.read(slot, to_json(sample(self._action_schema, rng)), 0.0)
-            if not reason:
-                episode.choose(slot, action, 0.0)
+            if not table.act(slot, sample(self._action_schema, rng), at):
                 return
-        episode.choose(slot, None, 0.0)
 
     def _take(self, bot: BotLink, answer: Any) -> None:
         """Take in an answer of a player.
@@ -290,7 +290,7 @@ class MatchWorker:
             status, problem = value
             if problem:
                 starts = bot.host.told["starts"]
-                tick = f"in tick {game.episode.play.tick}"
+                tick = f"in tick {game.game.table.play.tick}"
                 where = {NEW: "in start" if starts else "before its game", END: "in over"}.get(asked, tick)
                 told = f"{game.said.get(slot, '')}The player failed {where}: {problem}\n"
                 game.said[slot] = told[-_SAID:]
@@ -306,37 +306,50 @@ class MatchWorker:
     def _answered(
         self, number: int, game: _Game, slot: int, kind: int, value: Any, used: float, words: Sequence[Any]
     ) -> None:
-        episode, bot = game.episode, game.bots[slot]
+        piped, bot = game.game, game.bots[slot]
         assert bot is not None
+        table = piped.table
         try:
             if words:
-                episode.say(slot, words[0])
-            if slot in game.granted:
-                behind = max(used - game.granted.pop(slot), 0.0)
-                turn = slot in game.pending
-                game.pending.discard(slot)
-                episode.answered_late(slot, behind if turn else 0.0)
-                if turn:
+                table.say(slot, words[0])
+            at = piped.answered(slot, used)
+            if at is None:
+                if slot in piped.awaited:
+                    piped.awaited.discard(slot)
                     self._ask(number, game, slot)
-                return
-            if kind == CHOICE:
-                options = episode.play.options(slot)
+            elif kind == CHOICE:
+                options = table.play.options(slot)
                 if options is None or not 0 <= value < len(options):
                     raise ValueError(value)
-                action = options[value]
+                table.choose(slot, options[value], at)
+                piped.awaited.discard(slot)
             elif kind == ACTION:
-                action, reason = episode.read(slot, value, used)
-                if reason:
-                    bot.ask((AGAIN, number, reason, _choices(episode.play, slot)), (number, slot, AGAIN))
+                if reason := self._tried(table, slot, value, at):
+                    piped.asks_again(slot, at)
+                    bot.ask((AGAIN, number, reason, _choices(table.play, slot)), (number, slot, AGAIN))
                     return
+                piped.awaited.discard(slot)
             elif kind == PASSED:
-                action = None
+                piped.awaited.discard(slot)
             else:
                 raise ValueError(kind)
-            if episode.choose(slot, action, used):
+            if not piped.awaited:
+                piped.end_turn()
                 self._go_on(number, game)
         except RulesError as error:
             self._fail(number, game, error)
+
+    def _tried(self, table: GameTable, slot: int, text: str, at: float) -> str:
+        """Let a seat act by JSON text; returns why that is refused.
+
+        Raises:
+            ValueError: It is not JSON.
+        """
+        try:
+            value = read_action(text)
+        except ActionRefused as refused:
+            return table.refuse(slot, refused.message)
+        return table.act(slot, value, at)
 
     def _lose(self, number: int, game: _Game, slot: int, status: int, *, connected: bool = True) -> None:
         """A player's program has ended."""
@@ -344,26 +357,17 @@ class MatchWorker:
         game.bots[slot] = None
         if bot is not None and not bot.shared:
             bot.close()
+        piped = game.game
         kind = "player_error" if status or not connected else "player_left_early"
-        game.episode.lose(SeatFailure(slot=slot, error_type=kind, status=status, connected=connected))
-        if game.episode.stopped:
+        awaited = slot in piped.awaited
+        piped.lose(SeatFailure(slot=slot, error_type=kind, status=status, connected=connected))
+        if piped.stopped:
             self._finish(number, game)
-            return
-        if slot in game.granted:
-            # Its turn is over already, unless it has come again
-            del game.granted[slot]
-            if slot not in game.pending:
-                return
-            game.pending.discard(slot)
-        try:
-            if not game.episode.awaits(slot):
-                return
-            if game.episode.leave(slot):
-                self._go_on(number, game)
-            elif game.episode.stopped:
-                self._finish(number, game)
-        except RulesError as error:
-            self._fail(number, game, error)
+        elif awaited:
+            try:
+                self._end_turn(number, game)
+            except RulesError as error:
+                self._fail(number, game, error)
 
     def _fail(self, number: int, game: _Game, error: RulesError) -> None:
         game.problem = _told(error)
@@ -372,14 +376,14 @@ class MatchWorker:
     def _finish(self, number: int, game: _Game) -> None:
         """The game is over: tell the players that want to know."""
         game.over = True
-        results = None if game.problem else game.episode.results
+        results = None if game.problem else game.game.results
         over = None
         if results is not None:
             over = {"type": "over", "scores": results["scores"], "results": dict(results), "reason": "over"}
         for slot, bot in enumerate(game.bots):
             if bot is None:
                 continue
-            waits = over is not None and (bot.host.told["ends"] or slot in game.granted)
+            waits = over is not None and (bot.host.told["ends"] or game.game.is_thinking(slot))
             if waits or bot.shared:
                 bot.ask((END, number, over if bot.host.told["ends"] else None), (number, slot, END))
             game.ending += waits
@@ -400,7 +404,7 @@ class MatchWorker:
         if not bot.shared:
             bot.close()
         if status:
-            game.episode.lose(SeatFailure(slot=slot, error_type="player_error", status=int(status), after=True))
+            game.game.lose(SeatFailure(slot=slot, error_type="player_error", status=int(status), after=True))
         self._one_less(number, game)
 
     def _one_less(self, number: int, game: _Game) -> None:
@@ -416,23 +420,23 @@ class MatchWorker:
         spec = game.spec
         if not game.begun:
             return Outcome(number=spec.number, results=None, failures=(), behaviour=(), said={}, problem=game.problem)
-        episode = game.episode
-        results = None if game.problem else episode.results
+        piped = game.game
+        results = None if game.problem else piped.results
         kept = self._kept.choose(
             None if results is None else results["scores"],
             asked=spec.keep,
-            failed=bool(episode.failures) or episode.faltered,
+            failed=bool(piped.failures) or piped.counts.faltered,
             focus=spec.focus,
         )
         return Outcome(
             number=spec.number,
             results=results,
-            failures=tuple(episode.failures),
-            behaviour=episode.behaviour,
+            failures=tuple(piped.failures),
+            behaviour=piped.counts.behaviour,
             said=game.said,
             problem=game.problem,
             kept=kept,
-            replay=episode.replay() if kept else None,
+            replay=piped.replay() if kept else None,
         )
 
     # --- waiting
@@ -492,10 +496,8 @@ class MatchWorker:
         _, game, slot, asked = about
         if asked == END or game.over:
             return PLAYER_EXIT - link.passed
-        granted = game.granted.get(slot)
-        if granted is not None and slot not in game.pending:
-            return 1.0
-        return link.left((granted or 0.0) + game.episode.allowance(slot) + _LATE)
+        left = game.game.seconds_left(slot)
+        return 1.0 if left is None else link.left(left + _LATE)
 
     def _lose_patience(self, link: BotLink) -> None:
         about = self._about(link)
@@ -508,15 +510,13 @@ class MatchWorker:
         elif asked == END or game.over:
             link.kill()
             game.bots[slot] = None
-            game.episode.lose(SeatFailure(slot=slot, error_type="player_timeout", status=None, after=True))
+            game.game.lose(SeatFailure(slot=slot, error_type="player_timeout", status=None, after=True))
             self._one_less(number, game)
         else:
-            episode = game.episode
-            game.granted[slot] = game.granted.get(slot, 0.0) + episode.allowance(slot)
-            game.pending.discard(slot)
+            # It goes on thinking while its time passes
+            game.game.awaited.discard(slot)
             try:
-                if episode.expire(slot):
-                    self._go_on(number, game)
+                self._end_turn(number, game)
             except RulesError as error:
                 self._fail(number, game, error)
 

@@ -1,10 +1,9 @@
-"""The samples of a running game, for the runner that records them: what each seat saw and did in each of its turns."""
+"""The samples of a running game, for the runner that records them."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,64 +11,35 @@ import anyio
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-from coworld_core.rules import RulesError
-from coworld_core.rules.plain_values import to_json
-
-from .outbox import compact
+from ..table.sample_lines import SampleLines
 
 if TYPE_CHECKING:
     from coworld_core.rules import Play
 
 __all__ = ["SampleStream"]
 
-MOST_KEPT: Final = 64 * 1024 * 1024
-"""Characters of lines that wait to be sent; beyond that no more samples are kept, and the game goes on."""
 BATCH_SECONDS: Final = 0.05
 """Lines are sent together, because each message wakes the reader up."""
 
 READ_SECONDS: Final = 20.0
 
 
-class SampleStream:
-    """Collects samples as lines of JSON (`coworld_core.records.samples`) and sends them to one reader.
+class SampleStream(SampleLines):
+    """Collects samples and sends them to one reader.
 
     Args:
         token: What the reader must know.
     """
 
     def __init__(self, token: str) -> None:
+        super().__init__()
         self._token = token
-        self._lines: list[str] = []
-        self._size = 0
-        self._open = True
         self._being_read = False
-        self._cut = ""
-        """Why not all samples are there; empty if they are."""
-        self._out_of_sync: set[int] = set()
         self._filled, self._ended, self._read = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def admits(self, token: str) -> bool:
         """Whether somebody may read: only one may, who knows the token."""
         return not self._being_read and hmac.compare_digest(token.encode(errors="replace"), self._token.encode())
-
-    # What is collected
-
-    def views(self, play: Play) -> dict[int, str]:
-        """What the seats that are to act see, before they have acted: the first part of their lines.
-
-        Raises:
-            RulesError: The rules fail.
-        """
-        if not self._open:
-            return {}
-        scores = play.frame().scores
-        parts: dict[int, str] = {}
-        for seat in play.to_act:
-            legal = play.legal(seat)
-            told = "null" if legal is None else f"[{','.join(legal)}]"
-            score = "" if scores is None else f'"score":{scores[seat]!r},'
-            parts[seat] = f'"seat":{seat},{score}"observation":{play.observe(seat)},"legal":{told}'
-        return parts
 
     def add(
         self,
@@ -79,61 +49,15 @@ class SampleStream:
         by: Mapping[int, str | None],
         rewards: Sequence[float | None] | None = None,
     ) -> None:
-        """Add the samples of a tick that has been played.
-
-        Args:
-            tick: Number of ticks played before it.
-            views: What `views` returned before it.
-            done: What was played, by seat.
-            by: For each seat that acted in time, who decided, if its player says so.
-            rewards: What each seat has gained in it, in games that give rewards.
-        """
-        now = f"{time.time():.6f}"
-        for seat, view in views.items():
-            who = f',"by":{compact(by[seat])}' if by.get(seat) else ""
-            acted = "true" if seat in by else "false"
-            self._add(f'{{"tick":{tick},"time":{now},{view},"action":{to_json(done[seat])},"acted":{acted}{who}}}\n')
-        if rewards is not None:
-            self._add(f'{{"rewards":{compact(rewards)},"tick":{tick}}}\n')
+        """Add the samples of a tick, as `SampleLines.add`, and wake the sender up."""
+        super().add(tick, views, done, by, rewards)
         self._filled.set()
-
-    def miss(self, seat: int) -> None:
-        """Note that a seat was to act in a tick that it had not been told of."""
-        self._out_of_sync.add(seat)
 
     def finish(self, play: Play, *, reason: str, scores: list[float] | None) -> None:
-        """Add what the seats see at the end, if the game is over, and how it ended.
-
-        Args:
-            play: The game.
-            reason: Why it ended; `over` if it was played to its end.
-            scores: The final scores, if there are any.
-        """
-        for seat in range(play.seats) if scores is not None else ():
-            try:
-                self._add(f'{{"final":true,"tick":{play.tick},"seat":{seat},"observation":{play.observe(seat)}}}\n')
-            except RulesError:
-                continue  # It is only missing
-        end = {
-            "end": self._cut or reason,
-            "complete": not self._cut and reason == "over",
-            "scores": scores,
-            "out_of_sync": sorted(self._out_of_sync),
-        }
-        self._lines.append(f"{compact(end)}\n")
-        self._open = False
+        """Add the end, as `SampleLines.finish`, and let the sender end."""
+        super().finish(play, reason=reason, scores=scores)
         self._ended.set()
         self._filled.set()
-
-    def _add(self, line: str) -> None:
-        if not self._open:
-            return
-        self._lines.append(line)
-        self._size += len(line)
-        if self._size > MOST_KEPT:
-            self._open, self._cut = False, "too much waited to be written"
-
-    # How it is sent
 
     async def send_to(self, connection: ServerConnection) -> None:
         """Send everything to a reader, to the end; a reader that goes away ends the collecting."""
@@ -144,12 +68,11 @@ class SampleStream:
                 with anyio.move_on_after(BATCH_SECONDS):
                     await self._ended.wait()
                 self._filled.clear()
-                lines, self._lines, self._size = self._lines, [], 0
-                if lines:
+                if lines := self.take():
                     await connection.send("".join(lines))
             await connection.close()
         except ConnectionClosed:
-            self._open, self._lines = False, []
+            self.give_up()
         finally:
             self._read.set()
 

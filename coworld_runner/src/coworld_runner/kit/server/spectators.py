@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from coworld_core.rules import Delayed, Frame, Open, Spectating
 
-from .outbox import Outbox, compact
+from ..table.seat_messages import compact
+from .outbox import Outbox
 
 __all__ = ["Spectators"]
 

@@ -19,10 +19,9 @@ from typing import cast
 import anyio
 import anyio.to_thread
 import sqlalchemy as sa
-from alembic.util import CommandError
 from sqlalchemy.exc import SQLAlchemyError
 
-from coworld_core.errors import UsageError
+from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.text.phrases import listed
 
 from ..data_directory import locked_directory, prepare_directory
@@ -247,7 +246,7 @@ async def _opened_copy(source: Path) -> AsyncGenerator[Database]:
                 await anyio.to_thread.run_sync(shutil.copy2, source / name, Path(directory) / name)
                 await copy.upgrade()
                 await _check(copy)
-            except (SQLAlchemyError, CommandError, OSError, ValueError, LookupError, TypeError) as error:
+            except (SQLAlchemyError, EnvironmentFault, OSError, ValueError, LookupError, TypeError) as error:
                 raise UsageError(
                     f"The database in {source} is damaged, or was changed after the backup: "
                     f"{str(error).partition(chr(10))[0][:200]}",

@@ -67,7 +67,11 @@ class Database:
             yield session
 
     async def upgrade(self) -> None:
-        """Bring the tables up to date; several processes may do so at once."""
+        """Create the tables, or bring them up to date; several processes may do so at once.
+
+        Raises:
+            EnvironmentFault: A newer version made them (code `unknown_revision`).
+        """
         async with self.engine.execution_options(writing=True).begin() as connection:
             await connection.run_sync(_upgrade)
 
@@ -76,8 +80,6 @@ class Database:
         async with self.engine.execution_options(writing=True).begin() as connection:
             await connection.run_sync(Base.metadata.drop_all)
             await connection.execute(sa.text("DROP TABLE IF EXISTS alembic_version"))
-            if self.dialect == "postgresql":
-                await connection.execute(sa.text("DROP FUNCTION IF EXISTS audit_only_grows"))
 
     async def revision(self) -> str | None:
         """The revision of its tables, or None before the first upgrade."""
@@ -205,16 +207,31 @@ def newest_revision() -> str:
 
 
 def _upgrade(connection: sa.Connection) -> None:
-    # Importing alembic takes as long as the rest of an operator's command.
-    if _revision(connection) == newest_revision():
+    found = _revision(connection)
+    if found == newest_revision():
         return
+    # Importing alembic takes as long as the rest of an operator's command.
     from alembic import command
     from alembic.config import Config
+    from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    if found is None:
+        # Without looking what exists: a table of that name would be somebody else's.
+        Base.metadata.create_all(connection, checkfirst=False)
+        connection.execute(sa.insert(Counter).values(name="changes", value=0))
+        command.stamp(config, "head")
+        return
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        raise EnvironmentFault(
+            f"The tables were made by another version of the Observatory: {error}",
+            code="unknown_revision",
+            hint="Use that version, or another database.",
+        ) from error
 
 
 async def next_revision(session: AsyncSession, *, name: str = "changes") -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.orm import Mapped, mapped_column
 
 from .columns import Base, JsonObject, id_column, now, reference
@@ -32,6 +33,27 @@ class AuditEntry(Base):
     subject: Mapped[str | None]
     """What it concerns, if not the account itself."""
     detail: Mapped[JsonObject] = mapped_column(default=dict)
+
+
+_GROWS_ONLY = {
+    "sqlite": [
+        f"CREATE TRIGGER audit_entries_no_{change.lower()} BEFORE {change} ON audit_entries "
+        "BEGIN SELECT RAISE(ABORT, 'the audit log only grows'); END"
+        for change in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE FUNCTION audit_only_grows() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the audit log only grows'; END $$",
+        "CREATE TRIGGER audit_only_grows BEFORE UPDATE OR DELETE ON audit_entries "
+        "FOR EACH ROW EXECUTE FUNCTION audit_only_grows()",
+    ],
+}
+for _dialect, _statements in _GROWS_ONLY.items():
+    for _statement in _statements:
+        event.listen(AuditEntry.__table__, "after_create", sa.DDL(_statement).execute_if(dialect=_dialect))
+event.listen(
+    AuditEntry.__table__, "after_drop", sa.DDL("DROP FUNCTION audit_only_grows").execute_if(dialect="postgresql")
+)
 
 
 class WorkerRow(Base):

@@ -76,7 +76,6 @@ class Vault:
             if begun:
                 vault._decrypted(check, f"{key_file} is not the key that encrypted the secrets.")
             else:
-                vault._encrypt_all()
                 write_private(check, vault._encrypted(b"observatory"))
         return vault
 
@@ -127,14 +126,6 @@ class Vault:
                 code="key_wrong",
                 hint="Secrets and key belong together: put back those of the same backup, or name the key with --key.",
             ) from error
-
-    def _encrypt_all(self) -> None:
-        """Encrypt secrets stored by an earlier version without keys."""
-        for path in sorted(self._directory.glob("*/*")):
-            if path.is_file() and not path.name.startswith("."):
-                content = path.read_bytes()
-                if not content.startswith(_MARK):
-                    write_private(path, self._encrypted(content))
 
 
 def _read_key(path: Path) -> Fernet:

@@ -17,8 +17,3 @@ depends_on = None
 def upgrade() -> None:
     """Upgrade the tables."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Restore the earlier tables."""
-    ${downgrades if downgrades else "pass"}
