@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from coworld_core.episode.outcome import Exit
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.rules import read_replay
@@ -101,8 +102,17 @@ async def test_rows_are_those_of_programs(tmp_path: Path, name: str) -> None:
     rows = await played(game, str(bot), "random-taker", tmp_path / "here")
     programs = await played(game, str(bot), "random-taker", tmp_path / "there", backend="process", parallel=2)
     assert [told(row) for row in rows] == [told(row) for row in programs]
-    for row in rows:
-        assert read_record(tmp_path / "here" / row.workspace).backend == "in-process"
+    for row, program in zip(rows, programs, strict=True):
+        here, there = (
+            read_record(tmp_path / "here" / row.workspace),
+            read_record(tmp_path / "there" / program.workspace),
+        )
+        assert (here.backend, there.backend) == ("in-process", "process")
+        for one, other in zip(here.slots, there.slots, strict=True):
+            assert (one.image.digest, one.logs) == (other.image.digest, other.logs)
+            # A player that failed has ended alike; any other ended with its game
+            assert one.exit is not None
+            assert one.exit == other.exit or one.exit.reason == "unknown"
 
 
 @pytest.mark.slow
@@ -131,6 +141,13 @@ async def test_players_share_nothing_and_begin_anew(tmp_path: Path) -> None:
         )
     rows = await played(NIM, str(tmp_path / "first/bot.py"), str(tmp_path / "second/bot.py"), tmp_path / "run", 3)
     assert [row.ok for row in rows] == [True] * 6
+    record = read_record(tmp_path / "run" / rows[0].workspace)
+    assert record.game is not None
+    # Nobody saw the end of processes that play on
+    assert {str(unit.exit) for unit in (record.game, *record.slots)} == {str(Exit(reason="unknown"))}
+    assert [phase.phase for phase in record.phases] == ["play"]
+    assert record.slots[1].ended_seconds == record.seconds
+    assert [unit.logs for unit in record.slots] == [("logs/policy_agent_0.log",), ("logs/policy_agent_1.log",)]
 
 
 @pytest.mark.slow

@@ -17,14 +17,15 @@ from ..issues import HintCode, Hinted, HintValues
 __all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
 
 ExitReason = Annotated[
-    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "timeout", "evicted", "lost"],
+    Literal["exited", "signal", "oom", "disk", "pids", "stopped", "timeout", "evicted", "lost", "unknown"],
     OpenEnum,
 ]
 """Why a unit is no longer running.
 
 `exited`: by itself, with a status; `signal`: by a signal; `oom`, `disk`, `pids`: over its limit of memory,
 disk or processes; `stopped`: by coworld, because its part was over; `timeout`: by coworld, because time was up;
-`evicted`: by the platform; `lost`: the platform no longer knows it.
+`evicted`: by the platform; `lost`: the platform no longer knows it; `unknown`: it shared a process with other episodes,
+and has no end of its own.
 """
 
 FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], OpenEnum]
@@ -91,6 +92,7 @@ class Exit(Record):
             "timeout": "was stopped when its time was up",
             "evicted": "was evicted by the platform",
             "lost": "vanished from the platform",
+            "unknown": "had no end of its own, in a process that plays several episodes",
         }
         if self.reason == "exited":
             text = f"exited with status {self.code}"

@@ -1,9 +1,11 @@
-"""Makes the record of an episode from the ledger when it is over."""
+"""Makes the record of an episode when it is over: from the ledger, or from what a worker process knows."""
 
 from __future__ import annotations
 
 import datetime as dt
 import platform
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import anyio
@@ -11,58 +13,111 @@ import anyio.to_thread
 
 import coworld_core
 from coworld_core.episode.events import LeakFound, Notice, RunFinished
-from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.outcome import EpisodeStatus, Fault
+from coworld_core.episode.record import EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
 
 from ..backend import Backend, ImageInfo
-from ..package.plan import Seat
+from ..package.plan import EpisodePlan, Seat
 from ..runs.workspace import artifact_records
 from .episode_inputs import Setup
 from .episode_ledger import Ledger, UnitState
 
-__all__ = ["close_record", "versions", "write_record"]
+__all__ = ["close_record", "make_record", "versions", "write_record"]
 
 
-async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
-    """Make and write the record of an episode that is over; shielded from cancellation."""
-    ledger.phases.end()
-    plan, layout, bus = setup.plan, setup.layout, setup.run.bus
-    ended_at, seconds = dt.datetime.now(dt.UTC), ledger.seconds()
-    artifacts: tuple[ArtifactRecord, ...] = ()
-    with anyio.CancelScope(shield=True):
-        artifacts = await anyio.to_thread.run_sync(artifact_records, layout)
-    record = EpisodeRecord(
-        run_id=bus.run_id,
+def make_record(
+    plan: EpisodePlan,
+    layout: EpisodeLayout,
+    *,
+    run_id: str,
+    backend: Backend,
+    started_at: dt.datetime,
+    ended_at: dt.datetime,
+    seconds: float,
+    status: EpisodeStatus,
+    scores: tuple[float, ...],
+    results: dict[str, Any] | None,
+    faults: Sequence[Fault],
+    game: UnitState,
+    seats: Mapping[int, UnitState],
+    **known: Any,
+) -> EpisodeRecord:
+    """Make the record of an episode; nothing else makes one.
+
+    Args:
+        plan: What was to be played.
+        layout: Where its files are.
+        run_id: The label of the run.
+        backend: Where it was played.
+        started_at: When it began.
+        ended_at: When it ended.
+        seconds: How long it took.
+        status: How it ended.
+        scores: The scores by slot.
+        results: The game's results, if they are valid.
+        faults: What went wrong.
+        game: The program of the game.
+        seats: The programs of the seats, by slot.
+        known: Further fields of the record, as far as they are known.
+    """
+    return EpisodeRecord(
+        run_id=run_id,
         coworld=plan.manifest.game.name,
         version=plan.manifest.game.version,
         manifest=plan.source,
         manifest_sha256=plan.manifest_sha256,
-        backend=setup.backend.name,
+        backend=backend.name,
         variant=plan.variant,
         seed=plan.seed,
         player_secret=plan.player_secret if plan.seed is not None else "",
         game_config=dict(plan.game_config),
         episode_tags=dict(plan.episode_tags),
         hooks=plan.hooks,
-        started_at=setup.run.begun_at,
+        started_at=started_at,
         ended_at=ended_at,
         seconds=seconds,
         status=status,
+        scores=scores,
+        results=results,
+        faults=tuple(faults),
+        game=UnitRecord(**_unit_fields(layout, game)),
+        slots=tuple(_slot_record(layout, slot, seat, seats.get(slot)) for slot, seat in enumerate(plan.seats)),
+        artifacts=artifact_records(layout),
+        versions=versions(backend),
+        **known,
+    ).in_workspace(layout.workspace)
+
+
+async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
+    """Make and write the record of an episode that is over; shielded from cancellation."""
+    ledger.phases.end()
+    make = partial(
+        make_record,
+        setup.plan,
+        setup.layout,
+        run_id=setup.run.bus.run_id,
+        backend=setup.backend,
+        started_at=setup.run.begun_at,
+        ended_at=dt.datetime.now(dt.UTC),
+        seconds=ledger.seconds(),
+        status=status,
         scores=ledger.scores,
         results=ledger.results,
-        faults=tuple(ledger.faults),
-        game=UnitRecord(**_unit_fields(setup, ledger.game)),
-        slots=tuple(_slot_record(setup, slot, seat, ledger.seats.get(slot)) for slot, seat in enumerate(plan.seats)),
+        faults=ledger.faults,
+        game=ledger.game,
+        seats=ledger.seats,
         phases=ledger.phases.timings(),
-        artifacts=artifacts,
         starvation=ledger.starvation,
         recording=ledger.recording,
         over_seconds=ledger.over_at,
         **_said(setup),
-        versions=versions(setup.backend),
-    ).in_workspace(layout.workspace)
-    _write(setup, record)
-    return record
+    )
+    with anyio.CancelScope(shield=True):
+        record = await anyio.to_thread.run_sync(make)
+        _write(setup, record)
+        return record
+    raise AssertionError("a shielded scope is not cancelled")
 
 
 def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
@@ -92,22 +147,22 @@ def _write(setup: Setup, record: EpisodeRecord) -> None:
     setup.run.reserve.write(setup.layout.record, (record.model_dump_json(indent=2) + "\n").encode())
 
 
-def _unit_fields(setup: Setup, state: UnitState) -> dict[str, Any]:
+def _unit_fields(layout: EpisodeLayout, state: UnitState) -> dict[str, Any]:
     return {
         "image": state.image.record(),
         "run": tuple(state.run),
         "exit": state.exit,
         "started_seconds": state.started,
         "ended_seconds": state.ended,
-        "logs": tuple(setup.layout.relative(path) for path in state.logs if path.exists()),
+        "logs": tuple(layout.relative(path) for path in state.logs if path.exists()),
         "log_truncated": state.unit.log_truncated if state.unit is not None else False,
     }
 
 
-def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
-    artifact = setup.layout.player_artifact(slot)
+def _slot_record(layout: EpisodeLayout, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
+    artifact = layout.player_artifact(slot)
     return SlotRecord(
-        **_unit_fields(setup, state or UnitState(_without_unit(seat), (), (setup.layout.player_log(slot),))),
+        **_unit_fields(layout, state or UnitState(_without_unit(seat), (), (layout.player_log(slot),))),
         slot=slot,
         name=seat.name,
         player_id=seat.player_id,
@@ -115,7 +170,7 @@ def _slot_record(setup: Setup, slot: int, seat: Seat, state: UnitState | None) -
         controller=seat.controller,
         player_version=seat.player_version,
         connected=state.connected if state is not None else None,
-        artifact=setup.layout.relative(artifact) if artifact.exists() else None,
+        artifact=layout.relative(artifact) if artifact.exists() else None,
         secret_env=tuple(sorted(seat.secret_env)),
     )
 

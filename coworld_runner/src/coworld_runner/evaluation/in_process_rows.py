@@ -14,26 +14,20 @@ from typing import Any
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault, decisive
-from coworld_core.episode.record import (
-    EpisodeRecord,
-    EpisodeRow,
-    ImageRecord,
-    PlayerFault,
-    SlotRecord,
-    SlotRow,
-    UnitRecord,
-)
+from coworld_core.episode.record import EpisodeRow, PhaseTiming, PlayerFault, SlotRow
 from coworld_core.errors import ManifestError
 from coworld_core.evaluation.evaluation_files import PLAYERS_NAME
 from coworld_core.manifest.game_results import read_results
 from coworld_core.secret_seeds import fresh_seed
 
+from ..backend import ImageInfo
 from ..episode.blame import Circumstances, Observation, rule
-from ..episode.episode_record import versions
+from ..episode.episode_ledger import UnitState
+from ..episode.episode_record import make_record
 from ..kit.rollout.match_worker import Outcome
 from ..kit.rollout.piped_game import SeatFailure
 from ..package.plan import EpisodePlan
-from ..runs.workspace import artifact_records, atomic_write
+from ..runs.workspace import atomic_write
 from .in_process import InProcess
 
 __all__ = ["Ended", "ended_row", "game_seed", "note_players", "within", "write_evidence"]
@@ -148,13 +142,13 @@ def _fault_of(ended: Ended, failure: SeatFailure, *, kept: bool) -> Fault:
             what="still_running", component="player", slot=slot, words=f"{who} was still running after the game's end."
         )
     elif failure.error_type == "player_left_early":
-        exited = Exit(reason="exited", code=status)
         did = "with status 0, and the game was not over" if failure.connected else "with status 0 before it played"
         what = "abandoned" if failure.connected else "never_connected"
-        seen = Observation(what=what, component="player", slot=slot, exit=exited, words=f"{who} ended {did}.")
+        seen = Observation(
+            what=what, component="player", slot=slot, exit=_exit_of(failure), words=f"{who} ended {did}."
+        )
     else:
-        exited = Exit(reason="exited", code=status) if status >= 0 else Exit(reason="signal", signal=-status)
-        seen = Observation(what="ended", component="player", slot=slot, exit=exited)
+        seen = Observation(what="ended", component="player", slot=slot, exit=_exit_of(failure))
     return _ruled(ended, seen, tail=ended.outcome.said.get(slot, ""), kept=kept)
 
 
@@ -205,19 +199,11 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
     atomic_write(layout.game_stderr, outcome.problem.encode("utf-8", "replace"))
     atomic_write(layout.events, b"")
     now = dt.datetime.now(dt.UTC)
-    game = plan.manifest.game
-    record = EpisodeRecord(
+    record = make_record(
+        plan,
+        layout,
         run_id=row.run_id,
-        coworld=game.name,
-        version=game.version,
-        manifest=plan.source,
-        manifest_sha256=plan.manifest_sha256,
-        backend=backend.name,
-        variant=plan.variant,
-        seed=plan.seed,
-        player_secret=plan.player_secret if plan.seed is not None else "",
-        game_config=dict(plan.game_config),
-        episode_tags=dict(plan.episode_tags),
+        backend=backend,
         started_at=now - dt.timedelta(seconds=ended.seconds),
         ended_at=now,
         seconds=ended.seconds,
@@ -225,10 +211,9 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
         scores=row.scores,
         results=dict(outcome.results) if row.status == "completed" and outcome.results is not None else None,
         faults=_faults(ended, kept=True),
-        game=UnitRecord(image=ImageRecord(image=game.runnable.image), run=tuple(game.runnable.run)),
-        slots=_slot_records(plan, row, layout),
-        artifacts=artifact_records(layout),
-        versions=versions(backend),
+        game=_rules_state(ended, layout),
+        seats={slot: _player_state(ended, layout, slot) for slot in range(len(plan.seats))},
+        phases=(PhaseTiming(phase="play", seconds=ended.seconds),),
     )
     atomic_write(layout.record, (record.model_dump_json(indent=2) + "\n").encode())
     replays = [file.sha256 for file in record.artifacts if file.path == layout.replay_name]
@@ -236,22 +221,40 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
     return row.model_copy(update=kept)
 
 
-def _slot_records(plan: EpisodePlan, row: EpisodeRow, layout: EpisodeLayout) -> tuple[SlotRecord, ...]:
-    away = {fault.slot for fault in row.player_faults if fault.away}
-    return tuple(
-        SlotRecord(
-            image=ImageRecord(image=seat.image, digest=row.slots[slot].digest),
-            run=tuple(seat.runnable.run) if seat.runnable is not None else (),
-            logs=(layout.relative(layout.player_log(slot)),),
-            slot=slot,
-            name=seat.name,
-            player_id=seat.player_id,
-            controller=seat.controller,
-            player_version=seat.player_version,
-            connected=slot not in away,
-        )
-        for slot, seat in enumerate(plan.seats)
+def _rules_state(ended: Ended, layout: EpisodeLayout) -> UnitState:
+    runnable = ended.plan.manifest.game.runnable
+    exited = Exit(reason="exited", code=1) if ended.outcome.problem else Exit(reason="unknown")
+    return UnitState(
+        ImageInfo(image=runnable.image),
+        tuple(runnable.run),
+        (layout.game_stderr,),
+        started=0.0,
+        ended=ended.seconds,
+        exit=exited,
     )
+
+
+def _player_state(ended: Ended, layout: EpisodeLayout, slot: int) -> UnitState:
+    seat = ended.plan.seats[slot]
+    failure = next((one for one in ended.outcome.failures if one.slot == slot), None)
+    return UnitState(
+        ImageInfo(image=seat.image, digest=seat.own.digest if seat.own is not None else ""),
+        tuple(seat.runnable.run) if seat.runnable is not None else (),
+        (layout.player_log(slot),),
+        started=0.0,
+        ended=ended.seconds,
+        exit=Exit(reason="unknown") if failure is None else _exit_of(failure),
+        connected=failure is None or failure.connected,
+    )
+
+
+def _exit_of(failure: SeatFailure) -> Exit:
+    """How the process of a player ended that has failed."""
+    if failure.status is None:
+        return Exit(reason="timeout")
+    if failure.status < 0:
+        return Exit(reason="signal", signal=-failure.status)
+    return Exit(reason="exited", code=failure.status)
 
 
 def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> None:
