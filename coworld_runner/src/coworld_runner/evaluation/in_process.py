@@ -20,6 +20,7 @@ from coworld_core.errors import CapabilityError
 from coworld_core.manifest.models import GAME_HOSTED
 
 from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backends.process.child_environment import child_environment
 from ..episode.backend_choice import runs_as_processes
 from ..episode.episode_options import EpisodeOptions
 from ..episode.parallelism import processors
@@ -137,7 +138,10 @@ class InProcess(Backend):
     def _start_worker(self) -> MatchProcess:
         game = self._package.manifest.game.runnable
         worker = MatchProcess(
-            self._rules, directory=self._package.contexts[game.image], env=game.env, grace=self._grace
+            self._rules,
+            directory=self._package.contexts[game.image],
+            env=self._environment("rules") | game.env,
+            grace=self._grace,
         )
         self.workers.append(worker)
         return worker
@@ -165,7 +169,8 @@ class InProcess(Backend):
         directory = self._package.contexts[runnable.image]
         if own is None:
             file = seat_file(runnable.run) if seat.player_id is not None else ""
-            return BotProgram(name=file, directory=directory, env=runnable.env) if file else None
+            env = self._environment(f"{number}-own") | runnable.env
+            return BotProgram(name=file, directory=directory, env=env) if file else None
         if own.kind == "random":
             return BotProgram(name="")
         if own.kind != "file" or own.secret_env or not own.needs_client:
@@ -175,7 +180,14 @@ class InProcess(Backend):
         if not file:
             return None
         own.put(place)
-        return BotProgram(name=file, directory=directory, env=runnable.env)
+        return BotProgram(name=file, directory=directory, env=self._environment(f"{number}-own") | runnable.env)
+
+    def _environment(self, name: str) -> dict[str, str]:
+        """The environment of a program, with directories of its own."""
+        place = self._scratch / name
+        for own in ("home", "tmp"):
+            (place / own).mkdir(parents=True, exist_ok=True)
+        return child_environment(place)
 
     async def hindrance(self, seats: Sequence[Seat]) -> str:
         """Load the rules and these players in the first worker; returns why that is not possible, or an empty text."""

@@ -34,7 +34,7 @@ class BotProgram:
     Attributes:
         name: As for `load_player`; empty: the player `random`, which plays among the rules.
         directory: Its working directory.
-        env: Its environment variables, beside those of this process.
+        env: Its whole environment.
     """
 
     name: str
@@ -172,7 +172,7 @@ class PlayerHost:
                 self._process = subprocess.Popen(
                     command,
                     cwd=program.directory,
-                    env={**os.environ, **program.env},
+                    env=program.env,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

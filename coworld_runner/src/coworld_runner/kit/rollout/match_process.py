@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import sys
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ class MatchProcess:
     Args:
         rules: The name of the rules, as for `load_rules`.
         directory: The working directory, where they are looked for.
-        env: Environment variables, beside those of this process.
+        env: The whole environment.
         grace: Seconds that a game may go on after a player has failed; infinite: to its end.
 
     Raises:
@@ -44,9 +43,7 @@ class MatchProcess:
         command = [sys.executable, "-m", f"{__package__}.match_program", rules, str(grace)]
         try:
             # In a group of its own, so that Ctrl-C in a terminal reaches only the process that started it
-            self._process = Popen(
-                command, cwd=directory, env={**os.environ, **env}, stdin=PIPE, stdout=PIPE, process_group=0
-            )
+            self._process = Popen(command, cwd=directory, env=env, stdin=PIPE, stdout=PIPE, process_group=0)
         except OSError as error:
             raise EnvironmentFault(f"A worker process cannot be started: {error.strerror}.") from error
         self._problem: str | None = None

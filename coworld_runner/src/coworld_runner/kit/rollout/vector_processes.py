@@ -12,11 +12,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from subprocess import Popen
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 
+from ...backends.process.child_process import ChildProcess
 from .episode_rollout import SeatPolicies, several
 from .job_process import died, job_letter, job_process, portable
 from .vector_games import GameRows, VectorGames, VectorSpec
@@ -198,7 +198,6 @@ class _Elsewhere:
         """Tell all processes something, and wait for their answers; after any failure they are ended."""
         try:
             for worker, letter in zip(self._workers, letters, strict=True):
-                assert worker.stdin is not None
                 # A process that has already ended is reported when its answer is read.
                 with suppress(BrokenPipeError):
                     worker.stdin.write(letter)
@@ -209,8 +208,7 @@ class _Elsewhere:
             raise
 
 
-def _answer(worker: Popen[bytes]) -> Any:
-    assert worker.stdout is not None
+def _answer(worker: ChildProcess) -> Any:
     said = worker.stdout.read(1)
     if said == _DONE:
         return None
