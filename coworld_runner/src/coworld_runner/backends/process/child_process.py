@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 from ...runs._open_files import of_units
 from . import _shim
@@ -101,10 +101,8 @@ class ChildProcess:
         except BaseException:
             self._control.close()
             raise
-        assert self._shim.stdin is not None
-        assert self._shim.stdout is not None
-        self.stdin: BinaryIO = self._shim.stdin
-        self.stdout: BinaryIO = self._shim.stdout
+        self.stdin = cast("BinaryIO", self._shim.stdin)
+        self.stdout = cast("BinaryIO", self._shim.stdout)
         self._control.setblocking(False)
         self._said = b""
         self._order(b"G")

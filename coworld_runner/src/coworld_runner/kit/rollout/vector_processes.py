@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import mmap
-import os
 import pickle
-import tempfile
 import traceback
 import weakref
 from collections.abc import Iterator, Sequence
@@ -19,6 +17,7 @@ from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from ...backends.process.child_process import ChildProcess
 from .episode_rollout import SeatPolicies, several
 from .job_process import died, job_letter, job_process, portable
+from .process_pipes import memory_file
 from .vector_games import GameRows, VectorGames, VectorSpec
 
 __all__ = ["PlayedGames", "played_games"]
@@ -155,7 +154,7 @@ class _Elsewhere:
         self.closed = False
         size = GameRows(spec, games).size
         with ExitStack() as stack:
-            file = stack.enter_context(_memory_file(size))
+            file = stack.enter_context(memory_file(size))
             # Without a close of its own: it lasts as long as arrays look into it.
             self.rows = GameRows(spec, games, mmap.mmap(file.fileno(), size))
             self._job = _VectorJob(spec=spec, games=games, memory=file.fileno())
@@ -222,16 +221,6 @@ def _answer(worker: ChildProcess) -> Any:
     if isinstance(more, CoworldError):
         raise more
     return more
-
-
-def _memory_file(size: int) -> BinaryIO:
-    """A file without a name that is in memory wherever that is possible."""
-    if hasattr(os, "memfd_create"):
-        file = cast("BinaryIO", os.fdopen(os.memfd_create("rows"), "w+b"))
-    else:
-        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - for whoever called
-    file.truncate(size)
-    return file
 
 
 def _each(policies: SeatPolicies) -> list[Any]:
