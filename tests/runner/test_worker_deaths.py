@@ -244,6 +244,32 @@ def test_what_a_player_has_started_ends_with_its_episode_and_no_sooner(tmp_path:
     wait_until(lambda: all(map(is_gone, others)))
 
 
+ENGINE = """
+import os, pathlib, subprocess
+engine = subprocess.Popen(["sleep", "600"])
+def act(observation, legal, rng):
+    pathlib.Path(f"engine-{os.getpid()}-{engine.pid}").touch()
+    return 1
+"""
+
+
+@linux_only
+def test_engine_that_a_player_starts_when_it_is_loaded_is_of_one_episode(tmp_path: Path) -> None:
+    def engines() -> set[int]:
+        return {int(path.name.rpartition("-")[2]) for path in tmp_path.glob("engine-*")}
+
+    with host(tmp_path, ENGINE) as loaded, closing(acting(loaded)) as first:
+        wait_until(lambda: len(engines()) == 1)
+        own = engines()
+        with closing(acting(loaded)):
+            wait_until(lambda: len(engines()) == 2)
+            first.close()
+            wait_until(lambda: all(map(is_gone, own)))
+            others = engines() - own
+            assert not any(map(is_gone, others))
+    wait_until(lambda: all(map(is_gone, others)))
+
+
 def test_pieces_of_an_answer_do_not_start_its_time_again() -> None:
     own, other = socket.socketpair()
     with other, closing(BotLink(own, os.getpid(), None, shared=True)) as link:  # pyright: ignore[reportArgumentType]

@@ -244,9 +244,12 @@ class PlayerHost:
         with other:
             process = self._fork(other)
             if process is None:
+                told = self.told
                 self.close()
                 self._start()
                 process = self._fork(other)
+                if process is None:
+                    self.told = told
         return BotLink(own, process or 0, self, shared=False)
 
     def _fork(self, other: socket.socket) -> int | None:

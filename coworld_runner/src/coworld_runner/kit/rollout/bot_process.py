@@ -215,21 +215,22 @@ class _Player:
 
     Args:
         name: Its file, or the file and what is in it, or a module.
-        apart: Whether each episode gets a process of its own whatever the player is.
+        mode: `plain`: a plain player plays in this process; `apart`: each episode gets a process of its own, `each`:
+            which also loads the player.
     """
 
-    def __init__(self, name: str, *, apart: bool) -> None:
+    def __init__(self, name: str, mode: str) -> None:
         self._name = name
         place, _, _ = name.partition(":")
         source = Path(place).read_bytes() if place.endswith(".py") else b""
         near = {path.stem: path for path in Path(place).parent.glob("*.py")} if source else {}
-        alone = bool(source) and not apart and is_plain(source, beside=near)
+        alone = bool(source) and mode == "plain" and is_plain(source, beside=near)
         self.plain = alone
         self._code: CodeType | None = None
         self._form: Any = None
         self._module = ""
         # Libraries may keep the state that a seed has set
-        seeds = not source or any(_seeds(path.read_bytes()) for path in near.values())
+        seeds = mode == "each" or not source or any(_seeds(path.read_bytes()) for path in near.values())
         if seeds and not alone:
             return
         self._form = load_player(name, alone=True)
@@ -353,8 +354,7 @@ class _Episodes:
     """The processes of episodes, and how those have ended that failed."""
 
     def __init__(self) -> None:
-        # What the player's file has started while it was loaded belongs to all of them
-        self._known = set(descendants(os.getpid()))
+        self._known: set[int] = set()
         self._ended: dict[int, int] = {}
 
     def add(self, process: int) -> None:
@@ -446,12 +446,14 @@ def _tried(player: _Player) -> dict[str, Any]:
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
         with os.fdopen(write, "w") as out:
-            json.dump({**told, "said": SAID.take()}, out)
+            out.write(json.dumps({**told, "said": SAID.take()}) + "\n")
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as answer:
-        text = answer.read()
+        # Not to the end of the pipe: what the player has started may hold it open
+        text = answer.readline()
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    kill_descendants(os.getpid())
     told = json.loads(text) if text else {"status": status}
     SAID.write(told.pop("said", ""))
     return told
@@ -466,7 +468,11 @@ def main() -> None:
         told: dict[str, Any]
         player: _Player | None = None
         try:
-            player = _Player(name, apart=mode == "apart")
+            player = _Player(name, mode)
+            if player.loaded and descendants(os.getpid()):
+                # What the file has started is for one episode, and not to be shared
+                kill_descendants(os.getpid())
+                os.execv(sys.executable, [*sys.orig_argv[:-3], file, "each", name])  # noqa: S606
             told = player.told if player.loaded else _tried(player)
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
@@ -474,6 +480,7 @@ def main() -> None:
         gc.freeze()
         own.sendall(framed(json.dumps({**told, "said": SAID.take()}).encode()))
         if player is None:
+            kill_descendants(os.getpid())
             return
         if player.plain:
             _serve(player, own)
