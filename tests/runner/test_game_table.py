@@ -23,6 +23,7 @@ from coworld_runner.kit.rollout import rollout
 from coworld_runner.kit.rollout.bot_links import BotProgram
 from coworld_runner.kit.rollout.match_worker import Chunk, MatchWorker, SeatedGame
 from coworld_runner.kit.rollout.piped_game import PipedGame, SeatFailure
+from coworld_runner.kit.rollout.process_pipes import WorkerProgress
 from coworld_runner.kit.server.sample_stream import SampleStream
 from coworld_runner.kit.table.game_table import GameTable
 from coworld_runner.kit.table.sample_lines import SampleLines
@@ -91,7 +92,7 @@ async def test_one_conversation_is_the_same_game_wherever_it_is_held(tmp_path: P
     replays["served"] = served.match.replay(reason="over", results=served.match.results())
     # Over pipes
     parent, other = os.pipe()
-    worker = MatchWorker(Bidding, parent)
+    worker = MatchWorker(Bidding, parent, progress=WorkerProgress(bytearray(WorkerProgress.SIZE)))
     try:
         program = BotProgram(name=str(bots["worker"]), directory=tmp_path / "worker")
         game = SeatedGame(number=1, config=0, seed=1, players=(0, 0), keep=True)

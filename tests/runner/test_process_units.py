@@ -600,7 +600,7 @@ async def test_a_unit_that_stops_its_shim_is_seen_to_end(stage: RunContext, monk
 async def test_a_unit_that_stops_its_shim_again_and_again_is_ended(
     stage: RunContext, grace: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_process_units, "_SHIM_SECONDS", 0.2)
+    monkeypatch.setattr(_process_units, "SHIM_SECONDS", 0.2)
     code = """
 import os, signal, time
 shim = os.getppid()
@@ -642,7 +642,7 @@ async def test_unkillable_process_is_reported_without_blame(stage: RunContext, m
         (shim,) = (above for above in psutil.Process(int(unit.id)).parents() if above.ppid() == os.getpid())
         # Nothing ends it, like a process that hangs in the kernel
         shim.suspend()
-        monkeypatch.setattr(_process_units, "_signal", lambda pid, number: None)
+        monkeypatch.setattr(_process_units, "send_signal", lambda pid, number: None)
     leaks = [event for event in stage.events if isinstance(event, LeakFound)]
     assert [leak.what for leak in leaks] == [f"process {unit.id} (unit)"]
     shim.resume()

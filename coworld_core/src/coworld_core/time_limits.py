@@ -15,6 +15,7 @@ __all__ = [
     "READY",
     "REPLAY",
     "REPLAY_SHOWN",
+    "RULES_ANSWER",
     "RULES_AUDIT",
     "SMOKE_EPISODE",
 ]
@@ -39,6 +40,8 @@ REPLAY_SHOWN = 60.0
 """For a replay to be fetched and shown by the game."""
 SMOKE_EPISODE = 300.0
 """For the episode that certifies a package."""
+RULES_ANSWER = 60.0
+"""For rules that are played in a worker process to take in one answer of a player."""
 RULES_AUDIT = 120.0
 """For the audit of the rules of a game that is certified."""
 HOSTED_SMOKE = 1800.0

@@ -109,7 +109,10 @@ async def play_plan_again(backend: InProcess, plan: EpisodePlan, row: EpisodeRow
     )
     config: Mapping[str, Any] = plan.config_with_tokens(plan.new_tokens())
     chunk = Chunk(games=(game,), configs={_CONFIG: config}, players=backend.programs)
-    (outcome,) = await anyio.to_thread.run_sync(backend.workers[0].play, chunk, abandon_on_cancel=True)
+    play = backend.workers[0].play
+    (outcome,) = await anyio.to_thread.run_sync(
+        lambda: play(chunk) or play(replace(chunk, alone=True)), abandon_on_cancel=True
+    )
     ended = Ended(index=row.index, key=row.key, plan=plan, outcome=outcome, seconds=row.seconds)
     again = ended_row(ended, row.slots, row.run_id, check=True, whole=False, kept=True)
     write_evidence(there, ended, again, backend=backend)

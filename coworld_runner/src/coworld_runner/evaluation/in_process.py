@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Self
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import CapabilityError
+from coworld_core.errors import CapabilityError, EnvironmentFault
 from coworld_core.manifest.models import GAME_HOSTED
+from coworld_core.time_limits import RULES_ANSWER
 
 from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
+from ..backends.process.child_environment import child_environment
 from ..episode.backend_choice import runs_as_processes
 from ..episode.episode_options import EpisodeOptions
 from ..episode.parallelism import processors
@@ -49,6 +51,7 @@ class InProcess(Backend):
         package: The game, for which `find_in_process` has found that this is possible.
         options: How episodes are run.
         workers: Number of processes for the rules; None: as many as there are processors.
+        patience: Seconds that the rules may take for what follows from one answer of a player.
 
     Attributes:
         count: Number of processes for the rules.
@@ -57,7 +60,15 @@ class InProcess(Backend):
 
     name = IN_PROCESS
 
-    def __init__(self, package: Package, *, options: EpisodeOptions | None = None, workers: int | None = None) -> None:
+    def __init__(
+        self,
+        package: Package,
+        *,
+        options: EpisodeOptions | None = None,
+        workers: int | None = None,
+        patience: float = RULES_ANSWER,
+    ) -> None:
+        self._patience = patience
         served = rules_served(package.manifest)
         assert served is not None
         self._package = package
@@ -137,7 +148,11 @@ class InProcess(Backend):
     def _start_worker(self) -> MatchProcess:
         game = self._package.manifest.game.runnable
         worker = MatchProcess(
-            self._rules, directory=self._package.contexts[game.image], env=game.env, grace=self._grace
+            self._rules,
+            directory=self._package.contexts[game.image],
+            env=self._environment("rules", game.env),
+            grace=self._grace,
+            patience=self._patience,
         )
         self.workers.append(worker)
         return worker
@@ -165,7 +180,8 @@ class InProcess(Backend):
         directory = self._package.contexts[runnable.image]
         if own is None:
             file = seat_file(runnable.run) if seat.player_id is not None else ""
-            return BotProgram(name=file, directory=directory, env=runnable.env) if file else None
+            env = self._environment(f"{number}-own", runnable.env)
+            return BotProgram(name=file, directory=directory, env=env) if file else None
         if own.kind == "random":
             return BotProgram(name="")
         if own.kind != "file" or own.secret_env or not own.needs_client:
@@ -175,7 +191,14 @@ class InProcess(Backend):
         if not file:
             return None
         own.put(place)
-        return BotProgram(name=file, directory=directory, env=runnable.env)
+        return BotProgram(name=file, directory=directory, env=self._environment(f"{number}-own", runnable.env))
+
+    def _environment(self, name: str, env: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a program, with directories of its own and the variables of the manifest."""
+        place = self._scratch / name
+        for own in ("home", "tmp"):
+            (place / own).mkdir(parents=True, exist_ok=True)
+        return {**child_environment(place), **env}
 
     async def hindrance(self, seats: Sequence[Seat]) -> str:
         """Load the rules and these players in the first worker; returns why that is not possible, or an empty text."""
@@ -186,9 +209,14 @@ class InProcess(Backend):
                 return f"{seat.player_name or seat.name} is a program of its own"
             asked[number] = self._programs[number]
         worker = self.workers[0] if self.workers else self._start_worker()
-        if problem := await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True):
-            return f"the rules cannot be loaded here: {problem}"
-        told = await anyio.to_thread.run_sync(worker.told, asked, abandon_on_cancel=True)
+        try:
+            if problem := await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True):
+                return f"the rules cannot be loaded here: {problem}"
+            told = await anyio.to_thread.run_sync(worker.told, asked, abandon_on_cancel=True)
+        except EnvironmentFault as fault:
+            if fault.code != "process_died":
+                raise
+            return f"the rules and players cannot be loaded together: {fault.message.rstrip('.')}"
         for seat in seats:
             number = self.player(seat)
             if number is not None and told.get(number, {}).get("session"):

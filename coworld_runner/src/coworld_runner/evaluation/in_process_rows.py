@@ -120,10 +120,11 @@ def _faults(ended: Ended, *, kept: bool) -> tuple[Fault, ...]:
     outcome, plan = ended.outcome, ended.plan
     found = [_fault_of(ended, failure, kept=kept) for failure in outcome.failures]
     if outcome.problem:
-        exited = Exit(reason="exited", code=1)
-        found.append(
-            _ruled(ended, Observation(what="ended", component="game", exit=exited), tail=outcome.problem, kept=kept)
-        )
+        status = outcome.status
+        exited = Exit(reason="exited", code=status) if status >= 0 else Exit(reason="signal", signal=-status)
+        words = f": {outcome.problem} in episode {ended.key}" if status != 1 else ""
+        seen = Observation(what="ended", component="game", exit=exited, words=words)
+        found.append(_ruled(ended, seen, tail=outcome.problem, kept=kept))
     elif outcome.results is not None:
         try:
             read_results(json.dumps(outcome.results).encode(), plan.manifest.game.results_schema, len(plan.seats))

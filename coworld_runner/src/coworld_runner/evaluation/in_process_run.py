@@ -8,6 +8,7 @@ came out unusually. Any other is exact again from its row (`play_row_again`).
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,9 @@ class _Table:
     """Kept so that its identity stays its own."""
     bounds: tuple[float | None, float | None]
 
+
+_Episode = tuple[int, str, EpisodePlan]
+"""Its number, its key and its plan."""
 
 _KEPT_ROW: Any = object()
 """Stands for an episode that had its row already."""
@@ -137,28 +141,38 @@ class _Playing:
             for number, worker in enumerate(workers):
                 group.start_soon(self._drive, worker, first[number * share : (number + 1) * share])
 
-    async def _drive(self, worker: MatchProcess, chunk: list[tuple[int, str, EpisodePlan]]) -> None:
-        """Play chunk after chunk with one worker."""
+    async def _drive(self, worker: MatchProcess, chunk: list[_Episode]) -> None:
+        """Play chunk after chunk with one worker; what a process that died has left is played one by one."""
         known: tuple[set[int], set[int]] = (set(), set())
         size = _CHUNK
+        alone = False
+        left: deque[_Episode] = deque()
         while chunk and not self._enough:
-            message = self._message(chunk, known)
+            message = self._message(chunk, known, alone=alone)
             began = time.monotonic()
             outcomes = await anyio.to_thread.run_sync(worker.play, message, abandon_on_cancel=True)
             took = time.monotonic() - began
-            for (index, key, plan), outcome in zip(chunk, outcomes, strict=True):
-                seconds = round(took / len(chunk), 6)
-                self._ended[index] = Ended(index=index, key=key, plan=plan, outcome=outcome, seconds=seconds)
+            ended = {outcome.number: outcome for outcome in outcomes}
+            seconds = round(took / len(chunk), 6)
+            for index, key, plan in chunk:
+                if index in ended:
+                    outcome = ended[index]
+                    self._ended[index] = Ended(index=index, key=key, plan=plan, outcome=outcome, seconds=seconds)
+                else:
+                    left.append((index, key, plan))
             self._take_in()
-            if took < _SECONDS:
+            alone = bool(left)
+            if alone:
+                size = 1
+            elif took < _SECONDS:
                 size = min(2 * size, _MOST)
             elif took > 4 * _SECONDS:
                 size = max(size // 2, 1)
-            chunk = self._chunk(size)
+            chunk = [left.popleft()] if alone else self._chunk(size)
 
-    def _chunk(self, size: int) -> list[tuple[int, str, EpisodePlan]]:
+    def _chunk(self, size: int) -> list[_Episode]:
         """Take the next episodes to play."""
-        found: list[tuple[int, str, EpisodePlan]] = []
+        found: list[_Episode] = []
         while len(found) < size:
             key, plan = next(self._plans, ("", None))
             if plan is None:
@@ -175,7 +189,7 @@ class _Playing:
             found.append((self._index, key, plan.tagged(self._keyed.options.labels)))
         return found
 
-    def _message(self, chunk: list[tuple[int, str, EpisodePlan]], known: tuple[set[int], set[int]]) -> Chunk:
+    def _message(self, chunk: list[_Episode], known: tuple[set[int], set[int]], *, alone: bool) -> Chunk:
         """The chunk, with the configs and players that the worker does not know yet."""
         configs, players = known
         games: list[SeatedGame] = []
@@ -201,7 +215,8 @@ class _Playing:
         needed = {player for game in games for player in game.players} - players
         players |= needed
         programs = self._backend.programs
-        return Chunk(games=games, configs=new_configs, players={number: programs[number] for number in needed})
+        new_players = {number: programs[number] for number in needed}
+        return Chunk(games=games, configs=new_configs, players=new_players, alone=alone)
 
     def _table(self, plan: EpisodePlan) -> _Table:
         # Plans that differ only in the seed share their seats

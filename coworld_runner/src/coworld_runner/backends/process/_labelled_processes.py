@@ -15,16 +15,14 @@ import anyio
 from ...backend import Found, Reaped, UnitSpec
 from ...runs.scratch import owner_is_alive, scratch_root
 from ._cgroup import group_of, remove_empty_groups
+from .child_process import KILL_SECONDS
 
-__all__ = ["KILL_SECONDS", "find_processes", "kill_processes", "process_labels", "reap_processes"]
+__all__ = ["find_processes", "kill_processes", "process_labels", "reap_processes"]
 
 
 _RUN = "COWORLD_RUN_ID"
 _UNIT = "COWORLD_UNIT"
 _SCRATCH = "COWORLD_SCRATCH"
-
-KILL_SECONDS = 5.0
-"""How long a process may remain after SIGKILL before it counts as left behind."""
 
 
 def process_labels(spec: UnitSpec) -> Mapping[str, str]:

@@ -25,16 +25,15 @@ from coworld_core.errors import CoworldError, StartError
 from coworld_core.hints import Hint
 
 from ...backend import NO_MODULE, Backend, Endpoint, Publish, UnitSpec
-from ...runs._open_files import of_units
 from ...runs._tree_removal import remove_tree
 from ...runs.scratch import REMOVE_SECONDS, scratch_root
 from .._kernel_connections import held_sockets
 from ..base import BaseUnit, CappedLog, HostPorts, kill_processes, process_labels
 from ..collector.listening_ports import listens_elsewhere
-from . import _shim
 from ._cgroup import new_group, remove_group
-from ._labelled_processes import KILL_SECONDS
 from ._python_environment import PythonEnvironment
+from .child_environment import child_environment
+from .child_process import KILL_SECONDS, SHIM_SECONDS, below, send_signal, shim_command
 
 __all__ = ["ProcessUnit"]
 
@@ -42,13 +41,8 @@ __all__ = ["ProcessUnit"]
 _DRAIN_SECONDS = 2.0
 """How long logs are still read once the tree is gone; only a process outside the tree can keep one open."""
 
-_SHIM_SECONDS = 1.0
-"""How long a shim may take to kill its tree before the runner kills it."""
 _AWAKE_SECONDS = 1.0
 """Seconds between checks whether a shim was stopped; the kernel reports that only through SIGCHLD."""
-
-_BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys.argv[3:]); os._exit(0)"
-"""Imports the shim rather than running it as a script, so that its bytecode is cached; exits without cleanup."""
 
 
 # --- units ------------------------------------------------------------------------------------------------------
@@ -109,7 +103,7 @@ class ProcessUnit(BaseUnit):
                 context={"unit": spec.name},
             ) from error
         self._environment = {
-            **_base_environment(self._private, self._python),
+            **child_environment(self._private, self._python),
             **spec.environment(placement),
             **spec.secret_env,
             **process_labels(spec),
@@ -163,7 +157,7 @@ class ProcessUnit(BaseUnit):
         return self._python.python if self._python is not None else sys.executable
 
     def processes(self) -> Iterable[int]:
-        return _below(self._shim.pid) if self._shim is not None else ()
+        return below(self._shim.pid) if self._shim is not None else ()
 
     # -- started
 
@@ -198,9 +192,7 @@ class ProcessUnit(BaseUnit):
                 control.setblocking(False)
                 self._control = control
                 self._shim = subprocess.Popen(
-                    _shim_command(
-                        spec, self._context, self._group, self._private, other.fileno(), python=self._interpreter
-                    ),
+                    self._shim_command(other.fileno()),
                     env=self._environment,
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -215,6 +207,19 @@ class ProcessUnit(BaseUnit):
                     log.close()
                 raise
             return logs
+
+    def _shim_command(self, control: int) -> list[str]:
+        spec, limits = self.spec, self.spec.limits
+        first, *arguments = spec.argv
+        most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
+        return shim_command(
+            [self._interpreter if first in {"python", "python3"} else first, *arguments],
+            control=control,
+            directory=self._context,
+            limits=[limit or 0 for limit in most],
+            group=self._group,
+            counted=[path for path in (spec.directory, self._private) if path is not None],
+        )
 
     async def _supervise(self, logs: list[tuple[int, CappedLog]]) -> None:
         said: Exit | None = None
@@ -334,13 +339,13 @@ class ProcessUnit(BaseUnit):
         assert self._shim is not None
         for last in (False, True):
             self._wake()
-            with anyio.move_on_after(_SHIM_SECONDS):
+            with anyio.move_on_after(SHIM_SECONDS):
                 await self._buried.wait()
                 return
             self.ended_by = "stopped"
             if self._shim.poll() is None:
-                for pid in [*_below(self._shim.pid), *([self._shim.pid] if last else [])]:
-                    _signal(pid, signal.SIGKILL)
+                for pid in [*below(self._shim.pid), *([self._shim.pid] if last else [])]:
+                    send_signal(pid, signal.SIGKILL)
 
     def _order(self, order: bytes) -> None:
         if self._control is not None:
@@ -351,7 +356,7 @@ class ProcessUnit(BaseUnit):
     def _wake(self) -> None:
         """Continue the shim if it was stopped."""
         if self._shim is not None and self._shim.poll() is None:
-            _signal(self._shim.pid, signal.SIGCONT)
+            send_signal(self._shim.pid, signal.SIGCONT)
 
     def _hang_up(self) -> None:
         if self._control is not None:
@@ -377,22 +382,6 @@ class ProcessUnit(BaseUnit):
             reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, within=REMOVE_SECONDS))
             if reason:
                 self.leak(f"directory {self._private}", reason)
-
-
-def _shim_command(spec: UnitSpec, context: Path, group: str, private: Path, control: int, *, python: str) -> list[str]:
-    """The command line of a unit's shim; the `control` socket tells it when to run the unit's own command."""
-    limits = spec.limits
-    directories = [str(path.absolute()) for path in (spec.directory, private) if path is not None]
-    first, *arguments = spec.argv
-    here = Path(__file__)
-    most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
-    numbers = (control, *(limit or 0 for limit in most), of_units())
-    return [
-        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[1]))),
-        *map(str, numbers),
-        *(group, str(context.absolute()), str(len(directories)), *directories),
-        *(python if first in {"python", "python3"} else first, *arguments),
-    ]
 
 
 def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartError:
@@ -424,31 +413,6 @@ def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartErr
     )
 
 
-def python_path() -> str:
-    """The caller's PYTHONPATH, for programs that run in another directory; empty when there is none."""
-    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return os.pathsep.join(str(Path(place).absolute()) for place in places if place)
-
-
-def _base_environment(private: Path, python: PythonEnvironment | None) -> dict[str, str]:
-    """Variables that every local unit gets; the rest of the caller's environment may hold secrets."""
-    programs = [str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath]
-    if python is not None:
-        programs.insert(0, str(python.programs))
-    environment = {
-        "PATH": os.pathsep.join(programs),
-        "HOME": str(private / "home"),
-        "TMPDIR": str(private / "tmp"),
-        "LANG": os.environ.get("LANG") or "C.UTF-8",
-        "PYTHONUNBUFFERED": "1",
-    }
-    if python is not None or sys.prefix != sys.base_prefix:
-        environment["VIRTUAL_ENV"] = str(python.place) if python is not None else sys.prefix
-    if path := python_path():
-        environment["PYTHONPATH"] = path
-    return environment
-
-
 def _exit(status: int, reason: str, detail: str) -> Exit:
     code = os.waitstatus_to_exitcode(status)
     number = -code if code < 0 else None
@@ -459,23 +423,6 @@ def _exit(status: int, reason: str, detail: str) -> Exit:
         if number is not None and number == getattr(signal, "SIGXFSZ", None):
             named = "disk"
     return Exit(reason=named, code=code if code >= 0 else None, signal=number, detail=detail)
-
-
-def _below(root: int) -> list[int]:
-    """All descendants of a process."""
-    if sys.platform == "linux":
-        return list(_shim.descendants(root))
-    import psutil
-
-    try:
-        return [child.pid for child in psutil.Process(root).children(recursive=True)]
-    except psutil.Error:
-        return []
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
 
 
 async def _reap_child(child: subprocess.Popen[bytes]) -> None:

@@ -33,6 +33,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Collection
 else:
     # `signal` builds its names with enum, whose import takes longer than everything else together
     try:
@@ -45,7 +46,7 @@ if TYPE_CHECKING or __package__:
 else:
     from collector.disk_usage import FreeRoom, disk_usage, too_much
 
-__all__ = ["descendants", "main"]
+__all__ = ["descendants", "keep_together", "kill_descendants", "kill_group", "main"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -63,12 +64,13 @@ _GUARD_TICK = 1.0
 """Seconds between two checks that the runner is alive, besides the end of its socket."""
 
 
-def descendants(root: int, most: int = 0) -> dict[int, int]:
+def descendants(root: int, most: int = 0, spare: Collection[int] = ()) -> dict[int, int]:
     """Every descendant of a process, with its number of threads; empty if the platform does not list them.
 
     Args:
         root: The process.
         most: Stop once more processes than this have been found; 0: never stop.
+        spare: Processes that are left out, with their own descendants.
     """
     found: dict[int, int] = {}
     pending = [root]
@@ -86,7 +88,7 @@ def descendants(root: int, most: int = 0) -> dict[int, int]:
                     children = file.read().split()
             except OSError:
                 continue
-            pending.extend(pid for pid in map(int, children) if pid not in found)
+            pending.extend(pid for pid in map(int, children) if pid not in found and pid not in spare)
     return found
 
 
@@ -263,29 +265,48 @@ class _Tree:
             self._kill_groups()
 
     def _kill_groups(self) -> None:
-        """Kill every process group that has a member in the tree.
-
-        All members of a group die at once, so a fork bomb does not outrun this. Processes that keep opening new groups
-        are stopped first, since a stopped process opens no more.
-        """
         if self.status is None or not _LINUX:
-            _kill_group(self.main)
-        stopped: dict[int, int] = {}
-        for _ in range(100):
-            new = [pid for pid in descendants(os.getpid(), len(stopped) + 200) if pid not in stopped]
-            if not new:
-                break
-            for pid in new:
-                try:
-                    stopped[pid] = os.getpgid(pid)
-                except OSError:
-                    stopped[pid] = 0
-            for group in {stopped[pid] for pid in new}:
-                _kill_group(group)
-            for pid in new:
-                _kill(pid, signal.SIGSTOP)
-        for pid in stopped:
-            _kill(pid, signal.SIGKILL)
+            kill_group(self.main)
+        kill_descendants(os.getpid())
+
+
+def kill_descendants(root: int, spare: Collection[int] = ()) -> None:
+    """Kill every process group that has a member among the descendants of a process.
+
+    All members of a group die at once, so a fork bomb does not outrun this. Processes that keep opening new groups
+    are stopped first, since a stopped process opens no more.
+
+    Args:
+        root: The process.
+        spare: Processes that are left alone, with their own descendants.
+    """
+    stopped: dict[int, int] = {}
+    for _ in range(100):
+        new = [pid for pid in descendants(root, len(stopped) + 200, spare) if pid not in stopped]
+        if not new:
+            break
+        for pid in new:
+            try:
+                stopped[pid] = os.getpgid(pid)
+            except OSError:
+                stopped[pid] = 0
+        for group in {stopped[pid] for pid in new}:
+            kill_group(group)
+        for pid in new:
+            _kill(pid, signal.SIGSTOP)
+    for pid in stopped:
+        _kill(pid, signal.SIGKILL)
+
+
+def keep_together() -> None:
+    """Have the kernel end this process with its parent, and make it the parent of its orphaned descendants.
+
+    Only Linux can.
+    """
+    prctl = _prctl()
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _on_path(program: str) -> bool:
@@ -294,8 +315,8 @@ def _on_path(program: str) -> bool:
     return any(os.path.lexists(os.path.join(place, program)) for place in os.get_exec_path())  # noqa: PTH118
 
 
-def _kill_group(group: int) -> None:
-    # The shim's own group does not belong to the unit
+def kill_group(group: int) -> None:
+    """Kill a process group, unless it is that of this process."""
     if group > 1 and group != os.getpgrp():
         try:
             os.killpg(group, signal.SIGKILL)

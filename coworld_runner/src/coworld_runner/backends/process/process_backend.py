@@ -29,8 +29,9 @@ from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
 from ._image_layout import Laid, Layout, layout_of
 from ._pip_requirements import PACKAGE_FILES, requirements_of
-from ._process_unit import ProcessUnit, python_path
+from ._process_unit import ProcessUnit
 from ._python_environment import PythonEnvironment
+from .child_environment import python_path
 
 __all__ = ["ProcessBackend"]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import marshal
-import os
+import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -15,16 +16,27 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from coworld_core.errors import EnvironmentFault
 
+from ...backends.process._shim import kill_descendants, kill_group
+from ...backends.process.child_process import is_stopped, send_signal
 from .bot_messages import MAX_ANSWER, Frames, framed
 
 __all__ = ["BotLink", "BotProgram", "PlayerHost"]
 
 LOAD_SECONDS: Final = 120.0
 """How long the file of a player may take to load."""
+
+ANSWER_SECONDS: Final = 30.0
+"""How long a process of a player may take for what our own program does there."""
+
+LOOK_SECONDS: Final = 0.5
+"""Seconds between two looks whether a process that does not answer was stopped."""
+
+_KNOWN: Final = frozenset({"plain", "session", "starts", "ends"})
+"""What is told of a player that was loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +46,7 @@ class BotProgram:
     Attributes:
         name: As for `load_player`; empty: the player `random`, which plays among the rules.
         directory: Its working directory.
-        env: Its environment variables, beside those of this process.
+        env: Its whole environment.
     """
 
     name: str
@@ -47,12 +59,13 @@ class BotLink:
 
     Args:
         own: This end of it.
-        process: The number of the process at the other end.
+        process: The number of the process at the other end; 0: there is none.
         host: What has started it.
         shared: Whether it plays in many episodes.
 
     Attributes:
         asked: What was asked and has not been answered yet, oldest first.
+        unsent: What is still to be asked.
     """
 
     def __init__(self, own: socket.socket, process: int, host: PlayerHost, *, shared: bool) -> None:
@@ -62,7 +75,7 @@ class BotLink:
         self.process = process
         self.asked: deque[Any] = deque()
         self._queue: list[tuple[Any, ...]] = []
-        self._about: list[Any] = []
+        self.unsent: list[Any] = []
         self._frames = Frames(MAX_ANSWER)
         self._since = 0.0
         self._waited = 0.0
@@ -74,16 +87,17 @@ class BotLink:
     def ask(self, request: tuple[Any, ...], about: Any) -> None:
         """Add a request to the next message; `about` comes back with its answer."""
         self._queue.append(request)
-        self._about.append(about)
+        self.unsent.append(about)
 
     def send(self) -> bool:
         """Send what was asked, unless the last message has not been answered yet; returns whether anything was sent."""
         if self.asked or not self._queue:
             return False
-        with suppress(BrokenPipeError, ConnectionResetError):
+        # If it is gone, or reads nothing, that is seen when it is to answer
+        with suppress(OSError):
             self.own.sendall(framed(marshal.dumps(self._queue)))
-        self.asked.extend(self._about)
-        self._queue, self._about = [], []
+        self.asked.extend(self.unsent)
+        self._queue, self.unsent = [], []
         self.progress()
         return True
 
@@ -106,14 +120,19 @@ class BotLink:
         """
         try:
             piece = self.own.recv(1 << 18)
-        except ConnectionResetError:
+        except OSError:
             return None
         if not piece:
             return None
         found: list[Any] = []
-        for content in self._frames.feed(piece):
-            found += json.loads(content)
-        self.progress()
+        try:
+            for content in self._frames.feed(piece):
+                found += json.loads(content)
+        except (TypeError, RecursionError) as error:
+            raise ValueError("no list of answers") from error
+        if found:
+            # Not for a piece of an answer: whoever sends one byte after the other has not answered
+            self.progress()
         return found
 
     @property
@@ -145,8 +164,8 @@ class BotLink:
     def kill(self) -> None:
         """Close the connection and kill the process."""
         self.own.close()
-        with suppress(ProcessLookupError):
-            os.kill(self.process, signal.SIGKILL)
+        if self.process:
+            send_signal(self.process, signal.SIGKILL)
 
 
 class PlayerHost:
@@ -155,39 +174,49 @@ class PlayerHost:
     Args:
         program: The player.
         apart: Whether to fork for each episode whatever the player is.
+        patience: Seconds that the process may take to fork, and to say how a process has ended.
 
     Attributes:
         told: What it has said about the player.
+        shared: The connection to a player that plays itself.
 
     Raises:
         EnvironmentFault: The process cannot be started.
     """
 
-    def __init__(self, program: BotProgram, *, apart: bool = False) -> None:
+    def __init__(self, program: BotProgram, *, apart: bool = False, patience: float = ANSWER_SECONDS) -> None:
+        self._program = program
+        self._apart = apart
+        self._patience = patience
+        self._start()
+
+    def _start(self) -> None:
+        program = self._program
         self._control, other = socket.socketpair()
         command = [sys.executable, "-m", f"{__package__}.bot_process", str(other.fileno())]
-        command += ["apart" if apart else "plain", program.name]
+        command += ["apart" if self._apart else "plain", program.name]
         try:
             with other:
                 self._process = subprocess.Popen(
                     command,
                     cwd=program.directory,
-                    env={**os.environ, **program.env},
+                    env=program.env,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     pass_fds=(other.fileno(),),
-                    process_group=0,
+                    # A session of its own: nothing of another player can join its group
+                    start_new_session=True,
                 )
         except OSError as error:
             self._control.close()
             raise EnvironmentFault(f"The process of a player cannot be started: {error.strerror}.") from error
+        _limit_sending(self._control)
         self._frames = Frames(MAX_ANSWER)
-        self._control.settimeout(LOAD_SECONDS)
-        answer = self._answer()
-        told: dict[str, Any] = json.loads(answer) if answer is not None else {}
-        self.told: dict[str, Any] = told or {"status": self._process.wait(), "said": ""}
-        self._control.settimeout(None)
+        told = _told(self._answer(LOAD_SECONDS))
+        if told is None:
+            self.close()
+        self.told: dict[str, Any] = told or {"status": self.exit_code, "said": ""}
         self.shared: BotLink | None = None
         if self.told.get("plain"):
             self.shared = BotLink(self._control, self._process.pid, self, shared=True)
@@ -197,35 +226,100 @@ class PlayerHost:
         """The status with which the player's program ends as soon as it starts; None if it does not."""
         return self.told.get("status")
 
+    @property
+    def exit_code(self) -> int:
+        """The status of this process, which has ended."""
+        return self._process.wait()
+
     def link(self) -> BotLink:
-        """The connection to the player for an episode, which is that of all its episodes if the player is plain."""
+        """The connection to the player for an episode, which is that of all its episodes if the player is plain.
+
+        If the process has ended since the last episode, another one is started. If that ends, too, the connection is
+        one whose other end is closed.
+        """
         if self.shared is not None:
             return self.shared
         own, other = socket.socketpair()
+        _limit_sending(own)
         with other:
-            socket.send_fds(self._control, [b"fork"], [other.fileno()])
-        answer = self._answer()
-        if answer is None:
-            own.close()
-            raise EnvironmentFault("The process that loads a player has ended.", code="process_died")
-        return BotLink(own, int(answer), self, shared=False)
+            process = self._fork(other)
+            if process is None:
+                told = self.told
+                self.close()
+                self._start()
+                process = self._fork(other)
+                if process is None:
+                    self.told = told
+        return BotLink(own, process or 0, self, shared=False)
 
-    def exit_status(self, link: BotLink) -> int:
-        """The status with which the process of one episode has ended, or the number of a signal, negative."""
-        self._control.sendall(b"%d" % link.process)
-        return int(self._answer() or 0)
+    def _fork(self, other: socket.socket) -> int | None:
+        try:
+            socket.send_fds(self._control, [b"fork"], [other.fileno()])
+        except OSError:
+            return None
+        return _number(self._answer(self._patience))
+
+    def exit_status(self, link: BotLink) -> int | None:
+        """The status with which the process of an episode has ended, or the number of a signal, negative.
+
+        None: This process itself has ended, or does not answer, and is killed.
+        """
+        try:
+            self._control.sendall(b"%d" % link.process)
+        except OSError:
+            answer = None
+        else:
+            answer = _number(self._answer(self._patience)) if link.process else None
+        if answer is None:
+            self.close()
+        return answer
 
     def close(self) -> None:
-        """Kill the process."""
+        """Kill the process, and all that it has started."""
+        if self._process.poll() is None:
+            kill_descendants(self._process.pid)
+            kill_group(self._process.pid)
+            self._process.wait()
         self._control.close()
-        self._process.kill()
-        self._process.wait()
 
-    def _answer(self) -> bytes | None:
+    def _answer(self, seconds: float) -> bytes | None:
+        """What the process says next; None if it has ended, was stopped, or says nothing for that long."""
+        until = time.monotonic() + seconds
         try:
-            while piece := self._control.recv(1 << 16):
+            while (left := until - time.monotonic()) > 0:
+                if not select.select([self._control], [], [], min(left, LOOK_SECONDS))[0]:
+                    if is_stopped(self._process.pid):
+                        return None
+                    continue
+                piece = self._control.recv(1 << 16)
+                if not piece:
+                    return None
                 for content in self._frames.feed(piece):
                     return content
-        except (TimeoutError, ConnectionResetError):
-            self._process.kill()
+        except (OSError, ValueError):
+            pass
+        return None
+
+
+def _limit_sending(own: socket.socket) -> None:
+    """Let no process hold this one up for ever by not reading what it is sent."""
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(ANSWER_SECONDS), 0))
+
+
+def _told(answer: bytes | None) -> dict[str, Any] | None:
+    """What the process of a player says about it; None if it is nothing."""
+    try:
+        told: Any = json.loads(answer or b"")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict):
+        return None
+    known = cast("dict[str, Any]", told)
+    return known if known.keys() >= _KNOWN or isinstance(known.get("status"), int) else None
+
+
+def _number(answer: bytes | None) -> int | None:
+    try:
+        return int(answer or b"")
+    except ValueError:
         return None

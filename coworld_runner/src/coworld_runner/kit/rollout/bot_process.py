@@ -15,6 +15,7 @@ import json
 import marshal
 import os
 import random
+import select
 import signal
 import socket
 import sys
@@ -32,6 +33,7 @@ from coworld_core.rules.player_loader import is_session, player_in, seated
 from coworld_core.rules.seat_talk import SeatTalk, takes_talk
 from coworld_core.rules.seat_wire import MAX_REFUSED
 
+from ...backends.process._shim import descendants, keep_together, kill_descendants, kill_group
 from .bot_messages import ACT, ACTION, AGAIN, CHOICE, DONE, END, FAILED, NEW, PASSED, Frames, framed
 from .plain_players import is_plain
 
@@ -213,21 +215,22 @@ class _Player:
 
     Args:
         name: Its file, or the file and what is in it, or a module.
-        apart: Whether each episode gets a process of its own whatever the player is.
+        mode: `plain`: a plain player plays in this process; `apart`: each episode gets a process of its own, `each`:
+            which also loads the player.
     """
 
-    def __init__(self, name: str, *, apart: bool) -> None:
+    def __init__(self, name: str, mode: str) -> None:
         self._name = name
         place, _, _ = name.partition(":")
         source = Path(place).read_bytes() if place.endswith(".py") else b""
         near = {path.stem: path for path in Path(place).parent.glob("*.py")} if source else {}
-        alone = bool(source) and not apart and is_plain(source, beside=near)
+        alone = bool(source) and mode == "plain" and is_plain(source, beside=near)
         self.plain = alone
         self._code: CodeType | None = None
         self._form: Any = None
         self._module = ""
         # Libraries may keep the state that a seed has set
-        seeds = not source or any(_seeds(path.read_bytes()) for path in near.values())
+        seeds = mode == "each" or not source or any(_seeds(path.read_bytes()) for path in near.values())
         if seeds and not alone:
             return
         self._form = load_player(name, alone=True)
@@ -347,37 +350,79 @@ class _Waits:
         return waited
 
 
+class _Episodes:
+    """The processes of episodes, and how those have ended that failed."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._ended: dict[int, int] = {}
+
+    def add(self, process: int) -> None:
+        self._known.add(process)
+
+    def bury(self) -> None:
+        """Take in which processes have ended, and kill what they have left."""
+        with suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                self._bury(*found)
+
+    def status(self, process: int) -> int:
+        """How a process has ended, or ends."""
+        if process in self._known:
+            with suppress(ChildProcessError):
+                self._bury(*os.waitpid(process, 0))
+        return os.waitstatus_to_exitcode(self._ended.pop(process, 0))
+
+    def _bury(self, process: int, status: int) -> None:
+        if process not in self._known:
+            return
+        self._known.discard(process)
+        if status:
+            self._ended[process] = status
+        # Each has a group of its own; what has left it is now below this process
+        kill_group(process)
+        kill_descendants(os.getpid(), self._known)
+
+
 def _fork_for_each(player: _Player, control: socket.socket) -> None:
     """Fork a process for each connection that arrives, and say how those end that are asked for."""
-    ended: dict[int, int] = {}
+    episodes = _Episodes()
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     while True:
+        ready, _, _ = select.select([control, wake], [], [])
+        if wake in ready:
+            with suppress(BlockingIOError):
+                os.read(wake, 1 << 12)
+            episodes.bury()
+        if control not in ready:
+            continue
         message, files, _, _ = socket.recv_fds(control, 64, 1)
         if not message:
             return
         if files:
-            # Those that nobody asks for must not stay as zombies
-            with suppress(ChildProcessError):
-                while (found := os.waitpid(-1, os.WNOHANG))[0]:
-                    if found[1]:
-                        ended[found[0]] = found[1]
             process = os.fork()
             if not process:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 control.close()
+                os.close(wake)
+                os.close(woken)
                 _apart(player, files[0])
+            episodes.add(process)
             os.close(files[0])
             control.sendall(framed(b"%d" % process))
-            continue
-        asked = int(message)
-        status = ended.pop(asked, 0)
-        if not status:
-            with suppress(ChildProcessError):
-                status = os.waitpid(asked, 0)[1]
-        control.sendall(framed(b"%d" % os.waitstatus_to_exitcode(status)))
+        else:
+            control.sendall(framed(b"%d" % episodes.status(int(message))))
 
 
 def _apart(player: _Player, file: int) -> None:
-    """Play one episode in a process of its own."""
-    _die_with_parent()
+    """Play one episode in a process of its own, with a session and thus a group of its own."""
+    os.setsid()
+    keep_together()
     numbers = sys.modules.get("numpy")
     if numbers is not None and player.loaded:
         # Python does so for its own random numbers
@@ -401,37 +446,33 @@ def _tried(player: _Player) -> dict[str, Any]:
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
         with os.fdopen(write, "w") as out:
-            json.dump({**told, "said": SAID.take()}, out)
+            out.write(json.dumps({**told, "said": SAID.take()}) + "\n")
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as answer:
-        text = answer.read()
+        # Not to the end of the pipe: what the player has started may hold it open
+        text = answer.readline()
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    kill_descendants(os.getpid())
     told = json.loads(text) if text else {"status": status}
     SAID.write(told.pop("said", ""))
     return told
 
 
-def _die_with_parent() -> None:
-    """Have the kernel end this process with the one that started it, where there is a way."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        pass
-
-
 def main() -> None:
     """Load the player, say how that went, and play until the rules close the connection."""
     file, mode, name = sys.argv[1:]
-    _die_with_parent()
+    keep_together()
     sys.stdout = sys.stderr = SAID
     with socket.socket(fileno=int(file)) as own:
         told: dict[str, Any]
         player: _Player | None = None
         try:
-            player = _Player(name, apart=mode == "apart")
+            player = _Player(name, mode)
+            if player.loaded and descendants(os.getpid()):
+                # What the file has started is for one episode, and not to be shared
+                kill_descendants(os.getpid())
+                os.execv(sys.executable, [*sys.orig_argv[:-3], file, "each", name])  # noqa: S606
             told = player.told if player.loaded else _tried(player)
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
@@ -439,6 +480,7 @@ def main() -> None:
         gc.freeze()
         own.sendall(framed(json.dumps({**told, "said": SAID.take()}).encode()))
         if player is None:
+            kill_descendants(os.getpid())
             return
         if player.plain:
             _serve(player, own)

@@ -6,10 +6,12 @@ import pickle
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from subprocess import PIPE, Popen
 from typing import Any, BinaryIO, Protocol
 
 from coworld_core.errors import EnvironmentFault, UsageError
+
+from ...backends.process.child_environment import child_environment
+from ...backends.process.child_process import ChildProcess
 
 __all__ = ["Job", "died", "job_letter", "job_process", "portable"]
 
@@ -62,11 +64,11 @@ def job_letter(job: Job, named: Sequence[Any]) -> bytes:
 
 
 @contextmanager
-def job_process(letter: bytes, number: int, count: int, *, files: Sequence[int] = ()) -> Generator[Popen[bytes]]:
+def job_process(letter: bytes, number: int, count: int, *, files: Sequence[int] = ()) -> Generator[ChildProcess]:
     """A process that does its share of a job; it is killed at the end of the block.
 
     `multiprocessing` is not used, because its processes always import this program's `__main__` and leave a helper
-    process running. The process has a group of its own, so that Ctrl-C in a terminal reaches only this process.
+    process running.
 
     Args:
         letter: From `job_letter`.
@@ -75,23 +77,17 @@ def job_process(letter: bytes, number: int, count: int, *, files: Sequence[int] 
         files: Open files that it gets under the same numbers.
     """
     command = [sys.executable, "-m", f"{__package__}.rollout_worker", str(number), str(count)]
-    with Popen(command, stdin=PIPE, stdout=PIPE, process_group=0, pass_fds=files) as worker:
-        assert worker.stdin is not None
-        try:
-            # A worker that has already exited is reported when its results are read.
-            with suppress(BrokenPipeError):
-                worker.stdin.write(letter)
-                worker.stdin.flush()
-            yield worker
-        finally:
-            worker.kill()
-            # What could not be told to a process that has exited is still in the buffer.
-            with suppress(BrokenPipeError):
-                worker.stdin.close()
+    with ChildProcess(command, env=child_environment(None), files=files) as worker:
+        # A worker that has already exited is reported when its results are read.
+        with suppress(BrokenPipeError):
+            worker.stdin.write(letter)
+            worker.stdin.flush()
+        yield worker
 
 
-def died(worker: Popen[bytes], where: str) -> EnvironmentFault:
+def died(worker: ChildProcess, where: str) -> EnvironmentFault:
     """Return the error for a process that has ended before its work."""
+    worker.kill()
     return EnvironmentFault(
         f"A worker process has ended with status {worker.wait()}{where}.",
         code="process_died",

@@ -1,7 +1,7 @@
-"""`python -m coworld_runner.kit.rollout.match_program MODULE:CLASS SECONDS`: a worker process that plays rules.
+"""`python -m coworld_runner.kit.rollout.match_program MODULE:CLASS SECONDS FD`: a worker process that plays rules.
 
 What to play arrives on stdin, a `Chunk` at a time, and outcomes leave on stdout. SECONDS is how long a game may go on
-after a player has failed.
+after a player has failed, FD a file in memory where it notes its progress.
 """
 
 from __future__ import annotations
@@ -10,29 +10,31 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping
+from mmap import mmap
 from typing import BinaryIO
 
 from coworld_core.errors import CoworldError
 from coworld_core.rules import load_rules
 
 from .bot_links import BotProgram
-from .match_worker import Chunk, MatchWorker
-from .process_pipes import own_pipes
+from .bot_messages import framed
+from .match_worker import Chunk, MatchWorker, PlayerLost
+from .process_pipes import WorkerProgress, own_pipes
 from .seat_views import ReplayMoment, seat_view
 
 __all__ = ["main"]
 
 
-def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
+def _serve(rules: str, grace: float, progress: WorkerProgress, told: BinaryIO, out: BinaryIO) -> None:
     """Play what arrives until the pipe is closed."""
 
     def say(what: object) -> None:
-        pickle.dump(what, out, pickle.HIGHEST_PROTOCOL)
+        out.write(framed(pickle.dumps(what, pickle.HIGHEST_PROTOCOL)))
         out.flush()
 
     try:
         game = load_rules(rules, alone=True)
-        worker = MatchWorker(game, told.fileno(), grace=grace)
+        worker = MatchWorker(game, told.fileno(), progress=progress, grace=grace)
     except Exception as error:  # noqa: BLE001 - whatever a game's module raises
         say(f"{type(error).__name__}: {error}")
         return
@@ -43,11 +45,14 @@ def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
                 asked: Chunk | ReplayMoment | Mapping[int, BotProgram] = pickle.load(told)  # noqa: S301 - it is our own process
             except EOFError:
                 return
+            progress.note(0, WorkerProgress.LONGER)
             try:
                 if isinstance(asked, ReplayMoment):
                     say(seat_view(game, asked))
                 else:
                     say(worker.play(asked) if isinstance(asked, Chunk) else worker.told(asked))
+            except PlayerLost:
+                return
             except CoworldError as error:
                 say(error)
     finally:
@@ -57,11 +62,13 @@ def _serve(rules: str, grace: float, told: BinaryIO, out: BinaryIO) -> None:
 def main() -> None:
     """Play until the parent closes the pipe."""
     # The rules get a command line of their own
-    name, grace = sys.argv[1:]
+    name, grace, file = sys.argv[1:]
     sys.stdout = sys.stderr
+    progress = WorkerProgress(mmap(int(file), WorkerProgress.SIZE))
+    os.close(int(file))
     with own_pipes() as (told, out):
         try:
-            _serve(name, float(grace), told, out)
+            _serve(name, float(grace), progress, told, out)
         except BrokenPipeError:
             os._exit(0)
 

@@ -24,14 +24,18 @@ from .bot_links import BotLink, BotProgram, PlayerHost
 from .bot_messages import ACT, ACTION, AGAIN, CHOICE, END, FAILED, NEW, PASSED
 from .kept_games import KeptGames, KeptKind
 from .piped_game import PipedGame, SeatFailure
+from .process_pipes import WorkerProgress
 
-__all__ = ["Chunk", "MatchWorker", "Outcome", "SeatedGame"]
+__all__ = ["Chunk", "MatchWorker", "Outcome", "PlayerLost", "SeatedGame"]
 
 _TRIES: Final = 1000
 """How often the player `random` draws an action that may be refused, before it lets its time pass."""
 
 _SAID: Final = 8192
 """Characters of what a player prints in an episode that are kept."""
+
+_LONGEST: Final = 10**15
+"""Nanoseconds: an answer that says that it took longer is none."""
 
 _LATE: Final = 0.05
 """Seconds by which an answer may be delayed on its way."""
@@ -68,11 +72,18 @@ class Chunk:
         games: The episodes.
         configs: Game configs with tokens, by number.
         players: Players, by number.
+        alone: Whether this is one episode whose seats are asked one after the other, so that it can be told in whose
+            turn a process ends.
     """
 
     games: Sequence[SeatedGame] = ()
     configs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     players: Mapping[int, BotProgram] = field(default_factory=dict[int, BotProgram])
+    alone: bool = False
+
+
+class PlayerLost(Exception):
+    """The process that loads a player has ended, and with it several episodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +97,7 @@ class Outcome:
         behaviour: What each seat did.
         said: What players have printed, by seat.
         problem: How the rules have failed; empty if they have not.
+        status: The status with which their process has ended then, or the number of a signal, negative.
         kept: Why it has a replay; empty: it has none.
         replay: The replay.
     """
@@ -96,6 +108,7 @@ class Outcome:
     behaviour: tuple[Any, ...]
     said: Mapping[int, str]
     problem: str = ""
+    status: int = 1
     kept: KeptKind = ""
     replay: bytes | None = field(default=None, repr=False)
 
@@ -134,9 +147,12 @@ class MatchWorker:
         rules: The game.
         parent: The file descriptor that is closed when nobody wants outcomes any more.
         grace: Seconds that a game may go on after a player has failed.
+        progress: Where to note what is being done.
     """
 
-    def __init__(self, rules: type[Rules], parent: int, *, grace: float = 1.0) -> None:
+    def __init__(self, rules: type[Rules], parent: int, *, progress: WorkerProgress, grace: float = 1.0) -> None:
+        self._progress = progress
+        self._alone = False
         self._rules = rules
         self._grace = grace
         self._parent = parent
@@ -159,14 +175,18 @@ class MatchWorker:
             UsageError: A config is invalid.
             EnvironmentFault: A process cannot be started.
             BrokenPipeError: Nobody wants the outcomes any more.
+            PlayerLost: It is not certain in which of several episodes a player has ended its process.
         """
+        self._alone = chunk.alone
         for number, config in chunk.configs.items():
             self._configs[number] = read_config(self._rules, config)
         self._programs.update(chunk.players)
         self._ended = []
         for spec in chunk.games:
+            self._progress.note(spec.number, WorkerProgress.RULES)
             self._begin(spec)
         self._until_all_have_ended()
+        self._progress.note(0, WorkerProgress.LONGER)
         return [self._outcome(game) for game in sorted(self._ended, key=lambda game: game.spec.number)]
 
     def told(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
@@ -211,6 +231,7 @@ class MatchWorker:
                 game.chances[slot] = random.Random(player_seed(spec.seed, slot, secret=spec.player_secret))
                 continue
             turn = turns[player] = turns.get(player, -1) + 1
+            self._progress.note(spec.number, slot)
             host = self._host(player, turn)
             if host.status is not None:
                 game.said[slot] = host.told.get("said", "")
@@ -222,6 +243,7 @@ class MatchWorker:
             hello = hello_message(self._rules, config, slot, self._schemas) if host.told["starts"] else None
             seed = player_seed(spec.seed, slot, secret=spec.player_secret)
             bot.ask((NEW, number, seed, hello), (number, slot, NEW))
+        self._progress.note(spec.number, WorkerProgress.RULES)
         self._go_on(number, game)
 
     def _go_on(self, number: int, game: _Game) -> None:
@@ -278,7 +300,7 @@ class MatchWorker:
         number, slot, asked = bot.asked.popleft()
         told, kind, value, took, *more = answer
         said, words = more[:1], more[1:]
-        if told != number or not isinstance(took, int):
+        if told != number or not isinstance(took, int) or not 0 <= took < _LONGEST:
             raise ValueError(answer)
         game = self._live.get(number)
         if game is None:
@@ -288,6 +310,8 @@ class MatchWorker:
         status = 0
         if kind == FAILED:
             status, problem = value
+            if not 0 <= status <= 255:
+                raise ValueError(answer)
             if problem:
                 starts = bot.host.told["starts"]
                 tick = f"in tick {game.game.table.play.tick}"
@@ -455,8 +479,7 @@ class MatchWorker:
     def _until_all_have_ended(self) -> None:
         while self._live:
             links = self._links()
-            for link in links:
-                link.send()
+            self._send(links)
             until = min((self._patience(link) for link in links), default=0.01)
             ready, _, _ = select.select([*links, self._parent], [], [], min(max(until, 0.001), 1.0))
             if self._parent in ready:
@@ -468,6 +491,35 @@ class MatchWorker:
                 elif self._patience(link) < 0:
                     self._lose_patience(link)
 
+    def _send(self, links: Sequence[BotLink]) -> None:
+        """Send what is to be asked, and note first who is waited for then."""
+        if not self._alone:
+            self._progress.note(0, 0)
+            for link in links:
+                link.send()
+            return
+        awaited = next((link for link in links if link.asked and not self._is_late(link)), None)
+        asked = awaited or next((link for link in links if link.unsent and not link.asked), None)
+        if asked is not None:
+            number, slot, _ = (asked.unsent or asked.asked)[-1]
+            game = self._live.get(number)
+            self._progress.note(0 if game is None else game.spec.number, slot)
+            asked.send()
+
+    def _is_late(self, link: BotLink) -> bool:
+        """Whether the game goes on without the answer that a link owes."""
+        about = self._about(link)
+        if about is None:
+            return False
+        _, game, slot, _ = about
+        return game.game.is_thinking(slot) and slot not in game.game.awaited
+
+    def _call_rules(self, number: int) -> None:
+        """Note that the rules are called in a game that is in progress."""
+        game = self._live.get(number)
+        if game is not None:
+            self._progress.note(game.spec.number, WorkerProgress.RULES)
+
     def _hear(self, link: BotLink) -> None:
         try:
             answers = link.receive()
@@ -475,10 +527,10 @@ class MatchWorker:
                 self._gone(link)
                 return
             for answer in answers:
+                self._call_rules(link.asked[0][0])
                 self._take(link, answer)
-        except (ValueError, TypeError, IndexError, KeyError):
+        except (ValueError, TypeError, IndexError, KeyError, RecursionError):
             # Whatever plays there does not do so by our program
-            link.kill()
             self._gone(link)
 
     def _about(self, link: BotLink) -> tuple[int, _Game, int, int] | None:
@@ -504,8 +556,8 @@ class MatchWorker:
         if about is None:
             return
         number, game, slot, asked = about
+        self._call_rules(number)
         if link.shared:
-            link.kill()
             self._gone(link)
         elif asked == END or game.over:
             link.kill()
@@ -521,11 +573,18 @@ class MatchWorker:
                 self._fail(number, game, error)
 
     def _gone(self, link: BotLink) -> None:
-        """The process behind a link has ended."""
+        """The process behind a link has ended, or has closed its connection, and plays no more."""
+        link.kill()
         if not link.shared:
             status = link.host.exit_status(link)
+            if status is None:
+                if not self._alone:
+                    raise PlayerLost
+                status = link.host.exit_code
             for number, game in list(self._live.items()):
                 for slot, bot in enumerate(game.bots):
+                    if bot is link:
+                        self._call_rules(number)
                     if bot is link and game.over:
                         self._told_end(number, game, slot, status)
                     elif bot is link:

@@ -57,6 +57,7 @@ _REACHING: Final = frozenset(
         "eval",
         "exec",
         "exit",
+        "getattr",
         "help",
         "input",
         "open",
@@ -107,11 +108,21 @@ def _reaches(node: ast.AST, imported: set[str]) -> bool:
         case ast.Name(id=name):
             return name in _REACHING
         case ast.Attribute(attr=name, ctx=ast.Load()):
+            if name.startswith("_") and _root(node) in imported:
+                return True
             # Dunder attributes lead from any object to all others
             return name in _SHARED or (name.startswith("__") and name not in ("__init__", "__name__", "__class__"))
-        case ast.Attribute(value=value):
-            while isinstance(value, ast.Attribute | ast.Subscript):
-                value = value.value
-            return isinstance(value, ast.Name) and value.id in imported
+        case ast.Attribute():
+            # Any other name may stand for a class or a module that outlives the file
+            return _root(node) != "self"
+        case ast.Subscript(ctx=ast.Store() | ast.Del()):
+            return _root(node) in imported
         case _:
             return False
+
+
+def _root(node: ast.AST) -> str:
+    """The name that a chain of attributes and subscripts begins with; empty if it begins with another expression."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""

@@ -8,12 +8,12 @@ from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from subprocess import Popen
 from typing import Any, BinaryIO, Final, cast
 
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.rules import Rules, RulesConfig
 
+from ...backends.process.child_process import ChildProcess
 from ...package.random_player import RANDOM
 from .episode_rollout import PolicyTable, Rollout, SeatPolicies, new_seed, several
 from .job_process import died, job_letter, job_process
@@ -135,8 +135,7 @@ def _together(job: _Job, count: int) -> Generator[Rollout]:
             yield played.popleft()
 
 
-def _received(worker: Popen[bytes], seed: int) -> list[Rollout]:
-    assert worker.stdout is not None
+def _received(worker: ChildProcess, seed: int) -> list[Rollout]:
     try:
         said: list[Rollout] | CoworldError = pickle.load(worker.stdout)  # noqa: S301 - it is our own process
     except (EOFError, pickle.UnpicklingError):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import gc
 import mmap
-import os
 import pickle
-import tempfile
 import traceback
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from subprocess import Popen
 from typing import Any, BinaryIO, Final, Protocol, cast
 
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 
+from ...backends.process.child_process import ChildProcess
 from .episode_rollout import SeatPolicies, several
 from .job_process import died, job_letter, job_process, portable
+from .process_pipes import memory_file
 from .vector_games import GameRows, VectorGames, VectorSpec
 
 __all__ = ["PlayedGames", "played_games"]
@@ -155,7 +154,7 @@ class _Elsewhere:
         self.closed = False
         size = GameRows(spec, games).size
         with ExitStack() as stack:
-            file = stack.enter_context(_memory_file(size))
+            file = stack.enter_context(memory_file(size))
             # Without a close of its own: it lasts as long as arrays look into it.
             self.rows = GameRows(spec, games, mmap.mmap(file.fileno(), size))
             self._job = _VectorJob(spec=spec, games=games, memory=file.fileno())
@@ -198,7 +197,6 @@ class _Elsewhere:
         """Tell all processes something, and wait for their answers; after any failure they are ended."""
         try:
             for worker, letter in zip(self._workers, letters, strict=True):
-                assert worker.stdin is not None
                 # A process that has already ended is reported when its answer is read.
                 with suppress(BrokenPipeError):
                     worker.stdin.write(letter)
@@ -209,8 +207,7 @@ class _Elsewhere:
             raise
 
 
-def _answer(worker: Popen[bytes]) -> Any:
-    assert worker.stdout is not None
+def _answer(worker: ChildProcess) -> Any:
     said = worker.stdout.read(1)
     if said == _DONE:
         return None
@@ -224,16 +221,6 @@ def _answer(worker: Popen[bytes]) -> Any:
     if isinstance(more, CoworldError):
         raise more
     return more
-
-
-def _memory_file(size: int) -> BinaryIO:
-    """A file without a name that is in memory wherever that is possible."""
-    if hasattr(os, "memfd_create"):
-        file = cast("BinaryIO", os.fdopen(os.memfd_create("rows"), "w+b"))
-    else:
-        file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - for whoever called
-    file.truncate(size)
-    return file
 
 
 def _each(policies: SeatPolicies) -> list[Any]:

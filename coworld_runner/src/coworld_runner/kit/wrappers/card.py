@@ -21,6 +21,7 @@ from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.evaluation.estimates import mean_interval
 from coworld_core.rules import Play, Rules, action_schema, audit_rules, load_player, load_rules
 
+from ...backends.process.child_environment import child_environment
 from ...package.random_player import RANDOM, sample
 from ..rollout import rollout, rollouts
 
@@ -120,6 +121,7 @@ def measure_card(name: str, *, directory: Path, seats: int, policy: str | None =
         done = subprocess.run(
             [*command, "--json", repr(begun)],
             cwd=directory,
+            env=child_environment(None),
             capture_output=True,
             text=True,
             check=False,

@@ -10,13 +10,15 @@ import select
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
-from subprocess import DEVNULL, PIPE, Popen
+from subprocess import DEVNULL
 from sys import executable
 from typing import Any, Final
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import hint_fields, hint_from
 
+from ...backends.process.child_environment import child_environment
+from ...backends.process.child_process import ChildProcess
 from ..rollout.process_pipes import own_pipes
 from .game_catalogue import find_game, named_game
 from .wrappable import Wrappable, WrappedGame, not_wrappable
@@ -36,7 +38,7 @@ class Trials:
 
     def __init__(self, *, seconds: float = TRIAL_SECONDS) -> None:
         self._seconds = seconds
-        self._process: Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     def __enter__(self) -> Trials:
         return self
@@ -68,12 +70,9 @@ class Trials:
 
     def _answer(self, source: str) -> dict[str, Any]:
         if self._process is None:
-            # Use a separate process group: a terminal's Ctrl-C goes to this process only, which then ends that one.
             command = [executable, "-m", __spec__.name]
-            self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, process_group=0)
+            self._process = ChildProcess(command, env=child_environment(None), stderr=DEVNULL)
         asked, answers = self._process.stdin, self._process.stdout
-        assert asked is not None
-        assert answers is not None
         # If the process has ended, reading its answer below shows that.
         with suppress(BrokenPipeError):
             asked.write(f"{source}\n".encode())
@@ -88,9 +87,7 @@ class Trials:
 
     def _end(self) -> None:
         if self._process is not None:
-            self._process.kill()
-            # Close the pipes, and wait.
-            self._process.communicate()
+            self._process.close()
             self._process = None
 
 

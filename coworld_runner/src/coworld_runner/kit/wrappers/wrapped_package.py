@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from coworld_core.errors import EnvironmentFault
 
+from ...backends.process.child_environment import child_environment
 from ...package.own_players.player_file import with_imports
 from ...package.random_player import RANDOM
 from ..server.scaffolds import NewFiles, new_game, rules_names, write_files
@@ -181,7 +182,15 @@ def _bring_up_to_date(rules: str, place: Path) -> None:
     """Update the manifest in a separate process: it imports the game, whose module may have any name."""
     command = [sys.executable, "-m", "coworld_runner.kit.server.manifest", rules, _MANIFEST]
     try:
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=TRIAL_SECONDS)
+        done = subprocess.run(
+            command,
+            cwd=place,
+            env=child_environment(None),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TRIAL_SECONDS,
+        )
     except subprocess.TimeoutExpired:
         raise EnvironmentFault(f"The rules were not loaded in {TRIAL_SECONDS:g} s.", code="not_wrapped") from None
     if done.returncode:
