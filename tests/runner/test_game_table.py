@@ -27,7 +27,7 @@ from coworld_runner.kit.rollout.process_pipes import WorkerProgress
 from coworld_runner.kit.server.sample_stream import SampleStream
 from coworld_runner.kit.table.game_table import GameTable
 from coworld_runner.kit.table.sample_lines import SampleLines
-from coworld_runner.kit.table.seat_events import SeatCounts
+from coworld_runner.kit.table.seat_counts import SeatCounts
 
 CONFIG = {"tokens": ["a", "b"]}
 

@@ -342,7 +342,7 @@ def test_player_class_is_instantiated_per_seat_and_episode() -> None:
             self.heard.append(over["scores"])
 
     for _ in range(2):
-        done = rollout(Gather, Recalls, config={"rounds": 1})
+        done = rollout(Gather, Recalls, config={"rounds": 1}, seed=0)
     scores = list(done.scores)
     assert made == [[0, "act", scores], [1, "act", scores]] * 2
 

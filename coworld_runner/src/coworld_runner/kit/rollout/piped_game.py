@@ -16,7 +16,7 @@ from coworld_core.rules import EpisodeConfig, Rules, Ticks
 from coworld_core.time_limits import ABANDONED
 
 from ..table.game_table import GameTable
-from ..table.seat_events import SeatCounts
+from ..table.seat_counts import SeatCounts
 
 __all__ = ["PipedGame", "SeatFailure"]
 

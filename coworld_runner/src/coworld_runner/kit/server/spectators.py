@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from coworld_core.rules import Delayed, Frame, Open, Spectating
 
-from ..table.seat_messages import compact
+from ..table.compact_json import compact
 from .outbox import Outbox
 
 __all__ = ["Spectators"]

@@ -28,9 +28,10 @@ from coworld_core.rules import (
 from coworld_core.rules.replay import replay_header
 from coworld_core.rules.seat_talk import SeatMessage
 
+from .compact_json import compact
 from .sample_lines import SampleLines
 from .seat_events import SeatLog
-from .seat_messages import compact, read_act, read_message
+from .seat_messages import read_act, read_message
 from .seat_news import SeatNews
 
 __all__ = ["GameTable", "Keep"]

@@ -9,7 +9,7 @@ from coworld_core.rules import EpisodeConfig, Rules, RulesError
 from coworld_core.rules.rules_schemas import action_schema, keys_of, observation_schema, rules_text
 from coworld_core.rules.seat_wire import PROTOCOL
 
-from .seat_messages import compact
+from .compact_json import compact
 
 __all__ = ["about_game", "hello_message", "seat_schemas"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from coworld_core.rules import RulesError
 from coworld_core.rules.plain_values import to_json
 
-from .seat_messages import compact
+from .compact_json import compact
 
 if TYPE_CHECKING:
     from coworld_core.rules import Play

@@ -7,19 +7,15 @@ from typing import Any, Final, cast
 
 from coworld_core.documents.json_text import has_too_many_values
 from coworld_core.rules import ActionRefused
-from coworld_core.rules.plain_values import json_writer
 from coworld_core.rules.seat_wire import MAX_FRAME
 
-__all__ = ["MAX_BY", "MAX_VALUES", "compact", "read_act", "read_action", "read_message"]
+__all__ = ["MAX_BY", "MAX_VALUES", "read_act", "read_action", "read_message"]
 
 MAX_VALUES: Final = 20_000
 """Maximum number of commas and opening brackets in an act: reading it holds up the game for everyone."""
 
 MAX_BY: Final = 40
 """Maximum length of the text in which a player says who decided."""
-
-compact: Final = json_writer()
-"""Encodes a message as JSON text."""
 
 
 def read_message(message: str | bytes) -> dict[str, Any]:
