@@ -147,7 +147,8 @@ def act(observation, legal, rng):
 @pytest.mark.parametrize("how", KILLERS)
 async def test_player_that_prevents_the_verdict_loses(tmp_path: Path, how: str) -> None:
     (tmp_path / "bot.py").write_text(KILLER.format(how=KILLERS[how]))
-    rules = EvaluationRules(max_blocks=3, count_starved=True)
+    # Some of its games come to where it does that
+    rules = EvaluationRules(max_blocks=3, count_starved=True, seed=1)
     report = await compare(NIM, str(tmp_path / "bot.py"), "random-taker", rules=rules, workspace=tmp_path / "run")
     assert (report.blocks, report.won) == (3, 0)
     rows = list(read_rows(tmp_path / "run"))
