@@ -65,7 +65,7 @@ async def _set(portal: BlockingPortal, platform: Platform) -> Scene:
     await platform.policy(ann, "well", "well", subject=MISFITS)
     await platform.policy(ann, "falls", "exits-3-midway", subject=MISFITS)
     bodies = [
-        {"coworld_id": world.id, "roster": roster("north-star", "north-star")},
+        {"coworld_id": world.id, "roster": roster("north-star", "north-star"), "game_config_overrides": {"seed": 0}},
         {
             "coworld_id": misfits.id,
             "roster": roster("well", "well"),
@@ -238,7 +238,7 @@ def test_episode_page_updates_live(scene: Scene, pages: Pages) -> None:
     body = {
         "target": {"league_id": scene.world.league},
         "roster": roster("north-star", "north-star"),
-        "game_config_overrides": {"linger": 2},
+        "game_config_overrides": {"linger": 2, "seed": 0},
     }
     episode = scene.ask(**body)
     page = pages(scene.url(f"/episodes/{episode['id']}"))
