@@ -122,7 +122,8 @@ def test_nothing_outlives_a_comparison_whose_rules_hang(tmp_path: Path, number: 
 # --- players --------------------------------------------------------------------------------------------------------
 
 KILLERS = {
-    "kills its parent": "os.kill(os.getppid(), 9)",
+    # Before it can answer: an answer that has arrived may be the last of its game
+    "kills its parent": "os.kill(os.getppid(), 9); time.sleep(60)",
     "kills its referee": ("os.kill(int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]), 9)"),
     "stops its referee": ("os.kill(int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1]), 19)"),
     "closes its files": "os.closerange(0, 256); time.sleep(60)",
@@ -198,6 +199,19 @@ def test_host_that_was_stopped_is_replaced(tmp_path: Path) -> None:
         assert link.receive()
         with closing(loaded.link()) as other:
             assert other.process > 0
+
+
+def test_player_that_is_killed_has_not_left(tmp_path: Path) -> None:
+    with host(tmp_path, "import os\ndef act(observation, legal, rng):\n    return 1\n") as loaded:
+        ends: set[int | None] = set()
+        for _ in range(100):
+            link = loaded.link()
+            link.ask((NEW, 1, 7, None), NEW)
+            assert link.send()
+            wait_until(lambda link=link: bool(link.receive()))
+            link.kill()
+            ends.add(loaded.exit_status(link))
+    assert ends == {-signal.SIGKILL}
 
 
 def test_player_that_ends_as_soon_as_it_is_loaded_again_has_a_closed_connection(tmp_path: Path) -> None:

@@ -162,10 +162,10 @@ class BotLink:
         self.own.close()
 
     def kill(self) -> None:
-        """Close the connection and kill the process."""
-        self.own.close()
+        """Kill the process, and close the connection only then: at its end the process would leave with status 0."""
         if self.process:
             send_signal(self.process, signal.SIGKILL)
+        self.own.close()
 
 
 class PlayerHost:
