@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import platform
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import anyio
@@ -15,7 +14,7 @@ import coworld_core
 from coworld_core.episode.events import LeakFound, Notice, RunFinished
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import EpisodeStatus, Fault
-from coworld_core.episode.record import EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
+from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
 
 from ..backend import Backend, ImageInfo
 from ..package.plan import EpisodePlan, Seat
@@ -83,7 +82,6 @@ def make_record(
         faults=tuple(faults),
         game=UnitRecord(**_unit_fields(layout, game)),
         slots=tuple(_slot_record(layout, slot, seat, seats.get(slot)) for slot, seat in enumerate(plan.seats)),
-        artifacts=artifact_records(layout),
         versions=versions(backend),
         **known,
     ).in_workspace(layout.workspace)
@@ -92,8 +90,10 @@ def make_record(
 async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> EpisodeRecord:
     """Make and write the record of an episode that is over; shielded from cancellation."""
     ledger.phases.end()
-    make = partial(
-        make_record,
+    artifacts: tuple[ArtifactRecord, ...] = ()
+    with anyio.CancelScope(shield=True):
+        artifacts = await anyio.to_thread.run_sync(artifact_records, setup.layout)
+    record = make_record(
         setup.plan,
         setup.layout,
         run_id=setup.run.bus.run_id,
@@ -108,16 +108,14 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         game=ledger.game,
         seats=ledger.seats,
         phases=ledger.phases.timings(),
+        artifacts=artifacts,
         starvation=ledger.starvation,
         recording=ledger.recording,
         over_seconds=ledger.over_at,
         **_said(setup),
     )
-    with anyio.CancelScope(shield=True):
-        record = await anyio.to_thread.run_sync(make)
-        _write(setup, record)
-        return record
-    raise AssertionError("a shielded scope is not cancelled")
+    _write(setup, record)
+    return record
 
 
 def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:

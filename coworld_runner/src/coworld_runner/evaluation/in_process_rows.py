@@ -27,7 +27,7 @@ from ..episode.episode_record import make_record
 from ..kit.rollout.match_worker import Outcome
 from ..kit.rollout.piped_game import SeatFailure
 from ..package.plan import EpisodePlan
-from ..runs.workspace import atomic_write
+from ..runs.workspace import artifact_records, atomic_write
 from .in_process import InProcess
 
 __all__ = ["Ended", "ended_row", "game_seed", "note_players", "within", "write_evidence"]
@@ -120,10 +120,8 @@ def _faults(ended: Ended, *, kept: bool) -> tuple[Fault, ...]:
     outcome, plan = ended.outcome, ended.plan
     found = [_fault_of(ended, failure, kept=kept) for failure in outcome.failures]
     if outcome.problem:
-        status = outcome.status
-        exited = Exit(reason="exited", code=status) if status >= 0 else Exit(reason="signal", signal=-status)
-        words = f": {outcome.problem} in episode {ended.key}" if status != 1 else ""
-        seen = Observation(what="ended", component="game", exit=exited, words=words)
+        words = f": {outcome.problem} in episode {ended.key}" if outcome.status != 1 else ""
+        seen = Observation(what="ended", component="game", exit=_exit_of(outcome.status), words=words)
         found.append(_ruled(ended, seen, tail=outcome.problem, kept=kept))
     elif outcome.results is not None:
         try:
@@ -145,11 +143,9 @@ def _fault_of(ended: Ended, failure: SeatFailure, *, kept: bool) -> Fault:
     elif failure.error_type == "player_left_early":
         did = "with status 0, and the game was not over" if failure.connected else "with status 0 before it played"
         what = "abandoned" if failure.connected else "never_connected"
-        seen = Observation(
-            what=what, component="player", slot=slot, exit=_exit_of(failure), words=f"{who} ended {did}."
-        )
+        seen = Observation(what=what, component="player", slot=slot, exit=_exit_of(status), words=f"{who} ended {did}.")
     else:
-        seen = Observation(what="ended", component="player", slot=slot, exit=_exit_of(failure))
+        seen = Observation(what="ended", component="player", slot=slot, exit=_exit_of(status))
     return _ruled(ended, seen, tail=ended.outcome.said.get(slot, ""), kept=kept)
 
 
@@ -215,6 +211,7 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
         game=_rules_state(ended, layout),
         seats={slot: _player_state(ended, layout, slot) for slot in range(len(plan.seats))},
         phases=(PhaseTiming(phase="play", seconds=ended.seconds),),
+        artifacts=artifact_records(layout),
     )
     atomic_write(layout.record, (record.model_dump_json(indent=2) + "\n").encode())
     replays = [file.sha256 for file in record.artifacts if file.path == layout.replay_name]
@@ -224,14 +221,13 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
 
 def _rules_state(ended: Ended, layout: EpisodeLayout) -> UnitState:
     runnable = ended.plan.manifest.game.runnable
-    exited = Exit(reason="exited", code=1) if ended.outcome.problem else Exit(reason="unknown")
     return UnitState(
         ImageInfo(image=runnable.image),
         tuple(runnable.run),
         (layout.game_stderr,),
         started=0.0,
         ended=ended.seconds,
-        exit=exited,
+        exit=_exit_of(ended.outcome.status) if ended.outcome.problem else Exit(reason="unknown"),
     )
 
 
@@ -244,18 +240,16 @@ def _player_state(ended: Ended, layout: EpisodeLayout, slot: int) -> UnitState:
         (layout.player_log(slot),),
         started=0.0,
         ended=ended.seconds,
-        exit=Exit(reason="unknown") if failure is None else _exit_of(failure),
+        exit=Exit(reason="unknown") if failure is None else _exit_of(failure.status),
         connected=failure is None or failure.connected,
     )
 
 
-def _exit_of(failure: SeatFailure) -> Exit:
-    """How the process of a player ended that has failed."""
-    if failure.status is None:
+def _exit_of(status: int | None) -> Exit:
+    """How a process has ended: with a status, by a signal, if negative, or because its time was up, if None."""
+    if status is None:
         return Exit(reason="timeout")
-    if failure.status < 0:
-        return Exit(reason="signal", signal=-failure.status)
-    return Exit(reason="exited", code=failure.status)
+    return Exit(reason="exited", code=status) if status >= 0 else Exit(reason="signal", signal=-status)
 
 
 def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> None:

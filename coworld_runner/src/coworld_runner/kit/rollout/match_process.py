@@ -55,26 +55,10 @@ class _Lost(EnvironmentFault):
     def outcome(self, game: SeatedGame) -> Outcome:
         """How an episode has ended: whoever was called or waited for then has failed."""
         if self.seat < 0:
-            return Outcome(
-                number=game.number,
-                results=None,
-                failures=(),
-                behaviour=(),
-                said={},
-                problem=self.why,
-                status=self.status or 1,
-                kept="failed",
-            )
+            return Outcome(number=game.number, problem=self.why, status=self.status or 1, kept="failed")
         failure = SeatFailure(slot=self.seat, error_type="player_error", status=-signal.SIGKILL)
         words = f"{self.message} It was this player's turn.\n"
-        return Outcome(
-            number=game.number,
-            results=None,
-            failures=(failure,),
-            behaviour=(),
-            said={self.seat: words},
-            kept="failed",
-        )
+        return Outcome(number=game.number, failures=(failure,), said={self.seat: words}, kept="failed")
 
 
 class MatchProcess:

@@ -103,10 +103,10 @@ class Outcome:
     """
 
     number: int
-    results: Mapping[str, Any] | None
-    failures: tuple[SeatFailure, ...]
-    behaviour: tuple[Any, ...]
-    said: Mapping[int, str]
+    results: Mapping[str, Any] | None = None
+    failures: tuple[SeatFailure, ...] = ()
+    behaviour: tuple[Any, ...] = ()
+    said: Mapping[int, str] = field(default_factory=dict[int, str])
     problem: str = ""
     status: int = 1
     kept: KeptKind = ""
@@ -357,9 +357,7 @@ class MatchWorker:
                 piped.awaited.discard(slot)
             else:
                 raise ValueError(kind)
-            if not piped.awaited:
-                piped.end_turn()
-                self._go_on(number, game)
+            self._end_turn(number, game)
         except RulesError as error:
             self._fail(number, game, error)
 
@@ -443,7 +441,7 @@ class MatchWorker:
     def _outcome(self, game: _Game) -> Outcome:
         spec = game.spec
         if not game.begun:
-            return Outcome(number=spec.number, results=None, failures=(), behaviour=(), said={}, problem=game.problem)
+            return Outcome(number=spec.number, problem=game.problem)
         piped = game.game
         results = None if game.problem else piped.results
         kept = self._kept.choose(

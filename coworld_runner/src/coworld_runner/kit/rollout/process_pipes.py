@@ -25,7 +25,7 @@ def own_pipes() -> Generator[tuple[BinaryIO, BinaryIO]]:
 def memory_file(size: int) -> BinaryIO:
     """A file without a name that is in memory wherever that is possible."""
     if hasattr(os, "memfd_create"):
-        file = cast("BinaryIO", os.fdopen(os.memfd_create("rows"), "w+b"))
+        file = cast("BinaryIO", os.fdopen(os.memfd_create("coworld"), "w+b"))
     else:
         file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - for whoever called
     file.truncate(size)

@@ -116,10 +116,9 @@ class GameTable:
             self.frame = self.play.frame()
             self._writer = ReplayWriter(replay_header(rules, config, seed))
             self._led = ({}, {})
-        self._tells = keep == "replay" and (rules.tell_rewards or rules.talk is not None)
-        if self._tells:
-            for seat in self._seats:
-                seat.news = SeatNews(rewards=rules.tell_rewards)
+            if rules.tell_rewards or rules.talk is not None:
+                for seat in self._seats:
+                    seat.news = SeatNews(rewards=rules.tell_rewards)
 
     # Time
 
@@ -328,10 +327,9 @@ class GameTable:
             for slot, reward in enumerate(rewards):
                 if reward is not None:
                     self._log.add(self.play.tick - 1, REWARD, slot, value=reward)
-        if self._tells:
-            talk = self.play.talk
-            for slot, seat in enumerate(self._seats):
-                assert seat.news is not None
+        talk = self.play.talk
+        for slot, seat in enumerate(self._seats):
+            if seat.news is not None:
                 heard = () if talk is None else talk.heard(slot)
                 seat.news.next_tick(None if rewards is None else rewards[slot], heard)
 
