@@ -31,7 +31,7 @@ from coworld_runner.backend import Capabilities, Unit
 from coworld_runner.backends.process.process_backend import ProcessBackend
 from coworld_runner.episode.episode_options import Recorded
 from coworld_runner.episode.episode_recorder import require_recording
-from coworld_runner.evaluation.in_process import refused
+from coworld_runner.evaluation.worker_venue import refused
 from coworld_runner.kit.server.sample_stream import SampleStream
 
 ARENA = NIM.parent / "paintarena"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from runner.test_in_process import told
+from runner.test_worker_venue import told
 from support.cli_kit import coworld
 from support.kit_packages import FIRST, LOWEST, MOST, claims_game
 

@@ -23,7 +23,7 @@ from coworld_runner.episode.episode_options import EpisodeOptions
 from coworld_runner.episode.many import run_many
 from coworld_runner.episode.plan_hooks import apply_hooks, find_hooks, hook_names
 from coworld_runner.episode.single import run_episode
-from coworld_runner.evaluation.in_process import InProcess
+from coworld_runner.evaluation.worker_venue import WorkerVenue
 from coworld_runner.package.plan import EpisodePlan, plan_episode
 from coworld_runner.package.resolver import resolve_package
 
@@ -305,10 +305,10 @@ async def test_measurements_have_hooks_that_leave_players_where_they_are(tmp_pat
 async def test_worker_processes_have_no_hooks(tmp_path: Path) -> None:
     package = await resolve_package("examples/nim")
     async with contest() as small:
-        backend: Any = InProcess(package)
+        venue = WorkerVenue(package)
         with pytest.raises(CapabilityError, match="without hooks"):
-            async with backend:
-                await compared(small, tmp_path / "run", backend=backend, hooks=[labelled])
+            async with venue:
+                await compared(small, tmp_path / "run", backend="auto", venue=venue, hooks=[labelled])
 
 
 async def test_names_go_with_players_to_other_seats() -> None:

@@ -24,7 +24,7 @@ from coworld_core.episode.record import read_record, read_rows
 from coworld_runner.backends.process.child_environment import child_environment
 from coworld_runner.backends.process.child_process import ChildProcess
 from coworld_runner.evaluation import EvaluationRules, compare
-from coworld_runner.evaluation.in_process import InProcess
+from coworld_runner.evaluation.worker_venue import WorkerVenue
 from coworld_runner.kit.rollout.bot_links import BotLink, BotProgram, PlayerHost
 from coworld_runner.kit.rollout.bot_messages import ACT, NEW, framed
 from coworld_runner.kit.rollout.match_process import MatchProcess
@@ -90,8 +90,8 @@ def test_rules_that_hang_are_blamed_and_the_rest_is_played_again(tmp_path: Path)
 async def test_game_whose_rules_hang_has_rows_and_records_that_say_so(tmp_path: Path) -> None:
     package = await resolve_package(hanging_nim(tmp_path / "nim"))
     rules = EvaluationRules(max_blocks=1, config={"sticks": 9}, seed=1)
-    async with InProcess(package, workers=1, patience=0.5) as backend:
-        await compare(package, "counter", "random-taker", rules=rules, workspace=tmp_path / "run", backend=backend)
+    async with WorkerVenue(package, workers=1, patience=0.5) as venue:
+        await compare(package, "counter", "random-taker", rules=rules, workspace=tmp_path / "run", venue=venue)
     row = next(read_rows(tmp_path / "run"))
     assert (row.party, row.status) == ("game", "failed")
     assert f"the rules have not answered for 0.5 s in episode {row.key}" in str(row.message)

@@ -142,13 +142,13 @@ async def play_evaluation(
     # Whether variants fit together is for the measurement to say
     entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
     others = others or entrants.seats > 2
-    async with opened_for_measuring(options, package, entrants, running, others=others) as backend:
+    async with opened_for_measuring(options, package, entrants, running, others=others) as venue:
         running.to_go_on = f"Run the same command{where} again to resume."
         own, registered = [player.own for player in named], [player.registered for player in named]
-        tell_players(options, own, rules.secret_env, package, backend, out, registered=registered, measured=True)
+        tell_players(options, own, rules.secret_env, package, venue.backend, out, registered=registered, measured=True)
         with show_progress(running, package.manifest.game.name) as progress:
-            episode = episode_arguments(options, progress, backend, workspace, run_id, watch=out.live)
-            run = batch_arguments(options, progress, episode)
+            episode = episode_arguments(options, progress, None, workspace, run_id, watch=out.live)
+            run = batch_arguments(options, progress, episode, venue=venue)
             return await play(package, run, rules), workspace
 
 

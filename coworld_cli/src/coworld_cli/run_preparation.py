@@ -39,6 +39,7 @@ from .render.text import clean, command_line
 if TYPE_CHECKING:
     from coworld_core.manifest.models import Manifest
     from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
+    from coworld_runner.episode.venue import Venue
     from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.evaluation.entrants import Entrants
     from coworld_runner.runs.event_bus import Listener
@@ -138,9 +139,15 @@ async def opened_backend(options: WhereOptions, package: Package, running: Runni
 
 @asynccontextmanager
 async def opened_for_measuring(
-    options: PlayOptions, package: Package, entrants: Entrants, running: Running, *, others: bool
-) -> AsyncGenerator[Backend]:
-    """Enter the backend on which players are measured: worker processes, if the game is one of the kit, or another.
+    options: PlayOptions,
+    package: Package,
+    entrants: Entrants,
+    running: Running,
+    *,
+    others: bool,
+    programs: bool = False,
+) -> AsyncGenerator[Venue]:
+    """Open the venue where players are measured, and narrate which.
 
     Args:
         options: The options of the command.
@@ -148,31 +155,34 @@ async def opened_for_measuring(
         entrants: The players.
         running: The command that runs.
         others: Whether the game's own players may sit among them.
+        programs: Whether to start programs in any case.
     """
-    async with AsyncExitStack() as stack:
-        backend: Backend | None = None
-        if options.backend == "auto" and options.hook:
-            running.out.note("Games are played as programs: hooks change their plans one by one.")
-        elif options.backend == "auto" and not options.install:
-            from coworld_runner.evaluation.in_process import NOT_OF_THE_KIT, find_in_process
+    from coworld_runner.episode.plan_hooks import find_hooks
+    from coworld_runner.episode.program_venue import ProgramVenue
+    from coworld_runner.episode.run_options import RunOptions
+    from coworld_runner.evaluation.worker_venue import NOT_OF_THE_KIT, find_workers
 
-            options.refuse_cluster()
-            backend, why = await stack.enter_async_context(
-                find_in_process(
-                    entrants,
-                    others=others,
-                    options=options.episode(watch=False),
-                    workers=options.parallel if options.parallel != "auto" else None,
-                )
+    if options.backend == "auto":
+        options.refuse_cluster()
+    how = RunOptions(
+        backend=options.backend,
+        install=options.install,
+        options=options.episode(watch=False),
+        hooks=find_hooks(options.hook),
+        parallel=options.parallel,
+    )
+    async with find_workers(entrants, how, others=others, programs=programs) as (venue, why):
+        if venue is not None:
+            running.out.note(
+                f"Games are played in this machine's worker processes (rules: {venue.count}), without "
+                "sockets; --backend process plays programs."
             )
-            if backend is not None:
-                running.out.note(
-                    f"Games are played in this machine's worker processes (rules: {backend.count}), without "
-                    "sockets; --backend process plays programs."
-                )
-            elif why != NOT_OF_THE_KIT:
-                running.out.note(f"Games are played as programs: {clean(why, one_line=True)}.")
-        yield backend or await stack.enter_async_context(opened_backend(options, package, running))
+            yield venue
+            return
+        if why and why != NOT_OF_THE_KIT:
+            running.out.note(f"Games are played as programs: {clean(why, one_line=True)}.")
+        async with opened_backend(options, package, running) as backend:
+            yield ProgramVenue(backend)
 
 
 def tell_players(
@@ -180,7 +190,7 @@ def tell_players(
     players: Iterable[OwnPlayer | None],
     secrets: Mapping[str, str],
     package: Package,
-    backend: Backend,
+    backend: Backend | None,
     out: Output,
     *,
     registered: Iterable[RegisteredPlayer | None] = (),
@@ -193,15 +203,16 @@ def tell_players(
         players: The user's own players.
         secrets: The secrets of every player.
         package: The package that is played.
-        backend: The backend that it is played on.
+        backend: The backend that it is played on; None: worker processes.
         out: Where to narrate.
         registered: The versions of the user's registry among all players.
         measured: Whether they are measured, so that they do not change.
     """
     own = [player for player in players if player is not None]
-    for line in (*registry_words(registered, frozen=measured), *housing_words(own, package, backend)):
+    housing = housing_words(own, package, backend) if backend is not None else ()
+    for line in (*registry_words(registered, frozen=measured), *housing):
         out.note(clean(line, one_line=True))
-    if backend.capabilities.network_isolation:
+    if backend is not None and backend.capabilities.network_isolation:
         theirs = {name: value for player in own for name, value in player.secret_env.items()}
         tell_network(options, {**theirs, **secrets}, out)
 
@@ -285,7 +296,7 @@ def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> P
 def episode_arguments(
     options: PlayOptions,
     progress: Progress,
-    backend: Backend,
+    backend: Backend | None,
     workspace: Path,
     run_id: str,
     *,
@@ -293,8 +304,7 @@ def episode_arguments(
     countdown: float = 0.0,
 ) -> EpisodeArguments:
     """Where and how to play, for `run_episode`; `watch` and `countdown` are those of `PlayOptions.episode`."""
-    return {
-        "backend": backend,
+    run: EpisodeArguments = {
         "workspace": workspace,
         "options": options.episode(watch=watch, countdown=countdown),
         "overwrite": options.overwrite,
@@ -304,12 +314,18 @@ def episode_arguments(
         "labels": options.labels,
         "hooks": options.hook,
     }
+    if backend is not None:
+        run["backend"] = backend
+    return run
 
 
-def batch_arguments(options: PlayOptions, progress: Progress, run: EpisodeArguments) -> BatchArguments:
-    """Where and how to play many episodes."""
+def batch_arguments(
+    options: PlayOptions, progress: Progress, run: EpisodeArguments, *, venue: Venue | None = None
+) -> BatchArguments:
+    """Where and how to play many episodes; a venue stands in place of a backend."""
     return {
         **run,
+        "venue": venue,
         "labels": options.labels,
         "hooks": options.hook,
         "parallel": options.parallel,

@@ -221,10 +221,9 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         from ..render.progress import show_progress
         from ..run_preparation import (
             batch_arguments,
-            opened_backend,
             opened_for_measuring,
             player_secrets,
-            tell_network,
+            tell_players,
         )
 
         settings = read_settings(directory)
@@ -232,15 +231,11 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         package = await game_of(settings, directory)
         secrets = await player_secrets(options, out)
         rules = replace(rules_of(settings, directory), command=options.run, secret_env=secrets)
-        if settings.pairing.commissioner:
-            opened = opened_backend(options, package, running)
-        else:
-            entrants = entrants_of(settings, directory, package, rules)
-            opened = opened_for_measuring(options, package, entrants, running, others=False)
-        async with opened as backend:
+        entrants = entrants_of(settings, directory, package, rules)
+        chair = bool(settings.pairing.commissioner)
+        async with opened_for_measuring(options, package, entrants, running, others=False, programs=chair) as venue:
             running.to_go_on = "Run the same command again to resume."
-            if backend.capabilities.network_isolation:
-                tell_network(options, secrets, out)
+            tell_players(options, (), secrets, package, venue.backend, out)
             with show_progress(running, package.manifest.game.name) as progress:
                 report = await play_tournament(
                     directory,
@@ -250,7 +245,8 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
                     **batch_arguments(
                         options,
                         progress,
-                        {"backend": backend, "options": options.episode(watch=out.live), "listeners": (progress,)},
+                        {"options": options.episode(watch=out.live), "listeners": (progress,)},
+                        venue=venue,
                     ),
                 )
         return _show(out, report, directory, tables=1)

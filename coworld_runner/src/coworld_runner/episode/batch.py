@@ -16,7 +16,6 @@ from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
 
-from ..backend import Backend
 from ..package.plan import EpisodePlan, Seat
 from ..package.player_names import SeatPlayer
 from ..package.resolver import Package
@@ -95,21 +94,21 @@ async def run_batch(
             status: EpisodeStatus = keyed.counts.status
             if status == "completed" and any(row.status != "completed" for row in rows):
                 status = "failed"  # Because of an episode that already had its row
-            summary = _summary(plan, keyed.backend, status, total, rows, keyed.run.seconds())
+            summary = _summary(plan, keyed.venue.name, status, total, rows, keyed.run.seconds())
             keyed.finish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
             keyed.run.reserve.write(workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
     return summary
 
 
 def _summary(
-    plan: EpisodePlan, backend: Backend, status: EpisodeStatus, planned: int, rows: list[EpisodeRow], seconds: float
+    plan: EpisodePlan, venue: str, status: EpisodeStatus, planned: int, rows: list[EpisodeRow], seconds: float
 ) -> BatchSummary:
     scored = [row.scores for row in rows if row.status == "completed" and row.scores]
     means = tuple(round(sum(column) / len(scored), 6) for column in zip(*scored, strict=True)) if scored else ()
     return BatchSummary(
         coworld=plan.manifest.game.name,
         version=plan.manifest.game.version,
-        backend=backend.name,
+        backend=venue,
         variant=plan.variant,
         config_changes=dict(plan.config_changes),
         status=status,

@@ -30,7 +30,8 @@ def make_record(
     layout: EpisodeLayout,
     *,
     run_id: str,
-    backend: Backend,
+    backend: str,
+    versions: Mapping[str, str],
     started_at: dt.datetime,
     ended_at: dt.datetime,
     seconds: float,
@@ -48,7 +49,8 @@ def make_record(
         plan: What was to be played.
         layout: Where its files are.
         run_id: The label of the run.
-        backend: Where it was played.
+        backend: The name of where it was played.
+        versions: The versions of what played it.
         started_at: When it began.
         ended_at: When it ended.
         seconds: How long it took.
@@ -66,7 +68,7 @@ def make_record(
         version=plan.manifest.game.version,
         manifest=plan.source,
         manifest_sha256=plan.manifest_sha256,
-        backend=backend.name,
+        backend=backend,
         variant=plan.variant,
         seed=plan.seed,
         player_secret=plan.player_secret if plan.seed is not None else "",
@@ -82,7 +84,7 @@ def make_record(
         faults=tuple(faults),
         game=UnitRecord(**_unit_fields(layout, game)),
         slots=tuple(_slot_record(layout, slot, seat, seats.get(slot)) for slot, seat in enumerate(plan.seats)),
-        versions=versions(backend),
+        versions=dict(versions),
         **known,
     ).in_workspace(layout.workspace)
 
@@ -97,7 +99,8 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         setup.plan,
         setup.layout,
         run_id=setup.run.bus.run_id,
-        backend=setup.backend,
+        backend=setup.backend.name,
+        versions=versions(setup.backend),
         started_at=setup.run.begun_at,
         ended_at=dt.datetime.now(dt.UTC),
         seconds=ledger.seconds(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Awaitable, Callable, Container
 from pathlib import Path
 
 import anyio
@@ -14,21 +14,19 @@ from coworld_core.errors import CoworldError
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
-from ..backend import Backend
 from ..runs._locks import is_free
 from ..runs._workspace_contents import read_contents
-from ..runs.reaper import sweep_run
 from .run_start import OpenRun
 
 __all__ = ["remove_leftovers"]
 
 
-async def remove_leftovers(run: OpenRun, backend: Backend, kept: Container[str]) -> None:
+async def remove_leftovers(run: OpenRun, sweep: Callable[[str], Awaitable[object]], kept: Container[str]) -> None:
     """Remove interrupted episodes and their units; whatever else is in the workspace stays.
 
     Args:
         run: The run that continues the killed one.
-        backend: An entered backend.
+        sweep: Removes the programs of the episode with a label.
         kept: The names of the directories of episodes that have ended.
     """
 
@@ -51,7 +49,7 @@ async def remove_leftovers(run: OpenRun, backend: Backend, kept: Container[str])
         try:
             # An episode without events had not begun
             for event in read_events(directory)[:1] if events.exists() else ():
-                await sweep_run(backend, event.run_id)
+                await sweep(event.run_id)
         except CoworldError as error:
             warn(directory, error.message, hint=Hint("sweep", "sweep finds them."))
         try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, cast
 
+from coworld_core.errors import UsageError
 from coworld_core.records.labels import check_labels
 
 from ..backend import Backend
@@ -14,11 +15,9 @@ from ..runs.event_bus import Listener
 from .episode_options import EpisodeOptions
 from .parallelism import Parallel, require_parallel
 from .plan_hooks import EpisodeHook, Hook, find_hooks
+from .venue import EpisodeListeners, Venue
 
 __all__ = ["BatchArguments", "EpisodeArguments", "EpisodeListeners", "RunArguments", "RunOptions"]
-
-EpisodeListeners = Callable[[str], tuple[Listener, ...]]
-"""The readers of one episode's events, by its key."""
 
 
 class RunArguments(TypedDict, total=False):
@@ -60,9 +59,12 @@ class EpisodeArguments(RunArguments, total=False):
 class BatchArguments(EpisodeArguments, total=False):
     """Where and how to play many episodes."""
 
-    parallel: Parallel
-    """Number of episodes at a time, at least 1, or `auto` for as many as this machine can take; 1 by default. Fewer run
-    at a time if this process cannot open enough files, even after raising its limit."""
+    venue: Venue | None
+    """Where episodes are played, entered, in place of a backend."""
+    parallel: Parallel | None
+    """Number of episodes at a time, at least 1, or `auto` for as many as this machine can take. By default one if they
+    are programs, and one for each processor in worker processes. Fewer run at a time if this process cannot open enough
+    files, even after raising its limit."""
     episode_listeners: EpisodeListeners | None
     """Readers of one episode's events, by the episode's key."""
 
@@ -75,10 +77,11 @@ class RunOptions:
     """How a run plays: `BatchArguments` with their defaults.
 
     Raises:
-        UsageError: `parallel` is below 1, or one of the labels is none (`bad_label`).
+        UsageError: `parallel` is below 1, one of the labels is none (`bad_label`), or there are a venue and a backend.
     """
 
     backend: Backend | str = "auto"
+    venue: Venue | None = None
     install: bool = False
     workspace: str | os.PathLike[str] | None = None
     overwrite: bool = False
@@ -91,11 +94,16 @@ class RunOptions:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     options: EpisodeOptions | None = None
     hooks: tuple[EpisodeHook, ...] = ()
-    parallel: Parallel = 1
+    parallel: Parallel | None = None
     episode_listeners: EpisodeListeners | None = None
 
     def __post_init__(self) -> None:
-        require_parallel(self.parallel)
+        if self.parallel is not None:
+            require_parallel(self.parallel)
+        if self.venue is not None and (self.backend != "auto" or self.install):
+            raise UsageError(
+                "A venue stands in place of a backend.", code="venue_excludes_backend", hint="Give one of the two."
+            )
         check_labels(self.labels)
 
     @classmethod

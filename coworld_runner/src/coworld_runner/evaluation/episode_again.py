@@ -18,11 +18,12 @@ from coworld_core.evaluation.designs import parse_key
 from coworld_core.evaluation.evaluation_files import PLAYERS_NAME, read_plan
 from coworld_core.player_seeds import block_secret
 
+from ..episode.venue import Wanted
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.resolver import Package, resolve_package
-from .in_process import InProcess
-from .in_process_rows import Ended, ended_row, game_seed, write_evidence
+from .worker_rows import Ended, ended_row, game_seed, write_evidence
+from .worker_venue import WorkerVenue
 
 __all__ = ["EpisodeAgain", "play_plan_again", "play_row_again"]
 
@@ -80,17 +81,17 @@ async def play_row_again(
             code="player_changed",
             hint="Restore the old content to play that episode again.",
         )
-    async with InProcess(package, workers=1) as backend:
-        if hindrance := await backend.hindrance(plan.seats):
+    async with WorkerVenue(package, workers=1) as venue:
+        if hindrance := await venue.hindrance(plan.seats):
             raise UsageError(f"The episode cannot be played again: {hindrance}.", code="not_portable")
-        return await play_plan_again(backend, plan, row, there)
+        return await play_plan_again(venue, plan, row, there)
 
 
-async def play_plan_again(backend: InProcess, plan: EpisodePlan, row: EpisodeRow, there: Path) -> EpisodeAgain:
+async def play_plan_again(venue: WorkerVenue, plan: EpisodePlan, row: EpisodeRow, there: Path) -> EpisodeAgain:
     """Play an episode again, and keep its evidence.
 
     Args:
-        backend: Where to play; it has a worker.
+        venue: Where to play; it has a worker.
         plan: What to play.
         row: The episode's row.
         there: The directory of its evidence.
@@ -98,7 +99,7 @@ async def play_plan_again(backend: InProcess, plan: EpisodePlan, row: EpisodeRow
     Raises:
         EnvironmentFault: The machine failed.
     """
-    players = tuple(number for seat in plan.seats if (number := backend.player(seat)) is not None)
+    players = tuple(number for seat in plan.seats if (number := venue.player(seat)) is not None)
     game = SeatedGame(
         number=1,
         config=_CONFIG,
@@ -108,14 +109,15 @@ async def play_plan_again(backend: InProcess, plan: EpisodePlan, row: EpisodeRow
         keep=True,
     )
     config: Mapping[str, Any] = plan.config_with_tokens(plan.new_tokens())
-    chunk = Chunk(games=(game,), configs={_CONFIG: config}, players=backend.programs)
-    play = backend.workers[0].play
+    chunk = Chunk(games=(game,), configs={_CONFIG: config}, players=venue.programs)
+    play = venue.workers[0].play
     (outcome,) = await anyio.to_thread.run_sync(
         lambda: play(chunk) or play(replace(chunk, alone=True)), abandon_on_cancel=True
     )
-    ended = Ended(index=row.index, key=row.key, plan=plan, outcome=outcome, seconds=row.seconds)
+    wanted = Wanted(index=row.index, key=row.key, plan=plan)
+    ended = Ended(episode=wanted, outcome=outcome, seconds=row.seconds)
     again = ended_row(ended, row.slots, row.run_id, check=True, whole=False, kept=True)
-    write_evidence(there, ended, again, backend=backend)
+    write_evidence(there, ended, again)
     record = read_record(there)
     same = (again.scores, again.status, again.error_type) == (row.scores, row.status, row.error_type)
     return EpisodeAgain(directory=there, record=record, played=True, same=same)

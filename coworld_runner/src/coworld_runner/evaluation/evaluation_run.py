@@ -35,13 +35,11 @@ from coworld_core.hints import Hint
 from ..episode.episode_rows import Rows
 from ..episode.many import KeyedRun, open_keyed_run
 from ..episode.run_options import BatchArguments, RunOptions
-from ..kit.rollout.match_process import PLAY_PROGRAMS
 from ..package.plan import EpisodePlan
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
-from .in_process import InProcess, find_in_process
-from .in_process_run import InProcessRun
+from .worker_venue import find_workers
 
 __all__ = [
     "PlayedEvaluation",
@@ -138,7 +136,7 @@ async def play_blocks(
         nonlocal told
         judged = ledger.judged
         evaluation.add(measure_row(row, plan, keyed.run.layout.workspace))
-        if ledger.judged > judged and ((now := time.monotonic()) - told >= keyed.hurried or evaluation.stopped):
+        if ledger.judged > judged and ((now := time.monotonic()) - told >= keyed.venue.hurried or evaluation.stopped):
             told = now
             keyed.run.bus.publish(evaluation.progress())
         needed.note(row)
@@ -147,7 +145,7 @@ async def play_blocks(
                 Notice(
                     level="warning",
                     message=f"{row.key}: the machine was short of processors, so its block is played again.",
-                    hint=fewer if keyed.options.parallel != 1 else None,
+                    hint=fewer if keyed.options.parallel not in (None, 1) else None,
                 )
             )
         return bool(evaluation.stopped)
@@ -172,8 +170,7 @@ async def open_evaluation_run(
 ) -> AsyncGenerator[KeyedRun]:
     """Open the run of an evaluation, which leaves its report however it ends.
 
-    With the backend `auto`, a game of the kit is played in worker processes if its players can be, and there are no
-    hooks: these change one episode at a time, and not who plays in it.
+    With the backend `auto`, a game of the kit is played in worker processes if its players can be (`find_workers`).
 
     Args:
         evaluation: The evaluation.
@@ -198,24 +195,22 @@ async def open_evaluation_run(
         player_ids=tuple(row.player_id for row in seated),
     )
     async with AsyncExitStack() as stack:
-        if options.backend == "auto" and not (options.install or options.hooks or programs):
-            others = any(None in lineup for block in range(1, 3) for lineup in evaluation.lineups(block))
-            workers = options.parallel if options.parallel != "auto" and options.parallel > 1 else None
-            inside, _ = await stack.enter_async_context(
-                find_in_process(entrants, others=others, options=options.options, workers=workers)
-            )
-            options = options if inside is None else replace(options, backend=inside)
-        kind = InProcessRun if isinstance(options.backend, InProcess) else None
-        if kind is not None and options.hooks:
-            raise CapabilityError(
-                "Games that are played in worker processes are played without hooks.", hint=PLAY_PROGRAMS
-            )
-        keyed = await stack.enter_async_context(open_keyed_run(options, entrants.package, start, rows=rows, kind=kind))
-        if isinstance(keyed, InProcessRun):
-            measured = entrants.seat(next(iter(plan.players())))
-            keyed.focus = measured.player_id or measured.image
-            keyed.keeps_results = bool(plan.metric)
-        keyed.same_players = True
+        others = any(
+            None in lineup
+            for block in range(1, min(evaluation.last_block, 2) + 1)
+            for lineup in evaluation.lineups(block)
+        )
+        workers = find_workers(entrants, options, others=others, programs=programs)
+        venue, _ = await stack.enter_async_context(workers)
+        options = options if venue is None else replace(options, venue=venue)
+        keyed = await stack.enter_async_context(open_keyed_run(options, entrants.package, start, rows=rows))
+        measured = entrants.seat(next(iter(plan.players())))
+        keyed.terms = replace(
+            keyed.terms,
+            same_players=True,
+            measured=measured.player_id or measured.image,
+            keeps_results=bool(plan.metric),
+        )
         run = keyed.run
         directory = directory or run.layout.workspace
         if rows is None:

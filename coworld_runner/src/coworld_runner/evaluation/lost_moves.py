@@ -35,7 +35,7 @@ from ..package.kit_programs import rules_served
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
 from .episode_again import play_plan_again
-from .in_process import InProcess, refused
+from .worker_venue import WorkerVenue, refused
 
 __all__ = ["note_lost_moves"]
 
@@ -69,7 +69,7 @@ async def note_lost_moves(keyed: KeyedRun, comparison: Comparison, entrants: Ent
         async with _workers(keyed, entrants) as inside:
             for kept in comparison.worst.kept:
                 if not kept.lost.note:
-                    compared = _Compared(kept, comparison, entrants, directory, inside, again=keyed.backend is inside)
+                    compared = _Compared(kept, comparison, entrants, directory, inside, again=keyed.venue is inside)
                     found.append(known.get(kept.lost.block) or await compared.note())
         notes = LossNotes(blocks=tuple(found))
     atomic_write(directory / LOST_BLOCKS_NAME, (notes.model_dump_json(indent=2) + "\n").encode())
@@ -77,12 +77,12 @@ async def note_lost_moves(keyed: KeyedRun, comparison: Comparison, entrants: Ent
 
 
 @asynccontextmanager
-async def _workers(keyed: KeyedRun, entrants: Entrants) -> AsyncGenerator[InProcess | None]:
+async def _workers(keyed: KeyedRun, entrants: Entrants) -> AsyncGenerator[WorkerVenue | None]:
     """Where the rules can be asked what a seat saw: in worker processes, if programs run on this machine anyway."""
-    if isinstance(keyed.backend, InProcess):
-        yield keyed.backend
-    elif keyed.backend.name == "process" and not refused(entrants.package, None):
-        async with InProcess(entrants.package, workers=1) as inside:
+    if isinstance(keyed.venue, WorkerVenue):
+        yield keyed.venue
+    elif keyed.venue.name == "process" and not refused(entrants.package, None):
+        async with WorkerVenue(entrants.package, workers=1) as inside:
             yield inside if not await inside.hindrance(()) else None
     else:
         yield None
@@ -96,7 +96,7 @@ class _Compared:
     comparison: Comparison
     entrants: Entrants
     directory: Path
-    inside: InProcess | None
+    inside: WorkerVenue | None
     """Where the rules can be asked what a seat saw."""
     again: bool
     """Whether games can be played again there."""

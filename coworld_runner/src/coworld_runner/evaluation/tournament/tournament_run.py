@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from coworld_core.errors import UsageError
+from coworld_core.errors import CapabilityError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.tournament.commissions import Commission
 from coworld_core.tournament.pairings import Commissioned
@@ -89,11 +89,13 @@ async def play_tournament(
         ):
             chair = None
             if isinstance(tournament.pairing, Commissioned):
+                if keyed.venue.backend is None:
+                    raise CapabilityError("A commissioner is a program: name a backend for it.")
                 chair = CommissionedTournament(
                     folder,
                     Commission(tournament, dict(entrants.base.game_config)),
                     find_commissioner(found, settings.pairing.commissioner),
-                    backend=keyed.backend,
+                    backend=keyed.venue.backend,
                     publish=keyed.run.bus.publish,
                     options=commissioner_options,
                     hooks=settings.pairing.hooks,

@@ -15,7 +15,7 @@ from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.rules import read_replay
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, read_evaluation, scrimmage
-from coworld_runner.evaluation.in_process import InProcess
+from coworld_runner.evaluation.worker_venue import WorkerVenue
 from coworld_runner.kit.rollout.kept_games import EACH, KeptGames
 from coworld_runner.kit.rollout.plain_players import is_plain
 from coworld_runner.kit.server.scaffolds import new_game
@@ -182,16 +182,14 @@ async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: P
 
 
 @pytest.mark.slow
-async def test_one_backend_measures_again(tmp_path: Path) -> None:
+async def test_one_venue_measures_again(tmp_path: Path) -> None:
     (tmp_path / "first.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
     package, rules = await resolve_package(NIM), EvaluationRules(max_blocks=3)
-    async with InProcess(package, workers=2) as backend:
+    async with WorkerVenue(package, workers=2) as venue:
         for run, player in enumerate((str(tmp_path / "first.py"), "counter")):
-            report = await compare(
-                package, player, "random", rules=rules, backend=backend, workspace=tmp_path / str(run)
-            )
+            report = await compare(package, player, "random", rules=rules, venue=venue, workspace=tmp_path / str(run))
             assert report.blocks == 3
-        assert len(backend.workers) == 2
+        assert len(venue.workers) == 2
 
 
 async def test_lost_blocks_say_where_the_two_first_differed(tmp_path: Path) -> None:

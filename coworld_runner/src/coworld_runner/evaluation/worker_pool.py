@@ -1,54 +1,39 @@
-"""Playing games of the kit in worker processes of this machine, without sockets: when that is possible, and how.
+"""Worker processes of this machine that play a game of the kit, with each player in a process of its own.
 
-The rules are loaded by workers, as many as there are processors, and each player by a process of its own. The episodes
-are those of the same plans with the same seeds as on any backend.
+They enforce nothing: they are for code that the user trusts.
 """
 
 from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import CapabilityError, EnvironmentFault
-from coworld_core.manifest.models import GAME_HOSTED
+from coworld_core.errors import EnvironmentFault
 from coworld_core.time_limits import RULES_ANSWER
 
-from ..backend import Backend, Capabilities, Found, ImageInfo, Publish, Reaped, Unit, UnitSpec
 from ..backends.process.child_environment import child_environment
-from ..episode.backend_choice import runs_as_processes
 from ..episode.episode_options import EpisodeOptions
 from ..episode.parallelism import processors
 from ..kit.rollout.bot_links import BotProgram
-from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
+from ..kit.rollout.match_process import MatchProcess
 from ..package.kit_programs import rules_served, seat_file
 from ..package.plan import Seat
 from ..package.resolver import Package
 
-if TYPE_CHECKING:
-    from coworld_core.issues import Issue
-
-    from .entrants import Entrants
-
-__all__ = ["IN_PROCESS", "NOT_OF_THE_KIT", "InProcess", "find_in_process"]
-
-IN_PROCESS = "in-process"
-"""What rows, records and events call it, where they name a backend."""
-NOT_OF_THE_KIT = "the game is not one of the kit"
-"""The usual reason why a game is not played here."""
+__all__ = ["WorkerPool"]
 
 
-class InProcess(Backend):
-    """Plays games of the kit in worker processes; it starts no units.
+class WorkerPool:
+    """Worker processes for the rules of a game, and what starts each player in a process of its own.
 
     Args:
-        package: The game, for which `find_in_process` has found that this is possible.
+        package: The game, which is one of the kit.
         options: How episodes are run.
         workers: Number of processes for the rules; None: as many as there are processors.
         patience: Seconds that the rules may take for what follows from one answer of a player.
@@ -57,8 +42,6 @@ class InProcess(Backend):
         count: Number of processes for the rules.
         workers: Those that run.
     """
-
-    name = IN_PROCESS
 
     def __init__(
         self,
@@ -78,21 +61,12 @@ class InProcess(Backend):
         self.count = workers or processors()
         self._players: dict[tuple[str, ...], int] = {}
         self._programs: dict[int, BotProgram] = {}
-        self._stack = AsyncExitStack()
         self.workers: list[MatchProcess] = []
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """It enforces nothing: it is for code that the user trusts."""
-        no = dict.fromkeys(
-            ("images", "network_isolation", "file_isolation", "memory_limit", "cpu_limit", "pids_limit", "disk_limit"),
-            False,
-        )
-        return Capabilities(**no, remote=False)
 
     async def __aenter__(self) -> Self:
         """Make room for the files of players; processes start with the first episode."""
-        self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="coworld-players-")))
+        self._directory = tempfile.TemporaryDirectory(prefix="coworld-players-")
+        self._scratch = Path(self._directory.name)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -100,39 +74,7 @@ class InProcess(Backend):
         for worker in self.workers:
             worker.close()
         self.workers = []
-        await self._stack.aclose()
-
-    async def check(self) -> tuple[Issue, ...]:
-        """There is nothing to check."""
-        return ()
-
-    async def ensure_image(
-        self, image: str, *, platform: str | None = None, publish: Publish | None = None
-    ) -> ImageInfo:
-        """There are no images."""
-        del platform, publish
-        return ImageInfo(image=image)
-
-    def units(
-        self, specs: Sequence[UnitSpec], *, publish: Publish, start: bool = True, grace: float = 5.0
-    ) -> AbstractAsyncContextManager[tuple[Unit, ...]]:
-        """Refuse to start programs."""
-        raise CapabilityError(
-            "Games that are played in worker processes start no programs.",
-            hint=PLAY_PROGRAMS,
-        )
-
-    async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
-        """Nothing outlives the run."""
-        del run_id
-        return ()
-
-    async def reap(self, found: Sequence[Found], *, force: bool = False) -> tuple[Reaped, ...]:
-        """There is nothing to remove."""
-        del found, force
-        return ()
-
-    # --- rules and players
+        self._directory.cleanup()
 
     async def open_workers(self, most: int) -> None:
         """Start the workers, no more than there are episodes to play.
@@ -222,42 +164,3 @@ class InProcess(Backend):
             if number is not None and told.get(number, {}).get("session"):
                 return f"{seat.player_name or seat.name} handles the game's messages itself"
         return ""
-
-
-def refused(package: Package, options: EpisodeOptions | None) -> str:
-    """Why a package is not played in worker processes; empty if that may be possible."""
-    game = package.manifest.game
-    if rules_served(package.manifest) is None or game.player_runtime == GAME_HOSTED:
-        return NOT_OF_THE_KIT
-    if package.fetched:
-        return "the package comes from elsewhere"
-    if hindrance := runs_as_processes(package):
-        return hindrance
-    if options is not None and options.record != "off":
-        return "what is played is to be recorded"
-    return "something is to be enforced" if options is not None and options.required_capabilities else ""
-
-
-@asynccontextmanager
-async def find_in_process(
-    entrants: Entrants, *, others: bool, options: EpisodeOptions | None = None, workers: int | None = None
-) -> AsyncGenerator[tuple[InProcess | None, str]]:
-    """Open worker processes for players, if they can play there.
-
-    Args:
-        entrants: The players.
-        others: Whether the game's own players may sit among them.
-        options: How episodes are to be run.
-        workers: Number of worker processes; None: as many as there are processors.
-
-    Yields:
-        Where they can play, or None and the reason.
-    """
-    reason = refused(entrants.package, options)
-    if reason:
-        yield None, reason
-        return
-    async with InProcess(entrants.package, options=options, workers=workers) as found:
-        seats = [entrants.seat(label) for label in entrants.rows()]
-        reason = await found.hindrance([*seats, *(seat for base in entrants.bases if others for seat in base.seats)])
-        yield (None, reason) if reason else (found, "")

@@ -9,30 +9,28 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
 
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode.events import BatchProgressed
 from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow, SlotRow
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import parse_key
 from coworld_core.manifest.game_results import score_bounds
 
-from ..episode.many import KeyedRun
-from ..errors import unwrapped
+from ..episode.venue import Take, VenueRun, Wanted
 from ..kit.rollout.kept_games import KeptGames
 from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan
-from .in_process import InProcess
-from .in_process_rows import Ended, ended_row, game_seed, note_players, within, write_evidence
+from .worker_pool import WorkerPool
+from .worker_rows import Ended, ended_row, game_seed, note_players, within, write_evidence
 
-__all__ = ["InProcessRun"]
+__all__ = ["WorkerPlay"]
 
 _FIRST = 4
 """Blocks whose episodes are kept whole."""
@@ -63,90 +61,50 @@ class _Table:
     bounds: tuple[float | None, float | None]
 
 
-_Episode = tuple[int, str, EpisodePlan]
-"""Its number, its key and its plan."""
+class WorkerPlay:
+    """The episodes of one call of `WorkerVenue.play`.
 
-_KEPT_ROW: Any = object()
-"""Stands for an episode that had its row already."""
+    Args:
+        pool: The worker processes.
+        run: The run.
+        wanted: What is to be played.
+        take: Takes the rows, in the order of the plans.
+    """
 
-
-class InProcessRun(KeyedRun):
-    """The episodes of a run that are played in worker processes; the arguments are those of `KeyedRun`."""
-
-    focus = ""
-    """The player that is measured, as in rows: its id or its image."""
-    keeps_results = False
-    """Whether rows have the results even if these are only scores and ticks."""
-    hurried = 0.1
-
-    async def play(
-        self,
-        plans: Iterable[tuple[str, EpisodePlan]],
-        *,
-        fatal: tuple[type[CoworldError], ...] = (),
-        total: int | None = None,
-        on_row: Callable[[EpisodeRow], object] | None = None,
-    ) -> None:
-        """Play the episodes that have no row yet; see `KeyedRun.play`."""
-        del fatal
-        assert isinstance(self.backend, InProcess)
-        playing = _Playing(self, self.backend, iter(plans), total, on_row)
-        try:
-            with unwrapped():
-                await playing.through()
-            self.counts.status = "completed" if playing.complete else "failed"
-        except CoworldError:
-            self.counts.status = "failed"
-            raise
-        finally:
-            self.counts.seconds = self.run.seconds()
-
-
-class _Playing:
-    def __init__(
-        self,
-        keyed: InProcessRun,
-        backend: InProcess,
-        plans: Iterator[tuple[str, EpisodePlan]],
-        total: int | None,
-        on_row: Callable[[EpisodeRow], object] | None,
-    ) -> None:
-        self._keyed = keyed
-        self._backend = backend
-        self._plans = plans
-        self._total = total
-        self._on_row = on_row
-        self._rows = keyed.rows
-        self._index = 0
-        self._taken: set[str] = set()
+    def __init__(self, pool: WorkerPool, run: VenueRun, wanted: Iterator[Wanted], take: Take) -> None:
+        self._pool = pool
+        self._run = run
+        self._workspace = run.workspace
+        self._wanted = wanted
+        self._take = take
         self._tables: dict[int, _Table] = {}
-        self._run_id = keyed.run.bus.run_id
         self._kept = KeptGames()
         self._checked = 0
+        self._order: deque[int] = deque()
+        """The numbers of episodes without a row, in the order of the plans."""
         self._ended: dict[int, Ended] = {}
-        """Episodes that have ended, or had a row, and wait for earlier ones."""
-        self._next = 1
+        """Episodes that have ended, and wait for earlier ones."""
         self._enough = False
         """Whether what follows does not count any more."""
-        self.complete = True
 
     async def through(self) -> None:
+        """Play all of them."""
         first = self._chunk(_CHUNK)
         if not first:
             return
-        await self._backend.open_workers(len(first))
-        workers = self._backend.workers
+        await self._pool.open_workers(len(first))
+        workers = self._pool.workers
         share = -(-len(first) // len(workers))
         async with anyio.create_task_group() as group:
             for number, worker in enumerate(workers):
                 group.start_soon(self._drive, worker, first[number * share : (number + 1) * share])
 
-    async def _drive(self, worker: MatchProcess, chunk: list[_Episode]) -> None:
+    async def _drive(self, worker: MatchProcess, chunk: list[Wanted]) -> None:
         """Play chunk after chunk with one worker; what a process that died has left is played one by one."""
         known: tuple[set[int], set[int]] = (set(), set())
         size = _CHUNK
         alone = False
-        left: deque[_Episode] = deque()
+        left: deque[Wanted] = deque()
         while chunk and not self._enough:
             message = self._message(chunk, known, alone=alone)
             began = time.monotonic()
@@ -154,13 +112,12 @@ class _Playing:
             took = time.monotonic() - began
             ended = {outcome.number: outcome for outcome in outcomes}
             seconds = round(took / len(chunk), 6)
-            for index, key, plan in chunk:
-                if index in ended:
-                    outcome = ended[index]
-                    self._ended[index] = Ended(index=index, key=key, plan=plan, outcome=outcome, seconds=seconds)
+            for one in chunk:
+                if one.index in ended:
+                    self._ended[one.index] = Ended(episode=one, outcome=ended[one.index], seconds=seconds)
                 else:
-                    left.append((index, key, plan))
-            self._take_in()
+                    left.append(one)
+            self._enough = self._enough or self._take(self._rows())
             alone = bool(left)
             if alone:
                 size = 1
@@ -170,40 +127,27 @@ class _Playing:
                 size = max(size // 2, 1)
             chunk = [left.popleft()] if alone else self._chunk(size)
 
-    def _chunk(self, size: int) -> list[_Episode]:
+    def _chunk(self, size: int) -> list[Wanted]:
         """Take the next episodes to play."""
-        found: list[_Episode] = []
-        while len(found) < size:
-            key, plan = next(self._plans, ("", None))
-            if plan is None:
-                break
-            if key in self._taken:
-                raise UsageError(f"The key {key!r} occurs twice among the plans.", code="key_repeated")
-            self._taken.add(key)
-            self._index += 1
-            if key in self._rows.seen:
-                self._rows.check(key, plan)
-                self._keyed.counts.kept += 1
-                self._ended[self._index] = _KEPT_ROW
-                continue
-            found.append((self._index, key, plan.tagged(self._keyed.options.labels)))
+        found = list(islice(self._wanted, size))
+        self._order.extend(one.index for one in found)
         return found
 
-    def _message(self, chunk: list[_Episode], known: tuple[set[int], set[int]], *, alone: bool) -> Chunk:
+    def _message(self, chunk: list[Wanted], known: tuple[set[int], set[int]], *, alone: bool) -> Chunk:
         """The chunk, with the configs and players that the worker does not know yet."""
         configs, players = known
         games: list[SeatedGame] = []
         new_configs: dict[int, dict[str, object]] = {}
-        for index, key, plan in chunk:
-            table = self._table(plan)
+        for one in chunk:
+            table, plan = self._table(one.plan), one.plan
             if table.number not in configs:
                 configs.add(table.number)
                 new_configs[table.number] = plan.config_with_tokens(plan.new_tokens())
-            place = parse_key(key)
-            block = place[0] if place is not None else index
+            place = parse_key(one.key)
+            block = place[0] if place is not None else one.index
             games.append(
                 SeatedGame(
-                    number=index,
+                    number=one.index,
                     config=table.number,
                     seed=game_seed(plan),
                     player_secret=plan.player_secret,
@@ -214,7 +158,7 @@ class _Playing:
             )
         needed = {player for game in games for player in game.players} - players
         players |= needed
-        programs = self._backend.programs
+        programs = self._pool.programs
         new_players = {number: programs[number] for number in needed}
         return Chunk(games=games, configs=new_configs, players=new_players, alone=alone)
 
@@ -222,7 +166,7 @@ class _Playing:
         # Plans that differ only in the seed share their seats
         table = self._tables.get(id(plan.seats))
         if table is None:
-            numbers = [self._backend.player(seat) for seat in plan.seats]
+            numbers = [self._pool.player(seat) for seat in plan.seats]
             if None in numbers:
                 raise UsageError(
                     f"{plan.seats[numbers.index(None)].name} cannot play in a worker process.",
@@ -244,51 +188,27 @@ class _Playing:
                 players=tuple(number for number in numbers if number is not None),
                 slots=slots,
                 focus=tuple(
-                    slot for slot, seat in enumerate(slots) if self._keyed.focus == (seat.player_id or seat.image)
+                    slot for slot, seat in enumerate(slots) if self._run.measured == (seat.player_id or seat.image)
                 ),
                 seats=plan.seats,
                 bounds=score_bounds(plan.manifest.game.results_schema, len(plan.seats)),
             )
             self._tables[id(plan.seats)] = table
-            note_players(self._keyed.run.layout.workspace, plan.source, [plan])
+            note_players(self._workspace, plan.source, [plan])
         return table
 
-    def _take_in(self) -> None:
-        """Write the rows of episodes, in the order of the plans, and the evidence of those that are kept whole."""
-        keyed, counts = self._keyed, self._keyed.counts
-        rows: list[EpisodeRow] = []
-        while not self._enough and (one := self._ended.pop(self._next, None)) is not None:
-            self._next += 1
-            if one is _KEPT_ROW:
-                continue
-            table = self._table(one.plan)
-            kept = bool(one.outcome.kept and self._kept.counted(one.outcome.kept))
-            check = self._to_check(one, table)
-            row = ended_row(one, table.slots, self._run_id, check=check, whole=keyed.keeps_results, kept=kept)
+    def _rows(self) -> Iterator[EpisodeRow]:
+        """The rows of episodes, in the order of the plans; those that are kept whole have their evidence then."""
+        while self._order and (ended := self._ended.pop(self._order[0], None)) is not None:
+            self._order.popleft()
+            table = self._table(ended.episode.plan)
+            kept = bool(ended.outcome.kept and self._kept.counted(ended.outcome.kept))
+            check = self._to_check(ended, table)
+            whole, run_id = self._run.keeps_results, self._run.run_id
+            row = ended_row(ended, table.slots, run_id, check=check, whole=whole, kept=kept)
             if kept:
-                place = keyed.run.layout.workspace / directory_of(one.key)
-                row = write_evidence(place, one, row, backend=self._backend)
-            rows.append(row)
-            counts.played += 1
-            counts.completed += row.status == "completed"
-            counts.faulted += not row.ok
-            self.complete = self.complete and row.status == "completed"
-            self._enough = self._on_row is not None and bool(self._on_row(row))
-        if not rows:
-            return
-        self._rows.append(*rows)
-        last = rows[-1]
-        keyed.run.bus.publish(
-            BatchProgressed(
-                index=last.index,
-                key=last.key,
-                done=counts.kept + counts.played,
-                total=self._total,
-                status=last.status,
-                ok=last.ok,
-                scores=last.scores,
-            )
-        )
+                row = write_evidence(self._workspace / directory_of(row.key), ended, row)
+            yield row
 
     def _to_check(self, one: Ended, table: _Table) -> bool:
         """Whether the results of an episode are to be checked against the game's schema."""

@@ -23,14 +23,17 @@ from coworld_core.secret_seeds import fresh_seed
 from ..backend import ImageInfo
 from ..episode.blame import Circumstances, Observation, rule
 from ..episode.episode_ledger import UnitState
-from ..episode.episode_record import make_record
+from ..episode.episode_record import make_record, versions
+from ..episode.venue import Wanted
 from ..kit.rollout.match_worker import Outcome
 from ..kit.rollout.piped_game import SeatFailure
 from ..package.plan import EpisodePlan
 from ..runs.workspace import artifact_records, atomic_write
-from .in_process import InProcess
 
-__all__ = ["Ended", "ended_row", "game_seed", "note_players", "within", "write_evidence"]
+__all__ = ["WORKERS", "Ended", "ended_row", "game_seed", "note_players", "within", "write_evidence"]
+
+WORKERS = "in-process"
+"""What rows, records and events call worker processes, where they name a backend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,16 +41,12 @@ class Ended:
     """An episode that has ended.
 
     Attributes:
-        index: Its number in the order requested, from 1.
-        key: Its key.
-        plan: Its plan.
+        episode: The episode.
         outcome: How it has ended.
         seconds: How long it took.
     """
 
-    index: int
-    key: str
-    plan: EpisodePlan
+    episode: Wanted
     outcome: Outcome
     seconds: float
 
@@ -70,11 +69,11 @@ def ended_row(
         whole: Whether it has the results even if these are only scores and ticks.
         kept: Whether there will be evidence of it.
     """
-    outcome, plan = ended.outcome, ended.plan
+    outcome, plan = ended.outcome, ended.episode.plan
     results = outcome.results
     common: dict[str, Any] = {
-        "index": ended.index,
-        "key": ended.key,
+        "index": ended.episode.index,
+        "key": ended.episode.key,
         "run_id": run_id,
         "workspace": "",
         "variant": plan.variant,
@@ -117,10 +116,10 @@ def _completed() -> EpisodeRow:
 
 
 def _faults(ended: Ended, *, kept: bool) -> tuple[Fault, ...]:
-    outcome, plan = ended.outcome, ended.plan
+    outcome, plan = ended.outcome, ended.episode.plan
     found = [_fault_of(ended, failure, kept=kept) for failure in outcome.failures]
     if outcome.problem:
-        words = f": {outcome.problem} in episode {ended.key}" if outcome.status != 1 else ""
+        words = f": {outcome.problem} in episode {ended.episode.key}" if outcome.status != 1 else ""
         seen = Observation(what="ended", component="game", exit=_exit_of(outcome.status), words=words)
         found.append(_ruled(ended, seen, tail=outcome.problem, kept=kept))
     elif outcome.results is not None:
@@ -150,7 +149,7 @@ def _fault_of(ended: Ended, failure: SeatFailure, *, kept: bool) -> Fault:
 
 
 def _who(ended: Ended, slot: int | None) -> str:
-    return "The game" if slot is None else f"Player {slot} ({ended.plan.seats[slot].name})"
+    return "The game" if slot is None else f"Player {slot} ({ended.episode.plan.seats[slot].name})"
 
 
 def _ruled(ended: Ended, seen: Observation, *, kept: bool, tail: str = "") -> Fault:
@@ -174,7 +173,7 @@ def _ruled(ended: Ended, seen: Observation, *, kept: bool, tail: str = "") -> Fa
     )
 
 
-def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: InProcess) -> EpisodeRow:
+def write_evidence(directory: Path, ended: Ended, row: EpisodeRow) -> EpisodeRow:
     """Write what a backend leaves of an episode: its config, results, replay, logs and record.
 
     Returns:
@@ -184,7 +183,7 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
         EnvironmentFault: The disk is full.
         WorkspaceError: The directory is not writable.
     """
-    layout, plan, outcome = EpisodeLayout(directory), ended.plan, ended.outcome
+    layout, plan, outcome = EpisodeLayout(directory), ended.episode.plan, ended.outcome
     layout.logs.mkdir(parents=True, exist_ok=True)
     atomic_write(layout.config, _as_file(dict(plan.game_config)))
     if row.status == "completed":
@@ -200,7 +199,8 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
         plan,
         layout,
         run_id=row.run_id,
-        backend=backend,
+        backend=WORKERS,
+        versions=versions(),
         started_at=now - dt.timedelta(seconds=ended.seconds),
         ended_at=now,
         seconds=ended.seconds,
@@ -220,7 +220,7 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow, *, backend: I
 
 
 def _rules_state(ended: Ended, layout: EpisodeLayout) -> UnitState:
-    runnable = ended.plan.manifest.game.runnable
+    runnable = ended.episode.plan.manifest.game.runnable
     return UnitState(
         ImageInfo(image=runnable.image),
         tuple(runnable.run),
@@ -232,7 +232,7 @@ def _rules_state(ended: Ended, layout: EpisodeLayout) -> UnitState:
 
 
 def _player_state(ended: Ended, layout: EpisodeLayout, slot: int) -> UnitState:
-    seat = ended.plan.seats[slot]
+    seat = ended.episode.plan.seats[slot]
     failure = next((one for one in ended.outcome.failures if one.slot == slot), None)
     return UnitState(
         ImageInfo(image=seat.image, digest=seat.own.digest if seat.own is not None else ""),

@@ -1,0 +1,138 @@
+"""Plays the episodes of a run as programs on a backend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.episode.events import Notice
+from coworld_core.episode.layout import EpisodeLayout, directory_of
+from coworld_core.episode.record import EpisodeRow, read_record
+from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, WorkspaceError
+from coworld_core.ids import new_run_id
+
+from ..backend import Backend
+from ..package.newest_players import with_newest_players
+from ..package.plan import EpisodePlan
+from ..runs._open_files import FileBudget
+from ..runs.reaper import sweep_run
+from .episode_options import EpisodeOptions
+from .episode_rows import planned_digest, row_of_error, row_of_record
+from .parallelism import Parallelism
+from .plan_hooks import apply_hooks
+from .single import run_episode
+from .venue import Take, Venue, VenueRun, Wanted
+
+__all__ = ["ProgramVenue"]
+
+_FILES_OF_UNIT = 9
+"""Open files that a unit needs: its logs, its control, its ports, the requests to it (up to 5 were seen), and the
+statistics of four threads."""
+
+
+class ProgramVenue(Venue):
+    """Plays episodes as programs.
+
+    Args:
+        backend: The backend, entered.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.name = backend.name
+        self.backend = self._backend = backend
+
+    async def sweep(self, run_id: str) -> None:
+        """Remove the units of an interrupted episode."""
+        await sweep_run(self._backend, run_id)
+
+    async def play(
+        self, run: VenueRun, wanted: Iterator[Wanted], take: Take, *, fatal: tuple[type[CoworldError], ...] = ()
+    ) -> None:
+        """Play episodes, up to `parallel` at a time; see `Venue.play`."""
+        width = Parallelism(run.parallel or 1, remote=self._backend.capabilities.remote)
+        room = FileBudget()
+        narrow = False
+
+        async def one(number: int, episode: Wanted) -> None:
+            row = await self._played(run, episode, take, fatal)
+            take((row,))
+            # Not in a `finally`: after an error no further episode may begin
+            room.give_back(_files(episode.plan))
+            width.give_back(number, row)
+
+        async with anyio.create_task_group() as group:
+            for number in count(1):
+                # The next plan may depend on the episodes that have ended by then
+                await width.take(number)
+                episode = next(wanted, None)
+                if episode is None:
+                    break
+                files = _files(episode.plan)
+                if not room.has(files) and not narrow:
+                    narrow = True
+                    run.publish(
+                        Notice(
+                            message=f"Fewer than {width.now} episodes at a time: this process may have no more "
+                            f"than {room.limit} files open (ulimit -Hn)."
+                        )
+                    )
+                await room.take(files)
+                group.start_soon(one, number, episode)
+
+    async def _played(
+        self, run: VenueRun, episode: Wanted, take: Take, fatal: tuple[type[CoworldError], ...]
+    ) -> EpisodeRow:
+        """Play an episode and return its row; one that is interrupted when its game was over is not played again."""
+        index, key, plan = episode.index, episode.key, episode.plan
+        directory = run.workspace / directory_of(key)
+        options, hooks = run.options, run.hooks
+        planned = planned_digest(plan).hex() if hooks else ""
+        readers = run.episode_listeners
+        begun, run_id = time.monotonic(), new_run_id()
+        try:
+            if any(seat.follows for seat in plan.seats):
+                plan = await anyio.to_thread.run_sync(with_newest_players, plan)
+            if hooks:
+                limit = (options or EpisodeOptions()).hook_timeout_seconds
+                plan = await apply_hooks(plan, hooks, timeout=limit, same_players=run.same_players)
+            record = await run_episode(
+                plan,
+                backend=self._backend,
+                workspace=directory,
+                options=options,
+                listeners=readers(key) if readers else (),
+                run_id=run_id,
+            )
+        except Exception as error:  # Any failure belongs to this episode
+            full = isinstance(error, EnvironmentFault) and error.code == "disk_full"
+            if full or isinstance(error, (BackendUnavailable, WorkspaceError, *fatal)):
+                raise
+            if not EpisodeLayout(directory).record.exists():
+                seconds = round(time.monotonic() - begun, 3)
+                return row_of_error(
+                    index,
+                    key,
+                    directory,
+                    plan,
+                    error,
+                    run_id=run_id,
+                    seconds=seconds,
+                    hooks=plan.hooks or tuple(hook.record() for hook in hooks),
+                    planned=planned,
+                )
+            # The record says whose fault it was
+            record = read_record(directory)
+        except anyio.get_cancelled_exc_class():
+            record = read_record(directory) if EpisodeLayout(directory).record.exists() else None
+            if record is not None and record.run_id == run_id and record.status == "completed":
+                take((row_of_record(index, key, directory, plan, record, planned=planned),))
+            raise
+        return row_of_record(index, key, directory, plan, record, planned=planned)
+
+
+def _files(plan: EpisodePlan) -> int:
+    return _FILES_OF_UNIT * (2 + len(plan.seats))
