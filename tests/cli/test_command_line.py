@@ -38,6 +38,7 @@ from coworld_core.errors import (
     WorkspaceError,
 )
 from coworld_core.issues import Issue, Report
+from coworld_runner.backend import Limits
 from coworld_runner.certification import CertifyOptions
 from coworld_runner.episode.episode_options import EpisodeOptions
 
@@ -441,7 +442,7 @@ def test_options_become_episode_options() -> None:
     assert options.platform == "linux/amd64"
     assert options.admin
     assert options.watch
-    assert options.required_capabilities == ()
+    assert options.required == ()
 
 
 def test_whatever_is_named_as_a_field_of_the_episode_is_passed_on() -> None:
@@ -467,7 +468,7 @@ def test_whatever_is_named_as_a_field_of_the_episode_is_passed_on() -> None:
     ],
 )
 def test_options_set_required_capabilities(args: str, required: set[str]) -> None:
-    assert set(flags(*args.split()).episode(watch=False).required_capabilities) == required
+    assert set(flags(*args.split()).episode(watch=False).required) == required
 
 
 def test_required_capabilities_exist() -> None:
@@ -479,16 +480,9 @@ def test_required_capabilities_exist() -> None:
 
 
 def test_limits_change_only_what_was_given() -> None:
-    plain, limited = (
-        flags().episode(watch=False),
-        flags(*["--player-memory", "512Mi", "--player-cpus", "500m", "--game-pids", "7"]).episode(watch=False),
-    )
-    assert limited.player_limits.memory_bytes == 512 * 1024**2
-    assert limited.player_limits.cpus == 0.5
-    assert limited.player_limits.pids == plain.player_limits.pids
-    assert limited.player_limits.disk_bytes == plain.player_limits.disk_bytes
-    assert limited.game_limits.pids == 7
-    assert limited.game_limits.memory_bytes == plain.game_limits.memory_bytes
+    limited = flags("--player-memory", "512Mi", "--player-cpus", "500m", "--game-pids", "7").episode(watch=False)
+    assert limited.player_limits == Limits(memory_bytes=512 * 1024**2, cpus=0.5)
+    assert limited.game_limits == Limits(pids=7)
 
 
 def test_environment_sets_options() -> None:
@@ -496,7 +490,7 @@ def test_environment_sets_options() -> None:
     got = flags(env=env)
     assert got.backend == "process"
     assert got.parallel == 3
-    assert got.episode(watch=False).required_capabilities == ("memory_limit",)
+    assert got.episode(watch=False).required == ("memory_limit",)
     assert flags("--backend", "docker", env=env).backend == "docker"
 
 

@@ -69,14 +69,14 @@ async def test_llm_player_network_access_is_reported(world: Callable[..., Path])
 @pytest.mark.parametrize(
     ("given", "network"),
     [
-        ({}, "game-only"),
+        ({}, None),
         ({"use_bedrock": True}, "open"),
         ({"use_bedrock": True, "player_network": "game-only"}, "game-only"),
-        ({"use_bedrock": True, "player_https": ("b.example",)}, "game-only"),
+        ({"use_bedrock": True, "player_https": ("b.example",)}, None),
         ({"player_network": "open"}, "open"),
     ],
 )
-def test_which_network_players_have(given: dict[str, Any], network: str) -> None:
+def test_which_network_players_have(given: dict[str, Any], network: str | None) -> None:
     assert PlayOptions(manifest="world", server="", **given).episode(watch=False).player_network == network
 
 

@@ -13,7 +13,10 @@ from coworld_core.manifest.models import Resources, Runnable
 from coworld_runner import resolve_package, run_episode
 from coworld_runner.backend import Limits, UnitSpec
 from coworld_runner.backends.docker._container_spec import container_body
+from coworld_runner.episode.episode_options import EpisodeOptions
 from coworld_runner.episode.unit_specs import declared_limits, wants_gpu
+from coworld_runner.evaluation import compare
+from coworld_runner.evaluation.worker_venue import refused
 from coworld_runner.package.plan import plan_episode
 
 HOSTED = Path(__file__).parents[1] / "support" / "packages" / "hosted"
@@ -28,17 +31,38 @@ def runnable(**resources: Any) -> Runnable:
 @pytest.mark.parametrize(
     ("said", "declared", "memory", "cpus"),
     [
-        (DEFAULT, {}, 2 * GIB, None),
-        (DEFAULT, {"limits": {"memory": "3Gi", "cpu": "1500m"}}, 3 * GIB, 1.5),
-        (DEFAULT, {"limits": {"memory": "64Mi"}}, 64 << 20, None),
-        (DEFAULT, {"requests": {"memory": "4Gi", "cpu": "4"}}, 4 * GIB, None),
-        (DEFAULT, {"requests": {"memory": "1Gi"}}, 2 * GIB, None),
+        (Limits(), {}, 2 * GIB, None),
+        (Limits(), {"limits": {"memory": "3Gi", "cpu": "1500m"}}, 3 * GIB, 1.5),
+        (Limits(), {"limits": {"memory": "64Mi"}}, 64 << 20, None),
+        (Limits(), {"requests": {"memory": "4Gi", "cpu": "4"}}, 4 * GIB, None),
+        (Limits(), {"requests": {"memory": "1Gi"}}, 2 * GIB, None),
         (Limits(memory_bytes=GIB, cpus=0.5), {"limits": {"memory": "3Gi", "cpu": "2"}}, GIB, 0.5),
     ],
 )
 def test_limit_precedence(said: Limits, declared: dict[str, Any], memory: int, cpus: float | None) -> None:
     found = declared_limits(said, DEFAULT, runnable(**declared))
-    assert (found.memory_bytes, found.cpus, found.pids) == (memory, cpus, said.pids)
+    assert (found.memory_bytes, found.cpus, found.pids) == (memory, cpus, 512)
+
+
+LIMITS = (
+    EpisodeOptions(player_limits=Limits(cpus=1)),
+    EpisodeOptions(game_limits=Limits(cpus=1)),
+    EpisodeOptions(player_network="game-only"),
+    EpisodeOptions(players_drop_privileges=True),
+)
+
+
+@pytest.mark.parametrize("options", LIMITS)
+async def test_what_is_given_is_enforced_or_refused(options: EpisodeOptions, tmp_path: Path) -> None:
+    how: Any = {"options": options, "workspace": tmp_path / "out"}
+    with pytest.raises(CapabilityError):
+        await run_episode("examples/nim", backend="process", **how)
+    # Nor does a measurement give its verdict without it
+    with pytest.raises(CapabilityError):
+        await compare("examples/nim", "counter", "random", backend="process", **how)
+    package = await resolve_package("examples/nim")
+    assert refused(package, options) == "something is to be enforced"
+    assert refused(package, EpisodeOptions(player_network="open")) == ""
 
 
 def test_gpu_is_requested_from_the_engine() -> None:

@@ -487,23 +487,14 @@ class PlayOptions(PackageOptions):
 
         from coworld_runner.episode.single import EpisodeOptions
 
-        defaults = EpisodeOptions()
         required = [name for word in self.require for name in REQUIREMENTS[word]]
-        required += ["network_isolation"] if self.player_network == "game-only" else []
-        required += ["images"] if self.players_drop_privileges else []
-        limited = {
-            "memory_limit": (self.player_memory, self.game_memory),
-            "cpu_limit": (self.player_cpus, self.game_cpus),
-            "pids_limit": (self.player_pids, self.game_pids),
-        }
-        required += [name for name, values in limited.items() if any(value is not None for value in values)]
         # Whatever is named as a field is passed on; without a default, that of the field holds.
         own = [item.name for item in fields(EpisodeOptions) if item.name in self.declared]
         named: dict[str, Any] = {name: value for name in own if (value := getattr(self, name)) is not None}
         special: dict[str, Any] = {
-            "game_limits": _limited(defaults.game_limits, self.game_memory, self.game_cpus, self.game_pids),
-            "player_limits": _limited(defaults.player_limits, self.player_memory, self.player_cpus, self.player_pids),
-            "player_network": self.network or defaults.player_network,
+            "game_limits": _limits(self.game_memory, self.game_cpus, self.game_pids),
+            "player_limits": _limits(self.player_memory, self.player_cpus, self.player_pids),
+            "player_network": self.network,
             "required_capabilities": tuple(dict.fromkeys(required)),
             "watch": watch,
             "countdown_seconds": countdown,
@@ -545,8 +536,7 @@ class EvaluationOptions(PlayOptions):
     )
 
 
-def _limited(base: Limits, memory: float | None, cpus: float | None, pids: int | None) -> Limits:
-    import dataclasses
+def _limits(memory: float | None, cpus: float | None, pids: int | None) -> Limits:
+    from coworld_runner.backend import Limits
 
-    given = {"memory_bytes": int(memory) if memory is not None else None, "cpus": cpus, "pids": pids}
-    return dataclasses.replace(base, **{name: value for name, value in given.items() if value is not None})
+    return Limits(memory_bytes=int(memory) if memory is not None else None, cpus=cpus, pids=pids)

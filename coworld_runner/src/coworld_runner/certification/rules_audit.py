@@ -15,7 +15,7 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.versions import Generation
 
 from ..backend import Backend, Placement, enforceable
-from ..episode.episode_options import EpisodeOptions
+from ..episode.episode_options import GAME_LIMITS
 from ..episode.program import Program, ProgramOptions, ProgramOutcome, run_program
 from ..package.kit_programs import rules_served
 from ..runs.scratch import open_scratch
@@ -93,7 +93,7 @@ async def audit_served_rules(
         inputs={_REPLAY: replay} if replay else {},
         outputs=(_REPORT,),
         network="none" if backend.capabilities.network_isolation else "open",
-        limits=enforceable(EpisodeOptions().game_limits, backend.capabilities),
+        limits=enforceable(GAME_LIMITS, backend.capabilities),
         platform=platform,
     )
     async with open_scratch(new_run_id()) as scratch:

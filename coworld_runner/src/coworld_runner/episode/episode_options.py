@@ -11,7 +11,7 @@ from coworld_core import time_limits
 from ..backend import Limits, Network, Unit
 from .play_links import PlayLinks
 
-__all__ = ["ContractProbe", "EpisodeOptions", "OnReady", "Recorded"]
+__all__ = ["GAME_LIMITS", "PLAYER_LIMITS", "ContractProbe", "EpisodeOptions", "OnReady", "Recorded"]
 
 Recorded = Literal["off", "samples", "frames"]
 """What is recorded of an episode while it is played."""
@@ -20,6 +20,19 @@ MEBIBYTE = 1024 * 1024
 GIBIBYTE = 1024 * MEBIBYTE
 ENTRIES = 100_000
 """Limit of files and directories; that many are counted and removed within about a second."""
+GAME_LIMITS = Limits(memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE, disk_entries=ENTRIES)
+"""Those of a game, where none are given and a backend can enforce them."""
+PLAYER_LIMITS = Limits(memory_bytes=2 * GIBIBYTE, pids=512, disk_bytes=GIBIBYTE, disk_entries=ENTRIES)
+"""Those of a player."""
+
+_OF_LIMIT = {
+    "memory_bytes": "memory_limit",
+    "cpus": "cpu_limit",
+    "pids": "pids_limit",
+    "disk_bytes": "disk_limit",
+    "disk_entries": "disk_limit",
+}
+"""Field of `Limits` → field of `Capabilities`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,25 +67,23 @@ class EpisodeOptions:
     """Between TERM and KILL when a unit is stopped."""
     collect_timeout_seconds: float = 300.0
     """For collecting the players' files, and again for the game's."""
-    game_limits: Limits = field(
-        default_factory=lambda: Limits(
-            memory_bytes=4 * GIBIBYTE, pids=1024, disk_bytes=8 * GIBIBYTE, disk_entries=ENTRIES
-        )
-    )
-    """For the game. Defaults a backend cannot enforce are dropped; `required_capabilities` are not."""
-    player_limits: Limits = field(
-        default_factory=lambda: Limits(memory_bytes=2 * GIBIBYTE, pids=512, disk_bytes=GIBIBYTE, disk_entries=ENTRIES)
-    )
-    """For each player."""
-    player_network: Network = "game-only"
-    """`open` gives players a route to the internet and to each other."""
+    game_limits: Limits = field(default_factory=Limits)
+    """For the game. What is given is enforced, or the episode is refused. What is None is as in the manifest or in
+    `GAME_LIMITS`, where the backend can enforce that."""
+    player_limits: Limits = field(default_factory=Limits)
+    """For each player, in the same way; see `PLAYER_LIMITS`."""
+    usual_limits: bool = True
+    """Whether `GAME_LIMITS` and `PLAYER_LIMITS` hold; not where something else limits what runs there."""
+    player_network: Network | None = None
+    """`open` gives players a route to the internet and to each other; `game-only` is enforced, or the episode is
+    refused. None: `game-only` where the backend can enforce it."""
     player_https: tuple[str, ...] = ()
     """HTTPS hosts that players may reach besides the game, on port 443: `api.example.com`, or `*.example.com` for
     all hosts below it. Refused on a backend that cannot enforce it."""
     players_drop_privileges: bool = False
     """Whether players' start scripts may change file owners and switch users, as those of games may."""
     required_capabilities: tuple[str, ...] = ()
-    """Names of `Capabilities` fields without which the episode must not start."""
+    """Names of `Capabilities` fields without which the episode must not start; `required` has those of all options."""
     platform: str | None = None
     """os/architecture of the images; None: the engine's."""
     watch: bool = False
@@ -86,6 +97,22 @@ class EpisodeOptions:
     countdown_seconds: float = 0.0
     """Seconds to ask the game to count down once all players are there (`COWORLD_COUNTDOWN_SECONDS`), so that people
     see the start. 0: no countdown. Games that do not know the variable start at once."""
+
+    def usual(self, limits: Limits) -> Limits:
+        """`GAME_LIMITS` or `PLAYER_LIMITS`, if these hold, else none."""
+        return limits if self.usual_limits else Limits()
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Names of `Capabilities` fields without which the episode must not start, because of any option."""
+        found = list(self.required_capabilities)
+        for limits in (self.game_limits, self.player_limits):
+            found += [name for of, name in _OF_LIMIT.items() if getattr(limits, of) is not None]
+        if self.player_network == "game-only":
+            found.append("network_isolation")
+        if self.players_drop_privileges:
+            found.append("images")
+        return tuple(dict.fromkeys(found))
 
 
 OnReady = Callable[[PlayLinks], None]

@@ -213,7 +213,7 @@ class Recorder:
             ports=(Port(name="http", number=PLAYERS_PORT), Port(name="frames", number=FRAMES_PORT)),
             clients=tuple(f"player-{slot}" for slot in self._ledger.seats),
             connects_to="game",
-            network=setup.options.player_network,
+            network=setup.options.player_network or "game-only",
             limits=_LIMITS,
             stdout=setup.layout.logs / f"{RECORDER}.log",
             lifetime=setup.lifetime,

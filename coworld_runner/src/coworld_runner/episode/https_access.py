@@ -62,7 +62,7 @@ def require_way_out(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
             code="https_hosts_without_effect",
             hint=Hint("leave_hosts_out", "Leave player_https out."),
         )
-    if options.player_network != "game-only":
+    if options.player_network == "open":
         raise UsageError(
             f"Players are to reach {', '.join(options.player_https)} alone, and their network is "
             f"{options.player_network}.",

@@ -123,7 +123,7 @@ def _require_gpu(backend: Backend, plan: EpisodePlan) -> None:
 
 
 def _require(backend: Backend, options: EpisodeOptions) -> None:
-    for name in options.required_capabilities:
+    for name in options.required:
         if not getattr(backend.capabilities, name):
             raise CapabilityError(
                 f"The {backend.name} backend has no {name.replace('_', ' ')}, which this episode requires.",

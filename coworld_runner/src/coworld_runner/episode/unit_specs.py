@@ -18,7 +18,7 @@ from ..runs.scratch import Scratch
 from ..runs.workspace import atomic_write
 from . import contract_probes
 from .episode_inputs import Setup
-from .episode_options import EpisodeOptions
+from .episode_options import GAME_LIMITS, PLAYER_LIMITS
 from .episode_recorder import RECORDER
 from .file_players import hosted_players, stage_players
 from .https_access import PROXY, proxy_variables
@@ -105,9 +105,9 @@ def game_spec(setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str]) 
             ports=(Port(name="http"), *extra_unit_ports(extra)),
             clients=(RECORDER,) if setup.options.record == "frames" else players,
             secret_env=secret_env,
-            network=setup.options.player_network,
+            network=setup.options.player_network or "game-only",
             gpu=wants_gpu(runnable),
-            limits=declared_limits(setup.options.game_limits, EpisodeOptions().game_limits, runnable),
+            limits=declared_limits(setup.options.game_limits, setup.options.usual(GAME_LIMITS), runnable),
             stdout=setup.layout.game_stdout,
             stderr=setup.layout.game_stderr,
             platform=setup.options.platform,
@@ -210,10 +210,10 @@ def player_spec(
             mount="/coworld-artifact",
             connects_to=door,
             proxy=PROXY if proxy else None,
-            network=setup.options.player_network,
+            network=setup.options.player_network or "game-only",
             drops_privileges=setup.options.players_drop_privileges,
             gpu=wants_gpu(runnable),
-            limits=declared_limits(setup.options.player_limits, EpisodeOptions().player_limits, runnable),
+            limits=declared_limits(setup.options.player_limits, setup.options.usual(PLAYER_LIMITS), runnable),
             stdout=setup.layout.player_log(slot),
             platform=setup.options.platform,
             lifetime=setup.lifetime,
@@ -228,22 +228,24 @@ def wants_gpu(runnable: Runnable) -> bool:
     return requests is not None and requests.gpu is not None
 
 
-def declared_limits(limits: Limits, default: Limits, runnable: Runnable) -> Limits:
-    """Return the limits of a program: those set explicitly, else those its manifest declares, else the defaults.
+def declared_limits(given: Limits, usual: Limits, runnable: Runnable) -> Limits:
+    """Return the limits of a program: those given, else those its manifest declares, else the usual ones.
 
-    A program that asks for more memory than the default gets what it asks for.
+    A program that asks for more memory than usual gets what it asks for.
     """
     declared = runnable.resources.limits if runnable.resources is not None else None
     asked = runnable.resources.requests if runnable.resources is not None else None
-    memory, cpus = limits.memory_bytes, limits.cpus
-    if memory is not None and memory == default.memory_bytes:
+    most = usual
+    if most.memory_bytes is not None:
         if declared is not None and declared.memory:
-            memory = int(parse_quantity(declared.memory))
+            most = dataclasses.replace(most, memory_bytes=int(parse_quantity(declared.memory)))
         elif asked is not None and asked.memory:
-            memory = max(memory, int(parse_quantity(asked.memory)))
-    if cpus is None and declared is not None and declared.cpu:
-        cpus = float(parse_quantity(declared.cpu))
-    return dataclasses.replace(limits, memory_bytes=memory, cpus=cpus)
+            most = dataclasses.replace(most, memory_bytes=max(most.memory_bytes, int(parse_quantity(asked.memory))))
+    if declared is not None and declared.cpu:
+        most = dataclasses.replace(most, cpus=float(parse_quantity(declared.cpu)))
+    return dataclasses.replace(
+        most, **{name: value for name, value in dataclasses.asdict(given).items() if value is not None}
+    )
 
 
 def player_variables(placement: Placement, slot: int, url: str, *, seed: int | None) -> dict[str, str]:

@@ -62,7 +62,7 @@ def refused(package: Package, options: EpisodeOptions | None) -> str:
         return hindrance
     if options is not None and options.record != "off":
         return "what is played is to be recorded"
-    return "something is to be enforced" if options is not None and options.required_capabilities else ""
+    return "something is to be enforced" if options is not None and (options.required or options.player_https) else ""
 
 
 @asynccontextmanager

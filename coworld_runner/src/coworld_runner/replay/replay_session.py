@@ -7,7 +7,7 @@ import time
 import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.from_thread
@@ -20,7 +20,7 @@ from coworld_core.ports import EXTRA_PORTS_ENV, parse_extra_ports
 
 from ..backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, enforceable
 from ..episode import contract_probes
-from ..episode.episode_options import EpisodeOptions
+from ..episode.episode_options import GAME_LIMITS
 from ..episode.play_links import extra_port_environment, extra_unit_ports
 from ..episode.program import Program, open_program
 
@@ -42,7 +42,7 @@ class ReplayOptions:
     """For the first message on `/replay`, if that is checked."""
     stop_grace: float = 5.0
     """Between TERM and KILL."""
-    limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
+    limits: Limits = GAME_LIMITS
     """For the game; defaults a backend cannot enforce are dropped."""
     platform: str | None = None
     """os/architecture of the image; None: the engine's own."""

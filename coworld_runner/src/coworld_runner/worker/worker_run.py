@@ -25,7 +25,6 @@ from coworld_core.episode.record import EpisodeRecord, read_record
 from coworld_core.episode.verdict import Verdict, VerdictPolicy, judge, judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, ManifestError, UsageError
 
-from ..backend import Limits
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._cluster_login import import_library
 from ..episode.single import EpisodeOptions, run_episode
@@ -202,8 +201,7 @@ class _Worker:
             on_player_failure=settings.on_player_failure,
             stop_grace_seconds=_STOP_GRACE,
             # The platform sets the game's limits, and the players' pods have theirs
-            game_limits=Limits(),
-            player_limits=Limits(),
+            usual_limits=False,
             player_network="open",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import anyio
@@ -27,7 +27,7 @@ from coworld_core.documents.json_text import has_too_many_values
 from coworld_core.errors import BackendError, CommissionerError, NotReadyError, StartError
 
 from ...backend import Backend, HttpProbe, Limits, Placement, Port, Publish, Unit, enforceable
-from ...episode.episode_options import EpisodeOptions
+from ...episode.episode_options import GAME_LIMITS
 from ...episode.program import Program, open_program
 from ...episode.unit_specs import game_place
 from ...errors import OWN_DOING, PLATFORM_ENDS
@@ -57,7 +57,7 @@ class CommissionerOptions:
     """Maximum size of one of its messages, and of all messages that it sends before an answer."""
     stop_grace: float = 5.0
     """Time between TERM and KILL."""
-    limits: Limits = field(default_factory=lambda: EpisodeOptions().game_limits)
+    limits: Limits = GAME_LIMITS
     """Resource limits; defaults that a backend cannot enforce are dropped."""
 
 

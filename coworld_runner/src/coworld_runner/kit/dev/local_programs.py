@@ -22,7 +22,7 @@ from coworld_core.manifest.models import Runnable
 from ...backend import Backend, HttpProbe, Placement, Port, Unit, enforceable
 from ...episode.backend_choice import make_backend, runs_as_processes
 from ...episode.contract_probes import probe_page
-from ...episode.episode_options import EpisodeOptions
+from ...episode.episode_options import GAME_LIMITS, PLAYER_LIMITS
 from ...episode.play_links import PlayLinks, play_links
 from ...episode.program import Program, open_program
 from ...episode.unit_specs import CONFIG, RESULTS, game_files, game_place, player_variables
@@ -102,7 +102,7 @@ async def open_game(
         environment=environment,
         documents={CONFIG: lambda _: json.dumps(config)},
         ports=(Port(name="http", host_port=port),),
-        limits=enforceable(EpisodeOptions().game_limits, backend.capabilities),
+        limits=enforceable(GAME_LIMITS, backend.capabilities),
     )
     async with open_program(program, backend=backend, stop_grace=stop_grace) as running:
         yield running.unit
@@ -178,7 +178,7 @@ async def open_player(
         argv=argv,
         environment=environment,
         secret_env=secret_env or {},
-        limits=enforceable(EpisodeOptions().player_limits, backend.capabilities),
+        limits=enforceable(PLAYER_LIMITS, backend.capabilities),
     )
     with made or contextlib.nullcontext():
         async with open_program(program, backend=backend, stop_grace=stop_grace) as running:
