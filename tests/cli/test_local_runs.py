@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
-from support.cli_kit import coworld
+from support.cli_kit import command, coworld
+from support.odd_runs import leave_odd_runs
 
 from coworld_runner.records.run_export import EXPORTED
 
@@ -59,3 +61,25 @@ def test_what_was_played_and_labelled_is_listed_shown_labelled_again_exported_an
     removed = coworld("runs", "rm", one, many, "--yes", "--json", *where).json
     assert removed == {"removed": [str(one), str(many)], "kept": []}
     assert coworld("runs", "list", "--json", *where).json["runs"] == []
+
+
+def test_odd_directories_and_one_that_was_removed_end_no_command(tmp_path: Path) -> None:
+    leave_odd_runs(tmp_path / "results")
+    where = ("--index", tmp_path / "index.sqlite3")
+    listed = coworld("runs", "list", "--root", tmp_path / "results", *where)
+    assert listed.status == 0, listed.stderr
+    for words, status in (
+        (("runs", "list", "--episodes", *where), 0),
+        (("runs", "show", tmp_path / "results" / "pipe-log", *where), 0),
+        (("runs", "show", tmp_path / "results" / "huge-seconds-row", *where), 0),
+        (("runs", "query", "SELECT * FROM runs", *where), 0),
+        (("runs", "rm", tmp_path / "results" / "pipe-log", *where), 1),
+        (("episodes", "--local", "--limit", "99"), 0),
+        (("stop", tmp_path / "results" / "first-year-log", "--hard"), 2),
+        (("validate", "."), 3),
+    ):
+        (gone := tmp_path / "gone").mkdir()
+        script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+        found = subprocess.run(["sh", "-c", script, "sh", gone, *command(*words)], capture_output=True, text=True)
+        assert found.returncode == status, (words, found.stderr)
+    assert "current directory" in found.stderr

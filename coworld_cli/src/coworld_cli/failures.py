@@ -75,10 +75,21 @@ def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
         case OSError() if error.errno in (errno.ENOSPC, errno.EDQUOT):
             where = f" ({error.filename})" if error.filename else ""
             return exitcodes.ENVIRONMENT, _data("disk_full", f"There is no room left on the disk{where}.", None)
+        case FileNotFoundError() if not _is_anywhere():
+            message = "The current directory has been removed."
+            return exitcodes.ENVIRONMENT, _data("no_current_directory", message, "Change to one that exists: cd ~")
         case BrokenPipeError():
             return exitcodes.ENVIRONMENT, _data("output_closed", "The output was closed before its end.", None)
         case _:
             return exitcodes.INTERNAL, _internal(error)
+
+
+def _is_anywhere() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _internal(error: BaseException) -> dict[str, Any]:

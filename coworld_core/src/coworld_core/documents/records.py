@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticKnownError, PydanticSerializationError, core_schema
 
 from ..errors import RecordError, UsageError
+from ..files.regular import MAX_FILE, read_regular, regular_lines
 from ..text.terminal import writable
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "parse_record",
     "read_as",
     "read_lines",
+    "record_unreadable",
 ]
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -125,7 +127,7 @@ SchemaVersion = Annotated[Literal[1], _Open(_is_later)]
 """Version of a file format. Files of later versions are read as far as possible."""
 
 
-def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
+def open_record(source: "Source", *, what: str, name: str, most: int = MAX_FILE) -> "JsonDocument":
     """Open a file that a run left, as a JSON document.
 
     Args:
@@ -133,9 +135,11 @@ def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
             value.
         what: A noun for messages.
         name: The file's name in a run's directory.
+        most: Bytes that the file may have.
 
     Raises:
-        UsageError: The file does not exist (`record_not_found`) or cannot be read (`record_unreadable`).
+        UsageError: The file does not exist (`record_not_found`), or it cannot be read, is no regular file or is larger
+            (`record_unreadable`).
     """
     from .json_text import wrap_json
 
@@ -144,8 +148,10 @@ def open_record(source: "Source", *, what: str, name: str) -> "JsonDocument":
     if isinstance(source, bytes):
         return parse_record(source, source=what)
     path = _place(source, name)
-    with _opened(path, name) as file:
-        return parse_record(file.read(), source=str(path))
+    try:
+        return parse_record(read_regular(path, most=most), source=str(path))
+    except OSError as error:
+        raise record_unreadable(path, name, error) from error
 
 
 def read_lines(source: Path | str | bytes, *, what: str, name: str) -> "Iterator[JsonDocument]":
@@ -159,15 +165,17 @@ def read_lines(source: Path | str | bytes, *, what: str, name: str) -> "Iterator
         name: The file's name in a run's directory.
 
     Raises:
-        UsageError: The file does not exist (`record_not_found`) or cannot be read (`record_unreadable`).
+        UsageError: As for `open_record`, or one of its lines is too long.
     """
     place = what if isinstance(source, bytes) else str(_place(source, name))
-    with io.BytesIO(source) if isinstance(source, bytes) else _opened(Path(place), name) as file:
+    try:
         # Split at newlines only: strings may contain other characters that count as line ends
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(io.BytesIO(source) if isinstance(source, bytes) else regular_lines(place), 1):
             document = parse_record(line.rstrip(b"\n"), source=f"{place}:{number}")
             if line.endswith(b"\n") or not line.startswith(b"{") or document.usable:
                 yield document
+    except OSError as error:
+        raise record_unreadable(Path(place), name, error) from error
 
 
 def _place(source: Path | str, name: str) -> Path:
@@ -177,21 +185,24 @@ def _place(source: Path | str, name: str) -> Path:
         return Path(source)
 
 
-def _opened(path: Path, name: str) -> IO[bytes]:
-    try:
-        return path.open("rb")
-    except (OSError, ValueError) as error:
-        missing = isinstance(error, FileNotFoundError)
-        why = error.strerror or error if isinstance(error, OSError) else error
-        raise UsageError(
-            f"There is no file {path}." if missing else f"{path} cannot be read: {why}.",
-            code="record_not_found" if missing else "record_unreadable",
-            hint=f"Name a run's {name}, or the directory that holds it.",
-        ) from error
+def record_unreadable(path: Path, name: str, error: OSError) -> UsageError:
+    """The error for a file that does not exist (`record_not_found`) or cannot be read (`record_unreadable`).
+
+    Args:
+        path: The file.
+        name: Its name in a run's directory.
+        error: Why.
+    """
+    missing = isinstance(error, FileNotFoundError)
+    return UsageError(
+        f"There is no file {path}." if missing else f"{path} cannot be read: {error.strerror or error}.",
+        code="record_not_found" if missing else "record_unreadable",
+        hint=f"Name a run's {name}, or the directory that holds it.",
+    )
 
 
 def parse_record(data: str | bytes, *, source: str) -> "JsonDocument":
-    """Parse JSON without a size limit: a file that was written must stay readable."""
+    """Parse JSON without a size limit of its own: a file that was written must stay readable."""
     from .json_text import parse_json
 
     return parse_json(data, source=source, max_bytes=len(data), max_depth=_MAX_DEPTH, max_values=None)

@@ -58,6 +58,8 @@ _LOG_END = 200
 
 SUMMARY_NAME = "summary.json"
 """File name of a `BatchSummary`."""
+_MOST_SUMMARY = 1 << 30
+"""Bytes of a summary, which has a row for each episode."""
 ROWS_NAME = "episodes.jsonl"
 """Name of the file that holds the `EpisodeRow` lines of a batch."""
 
@@ -683,4 +685,4 @@ def read_summary(source: Source) -> BatchSummary:
         UsageError: The file does not exist or cannot be read.
     """
     what = "batch summary"
-    return read_as(BatchSummary, open_record(source, what=what, name=SUMMARY_NAME), what=what)
+    return read_as(BatchSummary, open_record(source, what=what, name=SUMMARY_NAME, most=_MOST_SUMMARY), what=what)

@@ -19,6 +19,7 @@ from typing import cast
 from pydantic import Field
 
 from ..documents.records import Record
+from ..files.regular import open_regular
 from .seat_event_kinds import ACTED, IDLE, REFUSED
 
 __all__ = ["SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour", "read_inaction"]
@@ -114,7 +115,7 @@ def game_events(path: Path) -> Iterator[dict[str, object]]:
         OSError: The file cannot be read.
         ValueError: It is not JSON.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         begin = file.read(1)
         file.seek(0)
         if begin == b"[":

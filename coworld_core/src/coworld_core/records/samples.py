@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, cast
 from ..episode.layout import EpisodeLayout
 from ..episode.record import EpisodeRecord
 from ..errors import UsageError
+from ..files.regular import open_regular
 from ..hints import Hint
 from ..rules.seat_rewards import reward_sum
 
@@ -241,25 +242,25 @@ def recording_end(path: str | os.PathLike[str]) -> RecordingEnd | None:
     """
     place = Path(path)
     try:
-        with place.open("rb") as file:
+        with open_regular(place) as file:
             file.seek(max(place.stat().st_size - _END_BYTES, 0))
             last = file.read().rsplit(b"\n", 2)[-2:]
     except OSError as error:
         raise _unreadable(place, error) from error
     try:
         end: Any = json.loads(last[0]) if last[1:] == [b""] else None
-    except ValueError:
+        if not isinstance(end, dict) or "end" not in end:
+            return None
+        told = cast("dict[str, Any]", end)
+        return RecordingEnd(
+            reason=str(told["end"]),
+            complete=told.get("complete") is True,
+            count=int(told.get("count", 0)),
+            last_tick=told.get("last_tick"),
+            out_of_sync=tuple(told.get("out_of_sync") or ()),
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-    if not isinstance(end, dict) or "end" not in end:
-        return None
-    told = cast("dict[str, Any]", end)
-    return RecordingEnd(
-        reason=str(told["end"]),
-        complete=told.get("complete") is True,
-        count=int(told.get("count", 0)),
-        last_tick=told.get("last_tick"),
-        out_of_sync=tuple(told.get("out_of_sync") or ()),
-    )
 
 
 class _Lines:
@@ -278,7 +279,7 @@ class _Lines:
 
     def _read(self) -> Iterator[dict[str, Any]]:
         try:
-            with self._path.open("rb") as file:
+            with open_regular(self._path) as file:
                 while line := file.readline(_MOST_OF_LINE):
                     # The last line of a file that is being written, or whose writer was killed
                     if not line.endswith(b"\n"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from coworld_core.certificate import (
 )
 from coworld_core.documents.canonical_json import json_digest
 from coworld_core.errors import CoworldError, ImageError, RecordError, UsageError
+from coworld_core.files.regular import read_regular
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.manifest_file import find_manifest, manifest_value, read_document
@@ -221,6 +223,6 @@ def _words(certificate: Certificate, package: Package, directory: Path) -> str:
 
 def _bytes_of(path: Path) -> bytes | None:
     try:
-        return path.read_bytes() if path.stat().st_size <= _MOST_BYTES else b""
-    except OSError:
-        return None
+        return read_regular(path, most=_MOST_BYTES)
+    except OSError as error:
+        return b"" if error.errno == errno.EFBIG else None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coworld_core.documents.records import record_unreadable
+from coworld_core.files.regular import MAX_FILE, open_regular, too_large
+
 __all__ = ["EventTail"]
 
 _AT_ONCE = 1 << 20
@@ -24,15 +27,23 @@ class EventTail:
         self._position = 0
 
     def more(self) -> list[bytes]:
-        """Return the next lines; an empty list if there are none yet, or no more."""
+        """Return the next lines; an empty list if there are none yet, or no more.
+
+        Raises:
+            UsageError: It cannot be read, is no regular file, or has a line that is too long (`record_unreadable`).
+        """
         size = _AT_ONCE
         while True:
             try:
-                with self._path.open("rb") as file:
+                with open_regular(self._path) as file:
                     file.seek(self._position)
                     data = file.read(size)
+                if len(data) > MAX_FILE and b"\n" not in data:
+                    raise too_large(self._path, "one of its lines has more", MAX_FILE)
             except FileNotFoundError:
                 return []
+            except OSError as error:
+                raise record_unreadable(self._path, self._path.name, error) from error
             complete = data[: data.rfind(b"\n") + 1]
             if complete or len(data) < size:
                 self._position += len(complete)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -194,7 +195,8 @@ def info_of(workspace: Path, run: ReadRun) -> EpisodeInfo:
     episode = run.episode
     ended = None
     if run.started_at is not None and run.seconds is not None:
-        ended = run.started_at + dt.timedelta(seconds=run.seconds)
+        with suppress(OverflowError):
+            ended = run.started_at + dt.timedelta(seconds=run.seconds)
     return EpisodeInfo(
         # A tournament goes by the name of its directory
         id=run.run_id or workspace.name,

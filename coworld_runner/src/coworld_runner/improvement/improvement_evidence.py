@@ -13,6 +13,7 @@ import anyio
 from coworld_core.episode.record import EpisodeRow, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup
+from coworld_core.files.regular import read_regular
 from coworld_core.roles.improvement_task import EvidenceEpisode, ImprovementEvidence, episode_outcome, read_evidence
 from coworld_core.roles.role_record import Role
 
@@ -184,8 +185,8 @@ async def _looked_at(
 
 def _findings(path: Path) -> dict[str, Any]:
     try:
-        value: object = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        value: object = json.loads(read_regular(path))
+    except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 

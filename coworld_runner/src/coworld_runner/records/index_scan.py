@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
@@ -215,7 +216,8 @@ def _write(
         (
             (
                 *(id, number, row.index, row.key, row.run_id, row.workspace or None, row.variant, _int64(row.seed)),
-                *(row.status, row.ok, row.seconds, row.error_type, row.party, row.fault_slot, row.message),
+                *(row.status, row.ok, _finite(row.seconds), row.error_type, row.party, _int64(row.fault_slot)),
+                row.message,
                 # What the run's labels say goes before, and always will
                 json.dumps(tags, ensure_ascii=False) if (tags := _without(row.episode_tags, above)) else None,
             )
@@ -255,7 +257,11 @@ def _without(tags: dict[str, str], names: Iterable[str]) -> dict[str, str]:
 
 
 def _at(scores: Sequence[float], slot: int) -> float | None:
-    return scores[slot] if slot < len(scores) else None
+    return _finite(scores[slot]) if slot < len(scores) else None
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def _int64(number: int | None) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from coworld_core.files.atomic import write_whole
+from coworld_core.files.regular import read_regular
 
 from ..runs._locks import while_opening
 
@@ -34,7 +35,7 @@ def _list() -> Path:
 def known_places() -> list[Path]:
     """The directories that were remembered, in that order; some may not exist any more."""
     try:
-        lines = _list().read_bytes().splitlines()
+        lines = read_regular(_list()).splitlines()
     except OSError:
         return []
     return [Path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]

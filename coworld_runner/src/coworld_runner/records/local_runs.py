@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -16,6 +16,7 @@ from coworld_core.records.labels import check_changes
 from coworld_core.records.run_entries import EpisodeEntry, FoundEpisodes, FoundRuns, RunEntry
 from coworld_core.records.run_filter import RunFilter
 from coworld_core.text.phrases import listed
+from coworld_core.text.terminal import writable
 
 from ..package.locations import expand
 from ..runs.episode_places import find_episode
@@ -109,7 +110,11 @@ class LocalRuns:
         Raises:
             EnvironmentFault: The index cannot be written to.
         """
-        places = self._below or [*known_places(), Path.cwd()]
+        places = self._below or known_places()
+        if not self._below:
+            # A directory that was removed has no runs
+            with suppress(FileNotFoundError):
+                places.append(Path.cwd())
         places = list(dict.fromkeys(place.resolve() for place in places))
         try:
             return refresh(self._store, places, self._on_progress)
@@ -160,7 +165,7 @@ class LocalRuns:
         rows = self.connection.execute(
             "SELECT path FROM run WHERE (length(?1) >= ?2 AND substr(run_id, 1, length(?1)) = ?1) "
             "OR substr(path, -length(?1) - 1) = '/' || ?1",
-            (text, _SHORTEST),
+            (writable(text), _SHORTEST),
         ).fetchall()
         if len(rows) == 1:
             return FoundRun(run=self._entry(rows[0][0]))
@@ -239,7 +244,7 @@ class LocalRuns:
     def _known(self, place: Path) -> RunEntry | None:
         """The run in a workspace, which need not be at a known place."""
         for again in (True, False):
-            if self.connection.execute("SELECT 1 FROM run WHERE path = ?", (str(place),)).fetchone():
+            if self.connection.execute("SELECT 1 FROM run WHERE path = ?", (writable(str(place)),)).fetchone():
                 return self._entry(str(place))
             if again:
                 refresh(self._store, [place])

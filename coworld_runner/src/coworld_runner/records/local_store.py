@@ -12,12 +12,15 @@ from typing import TypeVar
 import anyio
 import anyio.to_thread
 
+from coworld_core.documents.records import record_unreadable
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import UsageError
+from coworld_core.files.regular import read_regular
 from coworld_core.records.episode_store import samples_of, too_few, with_labels
 from coworld_core.records.run_entries import FoundEpisodes, StoredEpisode
 from coworld_core.records.run_filter import RunFilter
 from coworld_core.records.samples import RecordedSample, iter_samples, recording_end
+from coworld_core.rules.replay import MAX_REPLAY
 
 from .local_runs import LocalRuns
 
@@ -94,7 +97,7 @@ class LocalStore:
                 code="no_samples",
                 context={"episode": name},
             )
-        for row in samples_of(await anyio.Path(replay).read_bytes(), episode=name):
+        for row in samples_of(await anyio.to_thread.run_sync(_content, replay), episode=name):
             yield row
 
     async def delete(self, episode: StoredEpisode | str) -> None:
@@ -117,6 +120,13 @@ class LocalStore:
 
 def _id(episode: StoredEpisode | str) -> str:
     return episode if isinstance(episode, str) else episode.id
+
+
+def _content(replay: Path) -> bytes:
+    try:
+        return read_regular(replay, most=MAX_REPLAY)
+    except OSError as error:
+        raise record_unreadable(replay, replay.name, error) from error
 
 
 def _has_recording(layout: EpisodeLayout) -> bool:

@@ -15,6 +15,7 @@ from coworld_core.documents.records import read_lines
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.seat_behaviour import game_events
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.files.regular import read_regular
 from coworld_core.hints import Hint
 from coworld_core.lazy import load_library
 from coworld_core.records.run_entries import EpisodeEntry
@@ -22,6 +23,7 @@ from coworld_core.records.run_filter import RunFilter
 from coworld_core.records.samples import iter_samples, recording_end
 from coworld_core.records.turn_rows import turn_rows
 from coworld_core.rules.plain_values import to_json
+from coworld_core.rules.replay import MAX_REPLAY
 from coworld_core.text.phrases import listed
 
 from ..runs.workspace import unwritable
@@ -329,10 +331,10 @@ def _write_turns(run: str, key: str, layout: EpisodeLayout, table: ParquetTable)
     """Write the turns of an episode; returns why there are none, or not all."""
     before = table.count
     try:
-        for row in turn_rows(layout.replay.read_bytes(), source=str(layout.replay)):
+        for row in turn_rows(read_regular(layout.replay, most=MAX_REPLAY), source=str(layout.replay)):
             table.add((run, key, *row))
-    except FileNotFoundError:
-        return "replay"
+    except OSError as error:
+        return "replay" if isinstance(error, FileNotFoundError) else "damaged"
     except CoworldError:
         return "damaged" if table.count > before else "format"
     return ""

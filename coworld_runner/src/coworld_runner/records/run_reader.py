@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,9 @@ from coworld_core.documents.records import READING
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, EpisodeRow, SlotRow, read_record
 from coworld_core.errors import CoworldError, RecordError
+from coworld_core.files.regular import open_regular, read_regular, regular_lines
 from coworld_core.records.labels import LABELS_NAME, RunLabels, read_labels
+from coworld_core.text.terminal import writable
 
 from ..runs._locks import is_free
 
@@ -37,6 +41,11 @@ _LONGEST = 1 << 22
 """Bytes of the longest line that is read."""
 _MOST_ROWS = 10_000
 """Number of rows that are read at a time."""
+_GREATEST = (1 << 63) - 1
+"""The greatest number of an episode."""
+_YEARS = range(2, 9999)
+"""Years whose moments exist in every time zone."""
+_LONGEST_PROBLEM = 500
 _LATER = "A later version of coworld wrote its {name} (schema version {version}), which is read in part."
 
 Stamps = Mapping[str, tuple[int, int]]
@@ -95,82 +104,89 @@ def stamps_of(place: Path) -> Stamps:
 def read_run(place: Path) -> ReadRun | None:
     """Read a run; None if no run of coworld has written to the directory, or it has only begun to.
 
-    What cannot be read is said in `problem`; nothing is raised for it.
+    What cannot be read is said in `problem`; nothing is raised, whatever is in the directory.
     """
-    found = _read(place)
-    if found is None:
-        return None
+    problems: list[str] = []
     try:
-        labels = read_labels(place)
+        found = _read(place, problems)
+        labels = _labels(place, problems) if found is not None else RunLabels()
+    except Exception as error:  # noqa: BLE001 - one run must not cost the others theirs
+        found, labels = ReadRun(kind="episode"), RunLabels()
+        problems.append(f"It cannot be read: {type(error).__name__}: {error}")
+    if found is None and not problems:
+        return None
+    told = writable(" ".join(filter(None, (found.problem if found is not None else "", *problems))))
+    problem = told if len(told) <= _LONGEST_PROBLEM else f"{told[:_LONGEST_PROBLEM]}…"
+    return replace(found or ReadRun(kind="episode"), labels=labels, problem=problem)
+
+
+def _labels(place: Path, problems: list[str]) -> RunLabels:
+    try:
+        return read_labels(place)
     except CoworldError as error:
-        return replace(found, problem=_both(found.problem, f"{LABELS_NAME}: {error.message}"))
-    return replace(found, labels=labels)
+        problems.append(f"{LABELS_NAME}: {error.message}")
+        return RunLabels()
 
 
-def _read(place: Path) -> ReadRun | None:
+def _read(place: Path, problems: list[str]) -> ReadRun | None:
     record, events = place / _RECORD, place / _EVENTS
     if (place / _TOURNAMENT).is_file():
-        return _tournament(place, events)
+        return _tournament(place, events, problems)
     if record.is_file():
-        return _of_record(record)
-    begun, ended = _events(events)
+        return _of_record(record, problems)
+    begun, ended = _events(events, problems)
     rows = ROWS_NAME if (place / ROWS_NAME).is_file() else ""
     if begun is None and not rows:
         return None
-    what = str((begun or {}).get("what") or "batch")
-    kind = _plan_kind(place) or what
-    players = (begun or {}).get("players")
+    told = _Told(_EVENTS, begun or {}, problems)
+    plan = _Told(_PLAN, _file_object(place / _PLAN, problems), problems)
     found = ReadRun(
-        kind=kind,
+        kind=plan.text("kind") or told.text("what") or "batch",
         rows=rows,
-        **_texts(begun or {}, "run_id", "coworld", "version", "variant", "backend"),
-        started_at=_time((begun or {}).get("time")),
-        players=tuple(map(str, cast("list[object]", players))) if isinstance(players, list) else (),
+        **told.texts("run_id", "coworld", "version", "variant", "backend"),
+        started_at=told.time("time"),
+        players=told.names("players"),
     )
     if ended is not None:
-        seconds = ended.get("seconds")
-        return replace(
-            found,
-            status=str(ended.get("status") or "failed"),
-            ok=ended.get("ok") is True,
-            seconds=float(seconds) if isinstance(seconds, int | float) else None,
-        )
+        end = _Told(_EVENTS, ended, problems)
+        status = end.text("status") or "failed"
+        return replace(found, status=status, ok=ended.get("ok") is True, seconds=end.seconds("seconds"))
     return replace(found, status="lost" if is_free(events) else "running")
 
 
-def _tournament(place: Path, events: Path) -> ReadRun | None:
+def _tournament(place: Path, events: Path, problems: list[str]) -> ReadRun | None:
     """A tournament: its log has a line for each episode, and the rules at its beginning."""
-    lines = _first_lines(events, 1)
-    rules = lines[0].get("rules") if lines else None
+    begun = _first_line(events, problems) or {}
+    rules = begun.get("rules")
     if not isinstance(rules, dict):
         return None
-    rules = cast("dict[str, object]", rules)
-    over = is_free(events) and bool((_file_object(place / _REPORT) or {}).get("stopped"))
+    over = is_free(events) and bool(_file_object(place / _REPORT, problems).get("stopped"))
     return ReadRun(
         kind="tournament",
         rows=_EVENTS,
-        **_texts(rules, "coworld", "version", "variant"),
+        **_Told(_EVENTS, cast("dict[str, object]", rules), problems).texts("coworld", "version", "variant"),
         status="completed" if over else "interrupted" if is_free(events) else "running",
         ok=over,
-        started_at=_time(lines[0].get("time") or lines[0].get("at")),
+        started_at=_Told(_EVENTS, begun, problems).time("time" if "time" in begun else "at"),
     )
 
 
-def _of_record(path: Path) -> ReadRun | None:
+def _of_record(path: Path, problems: list[str]) -> ReadRun | None:
     try:
         record = read_record(path)
     except RecordError as error:
-        return _in_part(path, error)
+        return _in_part(path, error, problems)
     except CoworldError as error:
         return ReadRun(kind="episode", problem=error.message)
     version = int(record.schema_version)
+    told = _Told(path.name, record.model_dump(include={*_RECORD_TEXTS, "started_at", "seconds"}), problems)
     return ReadRun(
         kind="episode",
-        **_texts(record.model_dump(include=set(_RECORD_TEXTS)), *_RECORD_TEXTS),
+        **told.texts(*_RECORD_TEXTS),
         status=record.status,
         ok=record.ok,
-        started_at=record.started_at,
-        seconds=record.seconds,
+        started_at=told.time("started_at"),
+        seconds=told.seconds("seconds"),
         players=tuple(seat.name for seat in record.slots),
         tags=record.episode_tags,
         episode=_row(record),
@@ -181,25 +197,27 @@ def _of_record(path: Path) -> ReadRun | None:
 _RECORD_TEXTS = ("run_id", "coworld", "version", "variant", "backend")
 
 
-def _in_part(path: Path, error: RecordError) -> ReadRun | None:
+def _in_part(path: Path, error: RecordError, problems: list[str]) -> ReadRun | None:
     """What can be read of a record that is none of this version."""
+    troubled = ReadRun(kind="episode", problem=f"{path.name}: {error.message}")
     try:
-        value: object = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return ReadRun(kind="episode", problem=f"{path.name}: {error.message}")
-    found = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+        found = _object(read_regular(path))
+    except OSError:
+        return troubled
+    if found is None:
+        return troubled
     if not isinstance(found.get("coworld"), str):
-        return None if not found.get("run_id") else ReadRun(kind="episode", problem=f"{path.name}: {error.message}")
+        return troubled if found.get("run_id") else None
     version = found.get("schema_version")
-    seconds = found.get("seconds")
     later = isinstance(version, int) and version > 1
+    told = _Told(path.name, found, problems if later else [])
     return ReadRun(
         kind="episode",
-        **_texts(found, *_RECORD_TEXTS),
-        status=str(found.get("status") or "failed"),
-        started_at=_time(found.get("started_at")),
-        seconds=float(seconds) if isinstance(seconds, int | float) else None,
-        problem=_LATER.format(name=path.name, version=version) if later else f"{path.name}: {error.message}",
+        **told.texts(*_RECORD_TEXTS),
+        status=told.text("status") or "failed",
+        started_at=told.time("started_at"),
+        seconds=told.seconds("seconds"),
+        problem=_LATER.format(name=path.name, version=version) if later else troubled.problem,
     )
 
 
@@ -241,7 +259,7 @@ def read_head(path: Path, length: int) -> str:
         path: The file.
         length: Number of its bytes that are known.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.blake2b(file.read(min(length, 4096)), digest_size=8).hexdigest()
 
 
@@ -253,9 +271,8 @@ def rows_after(path: Path, position: int) -> Iterator[ReadRows]:
     log = path.name == _EVENTS
     rows: list[EpisodeRow] = []
     problem = ""
-    with path.open("rb") as file:
-        file.seek(position)
-        for line in file:
+    try:
+        for line in regular_lines(path, position=position, longest=_LONGEST):
             if not line.endswith(b"\n"):
                 break
             position += len(line)
@@ -263,20 +280,32 @@ def rows_after(path: Path, position: int) -> Iterator[ReadRows]:
                 continue
             try:
                 rows.append(_row_of(line, log=log))
-            except (ValidationError, ValueError) as error:
+            except ValueError as error:
                 problem = problem or f"{path.name} has a line that is no row, before byte {position}: {_first(error)}."
             if len(rows) >= _MOST_ROWS:
                 yield ReadRows(rows=tuple(rows), position=position, problem=problem)
                 rows = []
+    except OSError as error:
+        if error.errno != errno.EFBIG:
+            raise
+        problem = problem or f"{path.name} is read as far as byte {position}: {error.strerror}."
     yield ReadRows(rows=tuple(rows), position=position, problem=problem)
 
 
 def _row_of(line: bytes, *, log: bool) -> EpisodeRow:
-    if not log:
-        return EpisodeRow.model_validate_json(line, context=READING)
-    event: Any = json.loads(line)
-    row = EpisodeRow.model_validate(event["row"], context=READING)
-    return row.model_copy(update={"workspace": f"episodes/{row.workspace}"}) if row.workspace else row
+    """The row in a line.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if log:
+        row = EpisodeRow.model_validate((_object(line) or {}).get("row"), context=READING)
+        row = row.model_copy(update={"workspace": f"episodes/{row.workspace}"}) if row.workspace else row
+    else:
+        row = EpisodeRow.model_validate_json(line, context=READING)
+    if row.index > _GREATEST:
+        raise ValueError("index: no run has as many episodes")
+    return row
 
 
 def _first(error: Exception) -> str:
@@ -289,14 +318,14 @@ def _first(error: Exception) -> str:
 # --- events -------------------------------------------------------------------------------------------------------
 
 
-def _events(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+def _events(path: Path, problems: list[str]) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The first event of a run, and the last one if the run is over; None for what is missing."""
-    begun = next(iter(_first_lines(path, 1)), None)
+    begun = _first_line(path, problems)
     if begun is None or begun.get("kind") != "run_started" or not begun.get("run_id"):
         return None, None
     last: dict[str, Any] | None = None
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
             lines = file.read().splitlines()
     except OSError:
@@ -308,13 +337,14 @@ def _events(path: Path) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     return begun, last if last is not None and last.get("kind") == "run_finished" else None
 
 
-def _first_lines(path: Path, count: int) -> list[dict[str, Any]]:
+def _first_line(path: Path, problems: list[str]) -> dict[str, Any] | None:
     try:
-        with path.open("rb") as file:
-            found = (_object(file.readline(_LONGEST)) for _ in range(count))
-            return [value for value in found if value is not None]
-    except OSError:
-        return []
+        return _object(next(regular_lines(path, longest=_LONGEST), b""))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problems.append(f"{path.name}: {error.strerror}.")
+        return None
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -325,29 +355,66 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
-def _file_object(path: Path) -> dict[str, Any] | None:
+def _file_object(path: Path, problems: list[str]) -> dict[str, Any]:
     try:
-        return _object(path.read_bytes())
-    except OSError:
+        return _object(read_regular(path)) or {}
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        problems.append(f"{path.name}: {error.strerror}.")
+        return {}
+
+
+class _Told:
+    """What a file tells of a run, as far as its values are of their kinds; any other is a problem."""
+
+    def __init__(self, file: str, values: Mapping[str, object], problems: list[str]) -> None:
+        self._file = file
+        self._values = values
+        self._problems = problems
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name)
+        text = writable(value) if isinstance(value, str) else ""
+        if value is not None and text != value:
+            self._refuse(name, "a text")
+        return text
+
+    def texts(self, *names: str) -> dict[str, Any]:
+        return {name: self.text(name) for name in names}
+
+    def names(self, name: str) -> tuple[str, ...]:
+        value = self._values.get(name)
+        names = cast("list[object]", value) if isinstance(value, list) else []
+        found = tuple(writable(one) for one in names if isinstance(one, str))
+        if value is not None and list(found) != value:
+            self._refuse(name, "a list of texts")
+        return found
+
+    def time(self, name: str) -> dt.datetime | None:
+        """A time as UTC; one that not every time zone has is none."""
+        value = self._values.get(name)
+        try:
+            time = dt.datetime.fromisoformat(value) if isinstance(value, str) else value
+        except ValueError:
+            time = None
+        if isinstance(time, dt.datetime) and time.year in _YEARS:
+            return time.astimezone(dt.UTC)
+        if value is not None:
+            self._refuse(name, "a time")
         return None
 
-
-def _plan_kind(place: Path) -> str:
-    kind = (_file_object(place / _PLAN) or {}).get("kind")
-    return kind if isinstance(kind, str) else ""
-
-
-def _texts(found: Mapping[str, object], *names: str) -> dict[str, Any]:
-    return {name: value for name in names if isinstance(value := found.get(name), str)}
-
-
-def _time(value: object) -> dt.datetime | None:
-    try:
-        moment = dt.datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
+    def seconds(self, name: str) -> float | None:
+        value = self._values.get(name)
+        try:
+            seconds = float(value) if isinstance(value, int | float) else math.nan
+        except OverflowError:
+            seconds = math.inf
+        if math.isfinite(seconds):
+            return seconds
+        if value is not None:
+            self._refuse(name, "a number of seconds")
         return None
-    return moment.astimezone(dt.UTC) if moment is not None else None
 
-
-def _both(*problems: str) -> str:
-    return " ".join(filter(None, problems))
+    def _refuse(self, name: str, what: str) -> None:
+        self._problems.append(f"{self._file}: {name} is not {what}.")

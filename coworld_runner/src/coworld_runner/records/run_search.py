@@ -12,6 +12,7 @@ from typing import Any
 
 from coworld_core.records.run_entries import EpisodeEntry, RunEntry, SeatEntry
 from coworld_core.records.run_filter import RunFilter
+from coworld_core.text.terminal import writable
 
 __all__ = ["episode_numbers", "find_episodes", "find_runs"]
 
@@ -45,7 +46,7 @@ def find_runs(
         "(SELECT count(*) FROM episode WHERE episode.run = run.id AND NOT episode.ok) "
         f"FROM run{_where(where)} ORDER BY started_at IS NULL, started_at DESC, path LIMIT ?"
     )
-    rows = connection.execute(query, [*values, -1 if limit is None else limit]).fetchall()
+    rows = connection.execute(query, [*_bound(values), -1 if limit is None else limit]).fetchall()
     labels_of = _labels_of_runs(connection, [row[0] for row in rows])
     seats = _seats_of_runs(connection, [row[0] for row in rows if row[2] == "episode"])
     return [
@@ -165,7 +166,12 @@ def _chosen_episodes(
         f"FROM run JOIN episode ON episode.run = run.id{_where([*where, inner])} "
         "ORDER BY run.started_at IS NULL, run.started_at DESC, run.path, episode.number"
     )
-    return query, [*values, *more]
+    return query, _bound([*values, *more])
+
+
+def _bound(values: Sequence[Any]) -> list[Any]:
+    """Values for a query: a text that is not Unicode matches nothing that the index has."""
+    return [writable(value) if isinstance(value, str) else value for value in values]
 
 
 def _directory(run: str, key: str, directory: str | None) -> Path | None:

@@ -21,6 +21,7 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, read_rows, read_summary
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, PLAYERS_NAME, REPORT_NAME, read_plan
+from coworld_core.files.regular import regular_lines
 from coworld_core.files.zips import open_zip
 from coworld_core.records.labels import LABELS_NAME
 from coworld_core.roles.bundle_file import BUNDLE_LIMIT
@@ -54,8 +55,6 @@ _CERTIFYING = ("episode", "bad-clients", "lost-connections", "same-seed", "same-
 """Directories of episodes of a certification."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}([0-9a-f]{4})?\.(part|peek)|\.reserve-.+")
 """Names of temporary files, which a killed run leaves."""
-_MOST = 64 << 20
-"""Bytes of the largest file that is read as a record, so that a stranger's file of gigabytes is not."""
 
 
 @dataclass
@@ -146,8 +145,7 @@ class _Reader:
             if kind in self._kinds:
                 continue
             with contextlib.suppress(CoworldError, OSError, ValueError, KeyError, StopIteration, RecursionError):
-                status = path.lstat()
-                if stat.S_ISREG(status.st_mode) and (status.st_size <= _MOST or path.suffix != ".json"):
+                if stat.S_ISREG(path.lstat().st_mode):
                     self._kinds.add(prove(path))
                     # The events are removed last: they are there first, and in every workspace
                     self._proofs.insert(0, path)
@@ -263,8 +261,7 @@ def _is_screenshot(entry: os.DirEntry[str]) -> bool:
 
 
 def _begun(events: Path) -> _Kind:
-    with events.open("rb") as file:
-        event = parse_event(file.readline(1 << 20))
+    event = parse_event(next(regular_lines(events, longest=1 << 20)))
     if not isinstance(event, RunStarted) or event.seq != 1 or not event.run_id:
         raise ValueError
     kinds: dict[str, _Kind] = {"episode": "episode", "batch": "many", "certification": "certification"}
