@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -18,7 +19,7 @@ from coworld_runner.control.event_tail import EventTail
 from coworld_runner.control.local_episode import LocalEpisode, read_info
 from coworld_runner.control.run_stopping import stop_run
 from coworld_runner.runs import lock_holder
-from coworld_runner.runs.lock_holder import find_holder
+from coworld_runner.runs.lock_holder import find_holder, process_identity
 
 _HOLDS = """
 import fcntl, sys
@@ -50,6 +51,34 @@ def leave(place: Path, run_id: str = "abcdef0123") -> Path:
     log = place / "events.ndjson"
     log.write_text(RunStarted(what="episode", seq=1, run_id=run_id, players=("ada", "bob")).model_dump_json() + "\n")
     return log
+
+
+def begin_again(log: Path, process: subprocess.Popen[bytes], later: float = 0) -> None:
+    """Let a log say that a process has resumed its run, or another one with its number that began later."""
+    identity = process_identity(process.pid)
+    assert identity is not None
+    event = RunStarted(what="episode", run_id="abcdef0123", pid=identity[0], process_start=identity[1] + later)
+    with log.open("a") as file:
+        file.write(event.model_dump_json() + "\n")
+
+
+async def test_a_process_that_has_only_locked_the_log_is_not_stopped(tmp_path: Path) -> None:
+    log = leave(tmp_path / "one")
+    for later in (None, 0.01):
+        for hard in (False, True):
+            with holding(log) as process:
+                if later is not None:
+                    begin_again(log, process, later)
+                with pytest.raises(CoworldError) as caught:
+                    await stop_run(log.parent, hard=hard)
+                assert caught.value.code == "locked_by_another"
+                assert f"process {process.pid} ({sys.executable}" in caught.value.message
+                assert process.poll() is None
+    for hard, signal_number in ((False, signal.SIGINT), (True, signal.SIGKILL)):
+        with holding(log) as process:
+            begin_again(log, process)
+            await stop_run(log.parent, hard=hard)
+            assert process.wait() == -signal_number
 
 
 def test_the_process_that_has_a_file_locked_is_found_with_all_that_it_has(tmp_path: Path) -> None:

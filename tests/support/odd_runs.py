@@ -46,7 +46,11 @@ _ROW: dict[str, Any] = {
     "ok": True,
     "seconds": 1.0,
 }
-_RULES: dict[str, Any] = {"kind": "rules", "time": "2026-11-28T10:00:00Z", "rules": {"coworld": "odd", "version": "1", "variant": "d"}}
+_RULES: dict[str, Any] = {
+    "kind": "rules",
+    "time": "2026-11-28T10:00:00Z",
+    "rules": {"coworld": "odd", "version": "1", "variant": "d"},
+}
 _DEEP = b"[" * 100_000 + b"]" * 100_000
 _HUGE = 10**400
 _FAR = ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00")

@@ -91,6 +91,14 @@ class RunStarted(BaseEvent):
         default=(), description="Ids of the bundled players, by slot; null for other players."
     )
     workspace: str = Field(default="", description="The directory for the run's files.")
+    pid: int | None = Field(
+        default=None, description="Number of the process that plays it, in its own container; null in older logs."
+    )
+    process_start: float | None = Field(
+        default=None,
+        description="Seconds from the start of the machine to that of this process, by which another one with its "
+        "number is told from it; null: unknown.",
+    )
 
 
 class PhaseStarted(BaseEvent):

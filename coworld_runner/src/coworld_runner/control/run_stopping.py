@@ -37,7 +37,8 @@ async def stop_run(workspace: Path, *, hard: bool = False) -> None:
 
     Raises:
         UsageError: It is a run of this process (`own_run`), or that process plays other runs, too (`several_runs`).
-        EnvironmentFault: The process cannot be seen (`run_elsewhere`) or signalled from here, does not die, or leaves
+        EnvironmentFault: Another process has locked the log than the one that plays the run (`locked_by_another`), or
+            the process cannot be seen (`run_elsewhere`) or signalled from here, does not die, or leaves
             something that cannot be removed (`left_behind`).
     """
     log = EpisodeLayout(workspace).events
@@ -52,6 +53,7 @@ async def stop_run(workspace: Path, *, hard: bool = False) -> None:
             context={"path": str(workspace)},
         )
     _require_alone(holder, workspace)
+    await anyio.to_thread.run_sync(_require_player, holder, workspace)
     try:
         if not hard:
             holder.process.send_signal(signal.SIGINT)
@@ -86,6 +88,22 @@ def _require_alone(holder: LockHolder, workspace: Path) -> None:
             code="several_runs",
             hint="Stop this run from within that process, or end the process yourself.",
             context={"path": str(workspace), "pid": holder.process.pid, "others": others},
+        )
+
+
+def _require_player(holder: LockHolder, workspace: Path) -> None:
+    """Refuse a process that has only locked the file, as any program can.
+
+    A tournament has its run in a directory of its own.
+    """
+    place = workspace.resolve()
+    if not any(_is_log(log) and log.is_relative_to(place) and holder.has_begun(log) for log in holder.locked):
+        raise EnvironmentFault(
+            f"The log of the run in {workspace} is locked by {holder}, which did not begin the run according to that "
+            "log. It was not stopped.",
+            code="locked_by_another",
+            hint=f"The run itself has ended. End that process yourself, if you know it: kill {holder.process.pid}",
+            context={"path": str(workspace), "pid": holder.process.pid},
         )
 
 

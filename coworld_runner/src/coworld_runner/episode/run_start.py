@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from coworld_core.ids import new_run_id
 from ..package.plan import EpisodePlan
 from ..package.resolver import Package, default_results_dir
 from ..runs.event_bus import EventBus, EventLog
+from ..runs.lock_holder import process_identity
 from ..runs.run_labels import change_labels
 from ..runs.workspace import WorkspaceReservation, default_workspace, open_workspace, point_latest, replays_of
 from .run_options import RunOptions
@@ -36,8 +38,10 @@ class OpenRun:
     _begun: float = field(default_factory=time.monotonic)
 
     def publish_start(self, event: RunStarted, backend: str) -> None:
-        """Publish the first event, with the backend's name and the workspace."""
-        self.bus.publish(event.model_copy(update={"backend": backend, "workspace": str(self.layout.workspace)}))
+        """Publish the first event, with the backend's name, the workspace and this process."""
+        pid, start = process_identity() or (os.getpid(), None)
+        update = {"backend": backend, "workspace": str(self.layout.workspace), "pid": pid, "process_start": start}
+        self.bus.publish(event.model_copy(update=update))
 
     def seconds(self) -> float:
         """Return the seconds since the run started."""

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coworld_core.episode.events import RunStarted, parse_event
+from coworld_core.errors import CoworldError
+from coworld_core.files.regular import regular_lines
 from coworld_core.text.terminal import strip_controls
 
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["LockHolder", "find_holder"]
+__all__ = ["LockHolder", "find_holder", "process_identity"]
 
 _LOCKS = Path("/proc/locks")
+_STARTED = b'"kind":"run_started"'
+
+
+def process_identity(pid: int | str = "self") -> tuple[int, float] | None:
+    """What tells a process from every other: its number in its own container, and when it began.
+
+    Args:
+        pid: Its number here.
+
+    Returns:
+        The number, and the seconds from the start of the machine; None if it has ended or the kernel does not tell.
+    """
+    place = Path("/proc", str(pid))
+    try:
+        began = int((place / "stat").read_bytes().rpartition(b")")[2].split()[19])
+        status = (place / "status").read_bytes().splitlines()
+        numbers = next(line for line in status if line.startswith(b"NSpid:"))
+        return int(numbers.split()[-1]), began / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
 
 
 @dataclass(frozen=True)
@@ -29,6 +53,14 @@ class LockHolder:
     process: psutil.Process
     locked: tuple[Path, ...]
     """The files that it has locked, as far as this user may see them."""
+
+    def has_begun(self, log: Path) -> bool:
+        """Whether a log says that this process plays its run, rather than that any program has locked the file."""
+        identity = process_identity(self.process.pid)
+        with contextlib.suppress(CoworldError, OSError):
+            begun = (parse_event(line) for line in regular_lines(log) if _STARTED in line)
+            return any(isinstance(one, RunStarted) and (one.pid, one.process_start) == identity for one in begun)
+        return False
 
     def __str__(self) -> str:
         import psutil
