@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import anyio
@@ -131,12 +132,13 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         (begun / "logs").mkdir(parents=True, exist_ok=True)
         if not (begun / "events.ndjson").exists():
             (begun / "events.ndjson").write_text(
-                RunStarted(what="episode", seq=1, run_id="r5").model_dump_json() + "\n"
+                RunStarted(what="episode", seq=1, run_id="r5", workspace=str(begun)).model_dump_json() + "\n"
             )
         (begun / ".replay.0123456789ab.part").write_text("half of something")
         with (tmp_path / "many" / "events.ndjson").open("a") as log:
             log.write('{"seq": 7, "ki')
         # Somebody's own
+        copytree(tmp_path / "many" / next(iter(first)), tmp_path / "many" / "copied")
         (tmp_path / "many" / "notes").mkdir()
         (tmp_path / "many" / "notes" / "first.txt").write_text("It went well.")
         (tmp_path / "many" / "analysis" / "logs").mkdir(parents=True)
@@ -149,6 +151,7 @@ async def test_episode_with_a_row_is_not_repeated(tmp_path: Path) -> None:
         assert sorted(after) == keys
         assert not (begun / ".replay.0123456789ab.part").exists()
         assert (tmp_path / "many" / "notes" / "first.txt").exists()
+        assert (tmp_path / "many" / "copied" / "episode.json").exists()
         assert (tmp_path / "many" / "analysis" / "logs" / "monday.txt").exists()
         # All there: nothing is played
         tally = await play(6, resume=True)

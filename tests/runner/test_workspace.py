@@ -6,6 +6,7 @@ import datetime as dt
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from coworld_core.episode.events import ArtifactCollected, RunStarted
-from coworld_core.episode.record import EpisodeRecord, ImageRecord, UnitRecord
+from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, UnitRecord
 from coworld_core.errors import WorkspaceError
 from coworld_core.hints import hint_fields
 from coworld_runner.runs._locks import is_free, lock
@@ -26,12 +27,13 @@ from coworld_runner.runs.workspace import (
     open_workspace,
     point_latest,
     prepare_workspace,
+    remove_workspace,
 )
 
 
-def event(what: str, run_id: str = "r1") -> str:
+def event(what: str, run_id: str = "r1", workspace: Path = Path()) -> str:
     """The first line of a run's events."""
-    started = RunStarted(what=what, seq=1, run_id=run_id)  # pyright: ignore[reportArgumentType]
+    started = RunStarted(what=what, seq=1, run_id=run_id, workspace=str(workspace))  # pyright: ignore[reportArgumentType]
     return started.model_dump_json() + "\n"
 
 
@@ -47,13 +49,26 @@ def an_episode(directory: Path) -> Path:
     collected = [
         ArtifactCollected(seq=2, run_id="r1", name=name, size=1) for name in ("map.txt", "logs/game/turns.log")
     ]
-    events = event("episode") + "".join(line.model_dump_json() + "\n" for line in collected)
+    events = event("episode", workspace=directory) + "".join(line.model_dump_json() + "\n" for line in collected)
     names = ("replay", "replay.html", "policy_artifact_11.zip", ".results.json.0123456789ab.part", "map.txt")
     logs = ("game.stdout.log", "policy_agent_11.log", "replay.stderr.log", "https-proxy.log", "game/turns.log")
     contents = dict.fromkeys((*names, *(f"logs/{name}" for name in logs)), "x")
     write(
         directory, {"events.ndjson": events, "config.json": "{}", "results.json": "{}", "events.json": "[]"} | contents
     )
+    return directory
+
+
+def several_episodes(directory: Path) -> Path:
+    """The workspace of a run that was killed: one of its episodes has a row, one has begun, and one is about to."""
+    row = EpisodeRow(
+        index=1, run_id="r1", workspace="episode-0001", status="completed", ok=True, seconds=1, key="episode-0001"
+    )
+    rows = row.model_dump_json() + "\n"
+    write(directory, {"events.ndjson": event("batch", workspace=directory), "episodes.jsonl": rows})
+    an_episode(directory / "episode-0001")
+    an_episode(directory / "block-0001.1-1")
+    (directory / "episode-0002").mkdir()
     return directory
 
 
@@ -120,10 +135,43 @@ def test_overwrite_removes_what_an_episode_wrote(tmp_path: Path) -> None:
 
 
 def test_overwrite_removes_what_several_episodes_wrote(tmp_path: Path) -> None:
-    write(tmp_path, {"events.ndjson": event("batch"), "episodes.jsonl": "{}\n", "summary.json": "{}"})
-    an_episode(tmp_path / "episode-0001")
-    an_episode(tmp_path / "block-0001.1-1")
-    (tmp_path / "episode-0002").mkdir()
+    several_episodes(tmp_path / "run")
+    assert opened(tmp_path / "run", overwrite=True) == FRESH
+    (several_episodes(tmp_path / "run") / "events.ndjson").unlink()
+    error = refused(tmp_path / "run")
+    assert error.context["foreign"] == ["block-0001.1-1/"]
+
+
+def test_overwrite_removes_a_run_that_was_moved(tmp_path: Path) -> None:
+    several_episodes(tmp_path / "run").rename(tmp_path / "moved")
+    assert opened(tmp_path / "moved", overwrite=True) == FRESH
+
+
+@pytest.mark.parametrize("of", ["an episode", "an episode of its own", "a run of many"])
+def test_overwrite_spares_another_run_that_was_copied_into_one_of_many(tmp_path: Path, of: str) -> None:
+    run, other = several_episodes(tmp_path / "run"), tmp_path / "other"
+    if of == "a run of many":
+        several_episodes(other)
+    else:
+        an_episode(other if of == "an episode" else run / "episode-0001")
+    shutil.copytree(run / "episode-0001" if of == "an episode of its own" else other, run / "kept")
+    assert refused(run).context["foreign"] == ["kept/"]
+    with pytest.raises(WorkspaceError) as error:
+        remove_workspace(run)
+    assert error.value.context["foreign"] == ["kept/"]
+    shutil.rmtree(run / "kept")
+    remove_workspace(run)
+    assert not run.exists()
+
+
+def test_overwrite_spares_what_has_the_name_of_a_summary(tmp_path: Path) -> None:
+    write(several_episodes(tmp_path), {"summary.json": '{"mine": 1}'})
+    assert refused(tmp_path).context["foreign"] == ["summary.json"]
+    summary = BatchSummary(
+        coworld="c", version="1", backend="process", variant="v", status="completed", planned=1, completed=1, faulted=0,
+        seconds=1,
+    )  # fmt: skip
+    write(tmp_path, {"summary.json": summary.model_dump_json()})
     assert opened(tmp_path, overwrite=True) == FRESH
 
 
@@ -173,9 +221,7 @@ def test_a_run_killed_while_it_overwrote_can_be_repeated_at_any_point(tmp_path: 
     removed = 0
     for removed in itertools.count():
         place = tmp_path / str(removed)
-        write(
-            place, {"events.ndjson": event("batch"), "episodes.jsonl": "{}\n", "plan.json": "{}", "summary.json": "{}"}
-        )
+        write(place, {"events.ndjson": event("batch", workspace=place), "episodes.jsonl": "{}\n", "plan.json": "{}"})
         (place / "plan.json").unlink()
         an_episode(place / "episode-0001")
         with pytest.MonkeyPatch.context() as patched:
@@ -241,7 +287,7 @@ def test_overwrite_removes_nothing_where_something_foreign_is(tmp_path: Path, na
 
 
 def test_overwrite_names_what_is_foreign_in_an_episodes_directory(tmp_path: Path) -> None:
-    write(tmp_path, {"events.ndjson": event("batch")})
+    write(tmp_path, {"events.ndjson": event("batch", workspace=tmp_path)})
     (an_episode(tmp_path / "episode-0001") / "notes.txt").write_text("mine")
     write(tmp_path, {"analysis/plot.py": "draw()"})
     assert refused(tmp_path).context["foreign"] == ["analysis/", "episode-0001/notes.txt"]

@@ -9,7 +9,9 @@ kinds become `UnknownEvent`, which keeps all fields.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 from pydantic import Field
 
 from ..documents.records import OpenEnum, Record, parse_record, read_as, read_lines
+from ..errors import RecordError
+from ..files.regular import regular_lines
 from ..issues import HintCode, Hinted, HintValues
 from .outcome import EpisodeStatus, Exit, Fault
 from .role_summary import Role
@@ -54,8 +58,10 @@ __all__ = [
     "UnknownEvent",
     "parse_event",
     "read_events",
+    "read_starts",
 ]
 
+_STARTED = b'"kind":"run_started"'
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -405,3 +411,16 @@ def read_events(source: Path | str | bytes) -> tuple[Event | UnknownEvent, ...]:
         UsageError: The file does not exist or cannot be read.
     """
     return tuple(_event(document) for document in read_lines(source, what="events", name="events.ndjson"))
+
+
+def read_starts(log: Path) -> Iterator[RunStarted]:
+    """Read from a log how its run began, and again for each time that it was resumed; what is no such event is skipped.
+
+    Args:
+        log: The file; one that is missing or cannot be read has none.
+    """
+    with contextlib.suppress(OSError):
+        for line in regular_lines(log):
+            with contextlib.suppress(RecordError):
+                if _STARTED in line and isinstance(event := parse_event(line), RunStarted):
+                    yield event

@@ -15,7 +15,7 @@ from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
 from ..runs._locks import is_free
-from ..runs._workspace_contents import read_contents
+from ..runs._workspace_contents import OwnEpisodes, read_contents
 from .run_start import OpenRun
 
 __all__ = ["remove_leftovers"]
@@ -36,6 +36,9 @@ async def remove_leftovers(run: OpenRun, sweep: Callable[[str], Awaitable[object
 
     async def clear(directory: Path) -> None:
         events = EpisodeLayout(directory).events
+        if not own.has(directory):
+            # A run of its own, which was put there
+            return
         try:
             left = await anyio.to_thread.run_sync(lambda: read_contents(directory, within=True))
         except OSError as error:
@@ -58,6 +61,7 @@ async def remove_leftovers(run: OpenRun, sweep: Callable[[str], Awaitable[object
         except OSError as error:
             warn(directory, f"{error.filename or directory}: {error.strerror}.")
 
+    own = await anyio.to_thread.run_sync(OwnEpisodes, run.layout.workspace)
     async with anyio.create_task_group() as group:
         for entry in sorted(run.layout.workspace.iterdir()):
             if entry.is_dir() and not entry.is_symlink() and entry.name not in kept:

@@ -2,11 +2,13 @@
 
 A name alone proves nothing, since `config.json` and `logs` are common names. Files are ours if their names are
 those of a run's layout, and a record of that kind of run lies beside them and can be read. Links are never ours.
+Neither is another run that was copied into the workspace of a run of many: `OwnEpisodes` tells whose a directory is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import stat
@@ -14,13 +16,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
-from coworld_core.episode.events import ArtifactCollected, RunStarted, parse_event, read_events
+from coworld_core.episode.events import ArtifactCollected, RunStarted, parse_event, read_events, read_starts
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, read_rows, read_summary
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, PLAYERS_NAME, REPORT_NAME, read_plan
+from coworld_core.evaluation.lost_blocks import LOST_BLOCKS_NAME
 from coworld_core.files.regular import regular_lines
 from coworld_core.files.zips import open_zip
 from coworld_core.records.labels import LABELS_NAME
@@ -30,7 +33,7 @@ from coworld_core.text.terminal import strip_controls
 
 from ._locks import busy, is_free
 
-__all__ = ["Contents", "read_contents"]
+__all__ = ["Contents", "OwnEpisodes", "read_contents"]
 
 _Kind = Literal["episode", "many", "evaluation", "certification"]
 
@@ -42,7 +45,9 @@ _NAMES: dict[_Kind, re.Pattern[str]] = {
         r"(episode|config|results|events)\.json|(samples|frames)\.ndjson|replay(\.html)?|policy_artifact_\d+\.zip"
     ),
     "many": re.compile(rf"{re.escape(ROWS_NAME)}|{re.escape(SUMMARY_NAME)}"),
-    "evaluation": re.compile("|".join(map(re.escape, (PLAN_NAME, PLAYERS_NAME, REPORT_NAME, MARKDOWN_NAME)))),
+    "evaluation": re.compile(
+        "|".join(map(re.escape, (PLAN_NAME, PLAYERS_NAME, REPORT_NAME, MARKDOWN_NAME, LOST_BLOCKS_NAME)))
+    ),
     "certification": re.compile(r"certification\.(json|html)|(certificate|certified_manifest)\.json"),
 }
 """Names of the files of each kind of run, besides its events."""
@@ -96,6 +101,37 @@ def read_contents(workspace: Path, *, within: bool = False) -> Contents:
     return _Reader(workspace, within=within).read()
 
 
+class OwnEpisodes:
+    """The directories of a run's episodes: those that its rows name, and those whose logs say that it has begun them.
+
+    Args:
+        workspace: The run's workspace; the log also knows it by the places where it was before.
+    """
+
+    def __init__(self, workspace: Path) -> None:
+        self._starts = list(read_starts(EpisodeLayout(workspace).events))
+        self._named: set[object] = set()
+        with contextlib.suppress(OSError):
+            for line in regular_lines(workspace / ROWS_NAME):
+                with contextlib.suppress(ValueError, RecursionError):
+                    row: object = json.loads(line)
+                    if isinstance(row, dict) and isinstance(
+                        name := cast("dict[str, object]", row).get("workspace"), str
+                    ):
+                        self._named.add(name)
+
+    def has(self, directory: Path) -> bool:
+        """Whether a directory is of an episode of this run; one that says nothing of a run may be."""
+        if directory.name in self._named:
+            return True
+        if begun := {one.workspace for one in read_starts(EpisodeLayout(directory).events)}:
+            return any(f"{run.workspace}{os.sep}{directory.name}" in begun for run in self._starts)
+        with contextlib.suppress(CoworldError):
+            # What worker processes play has no log of its own
+            return read_record(directory).run_id in {run.run_id for run in self._starts}
+        return True
+
+
 class _Reader:
     def __init__(self, workspace: Path, *, within: bool) -> None:
         self._layout = EpisodeLayout(workspace)
@@ -138,7 +174,7 @@ class _Reader:
             (self._layout.events, None, _begun),
             (workspace / ROWS_NAME, "many", _row),
             (workspace / PLAN_NAME, "evaluation", _planned),
-            (workspace / SUMMARY_NAME, "many", _summed_up),
+            (workspace / SUMMARY_NAME, None, _summed_up),
             (self._layout.record, "episode", _recorded),
         )
         for path, kind, prove in proofs:
@@ -160,11 +196,18 @@ class _Reader:
                 return frozenset(event.name for event in events if isinstance(event, ArtifactCollected))
         return frozenset()
 
+    @cached_property
+    def _own(self) -> OwnEpisodes:
+        return OwnEpisodes(self._layout.workspace)
+
     def _is_ours(self, entry: os.DirEntry[str]) -> bool:
         """Return whether a file in the workspace was written by a run; an empty one needs no proof."""
         if not entry.is_file(follow_symlinks=False):
             return False
         empty = entry.stat(follow_symlinks=False).st_size == 0
+        if entry.name == SUMMARY_NAME and not empty:
+            # Not every run of many has one
+            return Path(entry.path) in self._proofs
         kinds = _NAMES if empty else self._kinds
         if entry.name in (_EVENTS, LABELS_NAME) or _UNFINISHED.fullmatch(entry.name):
             return bool(kinds)
@@ -239,6 +282,9 @@ class _Reader:
         events = EpisodeLayout(directory).events
         if not is_free(events):
             raise busy(directory, events)
+        if "certification" not in self._kinds and not self._own.has(directory):
+            self._refuse(directory, directory=True)
+            return
         episode = read_contents(directory, within=True)
         if episode.foreign and len(episode.foreign) == sum(1 for _ in _entries(directory)):
             # Nothing in it is ours

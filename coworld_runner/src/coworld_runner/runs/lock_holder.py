@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coworld_core.episode.events import RunStarted, parse_event
-from coworld_core.errors import CoworldError
-from coworld_core.files.regular import regular_lines
+from coworld_core.episode.events import read_starts
 from coworld_core.text.terminal import strip_controls
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["LockHolder", "find_holder", "process_identity"]
 
 _LOCKS = Path("/proc/locks")
-_STARTED = b'"kind":"run_started"'
 
 
 def process_identity(pid: int | str = "self") -> tuple[int, float] | None:
@@ -57,10 +54,7 @@ class LockHolder:
     def has_begun(self, log: Path) -> bool:
         """Whether a log says that this process plays its run, rather than that any program has locked the file."""
         identity = process_identity(self.process.pid)
-        with contextlib.suppress(CoworldError, OSError):
-            begun = (parse_event(line) for line in regular_lines(log) if _STARTED in line)
-            return any(isinstance(one, RunStarted) and (one.pid, one.process_start) == identity for one in begun)
-        return False
+        return any((one.pid, one.process_start) == identity for one in read_starts(log))
 
     def __str__(self) -> str:
         import psutil
