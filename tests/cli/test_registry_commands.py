@@ -32,7 +32,11 @@ def test_published_played_tagged_fetched_and_removed(tmp_path: Path, monkeypatch
 
     listed = coworld("registry", "list", "bot").stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["Version", "bot:v2", "bot:v1"]
-    assert [one["label"] for one in coworld("registry", "list", "--json").json["versions"]] == ["bot:v2"]
+    (torn := tmp_path / "data/coworld/players/logs/torn.jsonl").write_text("torn\n")
+    names = coworld("registry", "list", "--json").json
+    assert ([one["label"] for one in names["versions"]], [*names["damaged"]]) == (["bot:v2"], ["torn"])
+    assert "torn is left out, because its log cannot be read" in coworld("registry", "list").stderr
+    torn.unlink()
     shown = coworld("registry", "show", "bot:champion", "--json").json
     assert Path(shown["path"]).read_text() == BOT
 

@@ -197,6 +197,32 @@ async def test_logs_of_others(registry: LocalRegistry, bot: Path) -> None:
         await registry.versions("bot")
 
 
+async def test_a_damaged_log_costs_its_own_name(registry: LocalRegistry, bot: Path) -> None:
+    for name in ("bot", "copy", "torn"):
+        save(bot, f"{BOT}# {name}\n")
+        await registry.publish(name, bot)
+    logs, kept = registry.folder.log("bot").parent, registry.directory / "versions"
+    registry.folder.log("torn").write_bytes(b"torn\n")
+    os.mkfifo(logs / "pipe.jsonl")
+    (logs / "._bot.jsonl").write_bytes(b"\0\5\x16\7")
+    (kept / ".git").mkdir()
+    assert await registry.names() == ("bot", "copy")
+    assert [*await registry.damaged()] == ["torn"]
+    assert registry.folder.knows("bot")
+    with pytest.raises(UsageError) as unknown:
+        await registry.get("bit")
+    assert unknown.value.hint == "Did you mean 'bot'?"
+    for use in (registry.get, registry.versions, registry.remove):
+        with pytest.raises(RecordError, match="torn"):
+            await use("torn")
+    # Which files the damaged name needs is not known
+    await registry.remove("copy")
+    assert len(list(kept.iterdir())) == 4
+    registry.folder.log("torn").unlink()
+    await registry.remove("bot")
+    assert [place.name for place in kept.iterdir()] == [".git"]
+
+
 async def test_updates_give_each_version_once(registry: LocalRegistry, bot: Path) -> None:
     """From the beginning, from where a reader was, or from now on; and they end with their scope."""
     await registry.publish("bot", bot)

@@ -108,10 +108,13 @@ def list_(out: Output, options: RegistryOptions, name: str | None) -> int:
     async def body(_: Running) -> int:
         opened = options.opened()
         if name is not None:
-            found = list(await opened.versions(name))
+            found, damaged = list(await opened.versions(name)), {}
         else:
             found = [(await opened.versions(one))[0] for one in await opened.names()]
-        out.answer({"registry": str(opened.directory), "versions": [_shown(one) for one in found]})
+            damaged = {one: error.message for one, error in (await opened.damaged()).items()}
+        for one, why in damaged.items():
+            out.warn(f"{one} is left out, because its log cannot be read: {why}")
+        out.answer({"registry": str(opened.directory), "versions": [_shown(one) for one in found], "damaged": damaged})
         out.say(versions_text(found, str(opened.directory)))
         return exitcodes.OK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import shutil
 from collections.abc import Collection
@@ -18,6 +19,7 @@ __all__ = ["KeptPlayers", "kept_name"]
 
 _DIGITS = 16
 """Digits of a digest that name a directory; the whole one is compared when the files are read."""
+_HOME = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 
 
 class KeptPlayers:
@@ -87,10 +89,10 @@ class KeptPlayers:
         return own
 
     def prune(self, digests: Collection[str]) -> None:
-        """Remove all players but those of these digests."""
+        """Remove all players but those of these digests; what is no player stays."""
         needed = {self._home(digest).name for digest in digests}
         for entry in self.place.iterdir() if self.place.is_dir() else ():
-            if entry.name not in needed:
+            if entry.name not in needed and _HOME.fullmatch(entry.name):
                 remove_tree(entry)
 
     def _home(self, digest: str) -> Path:

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.api import PlayerFiles
-from coworld_core.errors import UsageError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.images import ImageRef
 from coworld_core.player_registry import ANY_VERSION, PlayerVersion, check_player_name
@@ -99,8 +99,12 @@ class LocalRegistry:
         return await anyio.to_thread.run_sync(publish)
 
     async def names(self) -> tuple[str, ...]:
-        """The names that have versions, sorted."""
+        """The names that have versions, sorted, without those that are `damaged`."""
         return await anyio.to_thread.run_sync(self.folder.names)
+
+    async def damaged(self) -> dict[str, CoworldError]:
+        """The names whose logs cannot be read, sorted, with the reasons."""
+        return (await anyio.to_thread.run_sync(self.folder.look))[1]
 
     async def versions(self, name: str) -> tuple[PlayerVersion, ...]:
         """The versions of a name, newest first.

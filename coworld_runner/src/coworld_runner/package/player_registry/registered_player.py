@@ -108,9 +108,6 @@ def near_registered(word: str) -> str | None:
     """The version in the user's registry whose name is close to that of an image, so that it may have been meant.
 
     It is the version of that number or tag, or else the newest.
-
-    Raises:
-        RecordError: A log cannot be read.
     """
     folder = RegistryFolder()
     try:

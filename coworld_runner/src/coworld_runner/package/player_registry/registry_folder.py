@@ -17,7 +17,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from coworld_core.errors import UsageError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.files.new_files import write_new_files
 from coworld_core.images import ImageRef
 from coworld_core.player_registry import (
@@ -83,18 +83,37 @@ class RegistryFolder:
 
     # --- reading
 
+    def look(self) -> tuple[dict[str, VersionHistory], dict[str, CoworldError]]:
+        """The names that have versions, and those whose logs cannot be read with the reasons, each sorted."""
+        found: dict[str, VersionHistory] = {}
+        damaged: dict[str, CoworldError] = {}
+        for path in sorted(self._logs.glob("*.jsonl")):
+            try:
+                log = self.log(path.stem)
+            except UsageError:
+                continue  # Another program's: `._bot.jsonl`
+            try:
+                if (history := read_version_log(log)).versions():
+                    found[path.stem] = history
+            except CoworldError as error:
+                damaged[path.stem] = error
+        return found, damaged
+
     def names(self) -> tuple[str, ...]:
-        """The names that have versions, sorted."""
-        if not self._logs.is_dir():
-            return ()
-        return tuple(sorted(path.stem for path in self._logs.glob("*.jsonl") if read_version_log(path).versions()))
+        """The names that have versions, sorted, without those whose logs cannot be read."""
+        return tuple(self.look()[0])
 
     def knows(self, name: str) -> bool:
-        """Whether a name has versions; False for any text that cannot be a name."""
+        """Whether a name has versions; False for any text that cannot be a name.
+
+        Raises:
+            RecordError: Its log cannot be read.
+        """
         try:
-            return bool(read_version_log(self.log(name)).versions())
+            log = self.log(name)
         except UsageError:
             return False
+        return bool(read_version_log(log).versions())
 
     def versions(self, name: str) -> tuple[PlayerVersion, ...]:
         """The versions of a name, newest first.
@@ -232,6 +251,8 @@ class RegistryFolder:
     def remove(self, ref: str | VersionRef) -> tuple[PlayerVersion, ...]:
         """Remove versions: their numbers are not given again, and files that no other version has are deleted.
 
+        No files are as long as the log of another name cannot be read.
+
         Args:
             ref: `name:v3`, or `name` for all versions.
 
@@ -262,8 +283,10 @@ class RegistryFolder:
             time = dt.datetime.now(dt.UTC)
             lines = (RegistryLine(event="removed", time=time, version=one.version) for one in gone)
             file.append(b"".join(line.to_line() for line in lines))
-            left = {one.digest for path in self._logs.glob("*.jsonl") for one in read_version_log(path).versions()}
-            self.kept.prune(left)
+            histories, damaged = self.look()
+            if not damaged:
+                # What such a name has is not known
+                self.kept.prune({one.digest for history in histories.values() for one in history.versions()})
         return gone
 
     def _known(self, name: str) -> VersionHistory:
