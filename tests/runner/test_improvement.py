@@ -323,11 +323,45 @@ def test_best_is_shown_unless_someone_has_changed_it(begun: tuple[ImprovementFol
 
 def test_leftovers_of_a_killed_run_go(begun: tuple[ImprovementFolder, ImprovementPlan], nim: Package) -> None:
     folder, plan = begun
-    left = [folder.path / ".best-12", folder.step(0) / ".player-unpacked"]
-    for place in left:
+    step = folder.step(0)
+    left = [folder.path / ".best-0123abcd", step / ".player-unpacked", step / ".improver.58e4739a303af9f2"]
+    kept = [folder.path / ".git", step / ".git", step / ".player-of-mine", step / "player" / ".old-maps"]
+    for place in (*left, *kept):
         place.mkdir()
+        (place / "HEAD").write_text("mine")
     folder.begin(plan, files_player(folder.path.parent / "bot.py", nim))
     assert not any(place.exists() for place in left)
+    left[1].mkdir()
+    folder.sweep_step(0)
+    assert not left[1].exists()
+    assert all((place / "HEAD").exists() for place in kept)
+
+
+def test_what_a_file_manager_leaves_is_in_nobodys_way(
+    begun: tuple[ImprovementFolder, ImprovementPlan], nim: Package
+) -> None:
+    folder, plan = begun
+    assert folder.show_best(0, plan.player, known=frozenset({0}))
+    for place in (folder.path, folder.step(0).parent, folder.step(0), folder.step(0) / "player", folder.best):
+        (place / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    folder.begin(plan, files_player(folder.path.parent / "bot.py", nim))
+    folder.sweep_step(0)
+    folder.put_player(3, plan.player, {"bot.py": STRONG.encode()}, frozenset())
+    assert folder.show_best(3, plan.player, known=frozenset({0, 3}))
+    assert (folder.best / "bot.py").read_text() == STRONG
+
+
+def test_a_repository_beside_the_best_is_left_alone(begun: tuple[ImprovementFolder, ImprovementPlan]) -> None:
+    folder, plan = begun
+    assert folder.show_best(0, plan.player, known=frozenset({0}))
+    (folder.best / ".git").mkdir()
+    (folder.best / "__pycache__").mkdir()
+    folder.put_player(3, plan.player, {"bot.py": STRONG.encode()}, frozenset())
+    assert folder.show_best(0, plan.player, known=frozenset({0}))
+    assert not folder.show_best(3, plan.player, known=frozenset({0, 3}))
+    assert (folder.best / ".git").is_dir()
+    (folder.best / ".git").rmdir()
+    assert folder.show_best(3, plan.player, known=frozenset({0, 3}))
 
 
 def test_differences_are_shown_by_line() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import re
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -21,13 +23,16 @@ from coworld_core.secret_seeds import fresh_seed
 from coworld_core.text.phrases import listed
 
 from ..package.own_players.own_player import OwnPlayer
-from ..package.own_players.player_directory import directory_files
+from ..package.own_players.player_directory import KEPT, directory_files
 from ..runs.workspace import atomic_write
 
-__all__ = ["ImprovementFolder", "changes_text", "player_files"]
+__all__ = ["ASKED", "ImprovementFolder", "changes_text", "player_files"]
 
 _PLAYER = "player"
-_UNFINISHED = (".player-", ".best-", ".old-")
+ASKED = "improver"
+"""Directory of a step with what the program has left."""
+_UNFINISHED = re.compile(rf"\.(player|best|old)-[0-9a-f]{{8}}|\.{_PLAYER}-unpacked|\.{ASKED}\.[0-9a-f]+")
+"""Names of directories that a killed run leaves; whatever else begins with a dot is a person's."""
 _LONGEST_DIFF = 1 << 20
 _MAY_DIFFER = frozenset({"schema_version", "version"})
 
@@ -131,14 +136,16 @@ class ImprovementFolder:
             known: Steps whose players may have been the best before.
 
         Returns:
-            Whether it is there; not if someone else has changed the files there, which are left alone.
+            Whether it is there; not if someone else has changed the files there, or keeps a repository or the like
+            there, which are left alone.
         """
         files, runnable = directory_files(self.files_of(number, player))
         if self.best.is_dir():
             there, _ = directory_files(self.best)
             if there == files:
                 return True
-            if there and not any(there == directory_files(self.files_of(one, player))[0] for one in known):
+            ours = not there or any(there == directory_files(self.files_of(one, player))[0] for one in known)
+            if not ours or any(KEPT.intersection(names) for _, names, _ in os.walk(self.best)):
                 return False
         part = self.path / f".best-{secrets.token_hex(4)}"
         self._write(part, files, runnable)
@@ -152,15 +159,11 @@ class ImprovementFolder:
 
     def sweep_step(self, number: int) -> None:
         """Remove what killed programs have left in a step's directory, once none of them runs any more."""
-        for left in self.step(number).glob(".*"):
-            if left.is_dir():
-                shutil.rmtree(left)
+        _remove_unfinished(self.step(number))
 
     def _sweep(self) -> None:
         for place in (self.path, *self.path.glob("steps/*"), *self.path.glob("steps/*/player")):
-            for left in place.iterdir():
-                if left.name.startswith(_UNFINISHED) and left.is_dir():
-                    shutil.rmtree(left)
+            _remove_unfinished(place)
 
     @staticmethod
     def _write(directory: Path, files: Mapping[str, bytes], runnable: frozenset[str]) -> None:
@@ -170,6 +173,12 @@ class ImprovementFolder:
             target.write_bytes(content)
             if name in runnable:
                 target.chmod(0o755)
+
+
+def _remove_unfinished(place: Path) -> None:
+    for left in place.iterdir() if place.is_dir() else ():
+        if _UNFINISHED.fullmatch(left.name) and left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
 
 
 def player_files(own: OwnPlayer) -> tuple[Mapping[str, bytes], frozenset[str]]:

@@ -49,14 +49,13 @@ from ..roles.optimizer_work import PLAN_OUTPUT, PLAYER_OUTPUT, optimizer_work, u
 from ..runs.event_bus import EventBus
 from ..runs.workspace import atomic_write, plain_name
 from .improvement_evidence import EvidenceRoles, evidence_directory, gather_evidence, play_alone
-from .improvement_folder import ImprovementFolder, changes_text
+from .improvement_folder import ASKED, ImprovementFolder, changes_text
 from .improvement_rules import ImprovementRules, default_goal
 
 __all__ = ["EpisodesSpent", "StepMaker"]
 
 _MOST_NOTE = 2000
 """Characters of what a program says about its change."""
-_ASKED = "improver"
 _TRIAL = "trial"
 _COMPARISON = "comparison"
 _SINGLE = "The file keeps its name, and may get modules beside it."
@@ -111,7 +110,7 @@ class StepMaker:
         evidence = await self._evidence(state)
         self._phase("change")
         record = await self._asked(state, evidence, left)
-        step = step.model_copy(update={"note": _note(record, place / _ASKED)})
+        step = step.model_copy(update={"note": _note(record, place / ASKED)})
         loss, digest, files = await anyio.to_thread.run_sync(self._taken, state, record)
         step = step.model_copy(update={"digest": digest, "files": files})
         if loss is None:
@@ -151,10 +150,10 @@ class StepMaker:
     async def _asked(self, state: ImprovementState, evidence: ImprovementEvidence, left: ImprovementLeft) -> RoleRecord:
         """Let the program change the player, unless it has done so already."""
         folder, plan, rules, number = self.folder, self.plan, self.rules, state.next
-        directory = folder.step(number) / _ASKED
+        directory = folder.step(number) / ASKED
         if (known := kept_record(directory)) is not None:
             return known
-        docs = await anyio.to_thread.run_sync(self._docs)
+        docs, pages = await anyio.to_thread.run_sync(self._docs)
         single = plan.player.single
         task = ImprovementTask(
             goal=rules.goal or default_goal(plan),
@@ -173,7 +172,7 @@ class StepMaker:
             best=state.best,
             history=state.steps,
             evidence=evidence.episodes,
-            docs=tuple(f"docs/{path.name}" for path in sorted(docs.iterdir())),
+            docs=tuple(f"docs/{name}" for name in pages),
             left_out=evidence.left_out,
         )
         atomic_write(folder.step(number) / "task.json", task.to_json().encode())
@@ -215,7 +214,7 @@ class StepMaker:
         if not target.is_dir():
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(".player-unpacked")
-            unpack_player(place / _ASKED / record.outputs[PLAYER_OUTPUT].path, part, runnable=runnable)
+            unpack_player(place / ASKED / record.outputs[PLAYER_OUTPUT].path, part, runnable=runnable)
             part.rename(target)
         after, _ = directory_files(target)
         files = changed_files(before, after)
@@ -291,8 +290,8 @@ class StepMaker:
         told = hashlib.sha256(":".join(map(str, (self.plan.seed, *what))).encode()).digest()
         return replace(self.rules.evaluation, seed=int.from_bytes(told[:8], "big") >> 1, seed_secret=None)
 
-    def _docs(self) -> Path:
-        """The game's own documents, as files."""
+    def _docs(self) -> tuple[Path, list[str]]:
+        """The directory of the game's own documents, and their names."""
         directory = self.folder.path / "docs"
         directory.mkdir(exist_ok=True)
         game = self.package.manifest.game
@@ -304,7 +303,7 @@ class StepMaker:
         for name, doc in named.items():
             text = doc.value if doc.type == "text" else f"See {doc.value}\n"
             atomic_write(directory / name, text.encode())
-        return directory
+        return directory, sorted(named)
 
     def _phase(self, name: str) -> None:
         self.publish(PhaseStarted(phase=name))

@@ -30,7 +30,7 @@ from coworld_core.roles.plan import InputCounts, OptimizerPlan
 from coworld_core.text.phrases import listed
 
 from ...package.locations import read_location
-from ...package.own_players.player_directory import CACHES
+from ...package.own_players.player_directory import CACHES, LITTER
 from ...package.transfers import read_document
 from . import OptimizerTask, TaskEpisode
 from .role_answers import answer_of
@@ -273,7 +273,7 @@ async def _hand_in(directory: Path, work: Path, scratch: Path) -> None:
 
 
 def _pack(directory: Path, work: Path, target: Path) -> None:
-    outside = sorted(path.name for path in work.iterdir() if path != directory)
+    outside = sorted(path.name for path in work.iterdir() if path != directory and path.name not in LITTER)
     if outside:
         names = listed(outside, limit=4)
         raise RoleError(f"{names} was written outside of the player's directory.", code="player_outside")
@@ -293,7 +293,7 @@ def _files(directory: Path) -> Iterator[Path]:
         return
     for place, directories, names in os.walk(directory):
         directories[:] = sorted(set(directories) - CACHES)
-        for name in [*sorted(names), *directories]:
+        for name in [*sorted(set(names) - LITTER), *directories]:
             path = Path(place, name)
             if path.is_symlink() or not (path.is_file() or path.is_dir()):
                 shown = path.relative_to(directory).as_posix()

@@ -17,12 +17,14 @@ from ...images.dockerfile import read_dockerfile
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
 from .player_file import parse_python, read_file
 
-__all__ = ["CACHES", "directory_files", "read_directory"]
+__all__ = ["CACHES", "KEPT", "LITTER", "directory_files", "read_directory"]
 
-CACHES = frozenset(
-    {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
-)
+KEPT = frozenset({".git", ".hg", ".svn", ".venv", "node_modules"})
+"""Names of directories beside a player's files that a person would miss."""
+CACHES = KEPT | {"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 """Names of directories that are not part of a player."""
+LITTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+"""Names of files that a file manager leaves in every directory that it shows; not part of a player either."""
 # As with `python DIRECTORY`, the directory is all of `sys.argv`.
 _CALLED = "import importlib,os,sys;os.chdir(sys.argv[1]);del sys.argv[0];sys.path[:0]=[sys.argv[0]+'/src',sys.argv[0]];"
 _IN_DIRECTORY = ("/bin/sh", "-c", 'cd "$0" && exec "$@"')
@@ -90,7 +92,7 @@ def directory_files(path: Path) -> tuple[dict[str, bytes], frozenset[str]]:
         directories[:] = sorted(set(directories) - CACHES)
         for name in sorted(names):
             entry = Path(place, name)
-            if not entry.is_file():
+            if name in LITTER or not entry.is_file():
                 continue
             left -= entry.stat().st_size
             if left < 0 or len(files) == MOST_FILES:
