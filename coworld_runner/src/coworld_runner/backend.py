@@ -228,6 +228,8 @@ class UnitSpec:
     proxy: str | None = None
     """Name of the unit through which this one may call out, if any; that unit's own network is `open`."""
     network: Network = "open"
+    direct: tuple[str, ...] = ()
+    """Hosts that it reaches without a proxy, whatever proxies its image or its variables name."""
     drops_privileges: bool = False
     """Whether a start script of its image may prepare directories as root and then become another user, as those of
     games always may."""
@@ -370,7 +372,7 @@ class Unit(abc.ABC):
         """The last bytes of the logs as text, with undecodable bytes replaced and control sequences stripped."""
 
     def lacking(self, tail: str) -> str:
-        """Say what to install where the unit runs, if the end of its log shows that it needs that; else empty."""
+        """Say what to change where the unit runs, if the end of its log shows that it needs that; else empty."""
         missing = NO_MODULE.findall(tail)
         return f"Its image has no {missing[-1]}: install it in a Dockerfile beside it." if missing else ""
 

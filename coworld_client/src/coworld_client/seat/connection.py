@@ -46,20 +46,25 @@ class SeatError(CoworldError):
 async def connected(url: str, ssl: SSLContext | None = None) -> ClientConnection:
     """Connect to the game at an address, trying for `CONNECT_SECONDS`.
 
+    The way to a wss:// address on another machine leads through the proxy that `https_proxy` names, unless `no_proxy`
+    names the host. A ws:// address is in the network of the run, of which no proxy knows.
+
     Args:
         url: The address.
         ssl: Whom to trust if it is wss://; None: `tls_context()`.
 
     Raises:
         SeatError: The game cannot be reached, is not trusted (`tls_failed`), or refuses this player.
-        UsageError: The address is not a websocket address, or the file that `COWORLD_CA_FILE` names cannot be used.
+        UsageError: The address is not a websocket address, or the file that `COWORLD_CA_FILE` names or the proxy of the
+            environment cannot be used.
     """
     from websockets.asyncio.client import connect
-    from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, InvalidURI
+    from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidProxy, InvalidStatus, InvalidURI
 
     deadline = time.monotonic() + CONNECT_SECONDS
     place = _place(url)
     secure = url.lower().startswith("wss:")
+    proxy = _proxy_to(url) if secure else None
     more: dict[str, Any] = {"ssl": ssl or tls_context()} if secure else {}
     pause = 0.05
     while True:
@@ -67,7 +72,7 @@ async def connected(url: str, ssl: SSLContext | None = None) -> ClientConnection
         try:
             # Older games do not answer pings.
             connection = await connect(
-                url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None, proxy=None, **more
+                url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None, proxy=proxy, **more
             )
             _notice_loss(connection)
             return connection
@@ -76,6 +81,12 @@ async def connected(url: str, ssl: SSLContext | None = None) -> ClientConnection
             if status < 500:
                 raise _refused(place, status, secure=secure) from None
             problem = f"HTTP {status}"
+        except (InvalidProxy, ImportError) as error:
+            # The address of a proxy may hold a password
+            why = error.msg if isinstance(error, InvalidProxy) else error
+            raise UsageError(
+                f"The proxy that https_proxy names cannot be used: {why}.", code="proxy_unusable"
+            ) from None
         except InvalidURI:
             raise UsageError(f"{place} is not a websocket address.", code="no_seat") from None
         except (OSError, InvalidHandshake, EOFError) as error:
@@ -89,7 +100,8 @@ async def connected(url: str, ssl: SSLContext | None = None) -> ClientConnection
             elif isinstance(error, ConnectionResetError) and secure:
                 hint = "Does that port speak TLS? Otherwise its address begins with ws:// or http://."
         if time.monotonic() + pause > deadline:
-            raise SeatError(f"Cannot reach the game at {place}: {problem}.", hint=hint)
+            through = f" through {urlsplit(proxy).hostname}, the proxy that https_proxy names" if proxy else ""
+            raise SeatError(f"Cannot reach the game at {place}{through}: {problem}.", hint=hint)
         await asyncio.sleep(pause)
         pause = min(pause * 2, 1.0)
 
@@ -133,6 +145,24 @@ async def connected_again(
 def _network_failed(lost: ConnectionClosedError) -> bool:
     cause = lost.__cause__
     return isinstance(cause, OSError) and cause.errno in _SILENCE
+
+
+def _proxy_to(url: str) -> str | None:
+    """The proxy of the environment that leads to an address; None: it is reached directly."""
+    from ipaddress import ip_address
+    from urllib.request import getproxies, proxy_bypass
+
+    address = urlsplit(url)
+    host = address.hostname or ""
+    try:
+        here = ip_address(host).is_loopback
+    except ValueError:
+        here = host == "localhost"
+    try:
+        place = f"{host}:{address.port or 443}"
+    except ValueError:
+        return None  # No address at all, which is said elsewhere
+    return None if here or proxy_bypass(place) else getproxies().get("https")
 
 
 def _notice_loss(connection: ClientConnection) -> None:

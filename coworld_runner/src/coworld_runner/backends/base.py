@@ -18,7 +18,7 @@ A new backend implements only what is specific to it. The built-in backends use 
 from __future__ import annotations
 
 import abc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Self, TypeVar
@@ -47,6 +47,7 @@ from ..errors import unwrapped
 from ..runs._task_groups import nursery
 from ..runs._unit_files import CappedLog, fetch_file, list_files, log_tail, watch_directory
 from ..runs.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
+from ._direct_hosts import asked_proxy, proxies_of, without_proxy
 from ._port_reservations import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
 from ._readiness import wait_until_ready
 from .process._labelled_processes import find_processes, kill_processes, process_labels, reap_processes
@@ -219,6 +220,7 @@ class BaseUnit(Unit):
         self._failure: StartError | None = None
         self._asked = False
         self._following = anyio.CancelScope()
+        self._proxies: Mapping[str, str] = {}
 
     # --- implemented by a subclass
 
@@ -326,6 +328,24 @@ class BaseUnit(Unit):
     def missed(self, port: str) -> str:
         """Where the unit listens, if that is why others cannot reach the port; empty if that cannot be seen."""
         return ""
+
+    def variables(self, placement: Placement, image: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return the unit's whole environment, secrets included, in which no proxy stands before `UnitSpec.direct`.
+
+        Args:
+            placement: The unit's placement.
+            image: The variables that its image sets, where they can be known.
+        """
+        given = {**self.spec.environment(placement), **self.spec.secret_env}
+        if self.spec.direct:
+            seen = {**(image or {}), **given}
+            given |= without_proxy(seen, self.spec.direct)
+            self._proxies = proxies_of(seen)
+        return given
+
+    def lacking(self, tail: str) -> str:
+        """Say that a proxy was asked for what is reached directly, or what to install."""
+        return asked_proxy(self._proxies, tail) or super().lacking(tail)
 
     def inside(self) -> Placement:
         """The placement of a unit with its own file system and network: its mounts, and all interfaces."""

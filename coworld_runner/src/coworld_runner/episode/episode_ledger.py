@@ -246,7 +246,7 @@ class Ledger:
         if unit is not None and rule(seen, self.known()).row.party is not None:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
-            if seen.hint is None and what == "ended":
+            if seen.hint is None and what in ("ended", "never_connected"):
                 seen = dataclasses.replace(seen, hint=unit.lacking(tail) or None)
         # Judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout

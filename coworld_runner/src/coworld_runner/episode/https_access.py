@@ -123,17 +123,17 @@ async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGen
                     ledger.warn(words)
 
 
-def proxy_variables(proxy: str, game: str) -> Mapping[str, str]:
+def proxy_variables(proxy: str) -> Mapping[str, str]:
     """Return the variables that send a player's HTTPS traffic, and no other, through the proxy.
 
     Args:
         proxy: `host:port` of the proxy; empty if there is none.
-        game: `host:port` of the game, which is reached directly.
     """
     if not proxy:
         return {}
-    url, direct = f"http://{proxy}", f"{game.rpartition(':')[0]},localhost,127.0.0.1"
-    return {"HTTPS_PROXY": url, "https_proxy": url, "NO_PROXY": direct, "no_proxy": direct}
+    url = f"http://{proxy}"
+    # What an image reaches directly elsewhere is reached here through this proxy or not at all
+    return {"HTTPS_PROXY": url, "https_proxy": url, "NO_PROXY": "", "no_proxy": ""}
 
 
 def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:

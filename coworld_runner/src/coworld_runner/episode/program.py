@@ -98,6 +98,8 @@ class Program:
     network: Network = "open"
     """`open`: the machine's network; `none`: no network; `game-only`: its ports can be reached, but it cannot
     connect anywhere."""
+    direct: tuple[str, ...] = ()
+    """Hosts that it reaches without a proxy."""
     limits: Limits = field(default_factory=Limits)
     platform: str | None = None
     """os/architecture of the image; None: the engine's default."""
@@ -261,6 +263,7 @@ async def open_program(
             inputs=inputs,
             ports=program.ports,
             network=program.network,
+            direct=program.direct,
             limits=program.limits,
             stdout=stdout,
             stderr=stderr,

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from coworld_core.manifest.models import GameManifest, Runnable
 from coworld_core.player_seeds import PLAYER_SEED_ENV
@@ -36,6 +37,7 @@ __all__ = [
     "game_spec",
     "player_spec",
     "player_variables",
+    "reached_directly",
     "wants_gpu",
 ]
 
@@ -190,7 +192,7 @@ def player_spec(
             **runnable.env,
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **player_variables(placement, slot, url, seed=setup.plan.player_seed(slot)),
-            **proxy_variables(proxy, address),
+            **proxy_variables(proxy),
             # The game is ready before its players start, so this answers at once
             **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if setup.plan.startup(slot) else {}),
         }
@@ -211,6 +213,7 @@ def player_spec(
             connects_to=door,
             proxy=PROXY if proxy else None,
             network=setup.options.player_network or "game-only",
+            direct=reached_directly(url),
             drops_privileges=setup.options.players_drop_privileges,
             gpu=wants_gpu(runnable),
             limits=declared_limits(setup.options.player_limits, setup.options.usual(PLAYER_LIMITS), runnable),
@@ -264,6 +267,17 @@ def player_variables(placement: Placement, slot: int, url: str, *, seed: int | N
         "COWORLD_PLAYER_WS_URL": url,
         **({} if seed is None else {PLAYER_SEED_ENV: str(seed)}),
     }
+
+
+def reached_directly(url: str) -> tuple[str, ...]:
+    """Return the hosts for which a player must not ask a proxy: its own, and the game's.
+
+    Args:
+        url: The seat's address. Where it is wss://, a proxy may be the only way to it.
+    """
+    address = urlsplit(url)
+    game = (address.hostname,) if address.hostname and address.scheme == "ws" else ()
+    return tuple(dict.fromkeys((*game, "localhost", "127.0.0.1", "::1")))
 
 
 def _secret_files(directory: Path, secrets: Mapping[str, bytes]) -> dict[str, str]:

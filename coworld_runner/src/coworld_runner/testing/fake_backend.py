@@ -121,7 +121,7 @@ class _FakeUnit(BaseUnit):
 
     async def make(self) -> None:
         """Reserve ports, build the environment, and register the unit so that it can be found."""
-        self._env = {**self.spec.environment(self._ports.take()), **self.spec.secret_env}
+        self._env = self.variables(self._ports.take())
         _living[self._id] = self
         program = self.spec.argv[0] if self.spec.argv else ""
         if self._executables is not None and program and program not in self._executables:

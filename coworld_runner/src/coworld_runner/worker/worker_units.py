@@ -12,6 +12,7 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
 
 from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
+from ..backends._direct_hosts import without_proxy
 from ..backends.base import LOCALHOST, BaseUnit
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._pod_state import Trouble
@@ -120,8 +121,13 @@ class PlayerUnit(BaseUnit):
         self._place = place
         self._cluster = place.cluster
         self.pod = _watched(self, place, pod_name(place.settings, self._slot), PLAYER)
+        given, secrets = spec.environment(_PLACEMENT), spec.secret_env
+        direct = without_proxy({**given, **secrets}, spec.direct)
         self._plain, self._concealed = player_environment(
-            place.settings, self._slot, given=spec.environment(_PLACEMENT), secrets=spec.secret_env
+            place.settings,
+            self._slot,
+            given={**given, **direct},
+            secrets={**secrets, **{name: value for name, value in direct.items() if name in secrets}},
         )
         self._secret = ""
         self._killed_by_node = False

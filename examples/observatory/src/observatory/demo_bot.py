@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 
 async def main() -> None:
     """Answer each observation with a move, until the game is over."""
-    async with connect(os.environ["COWORLD_PLAYER_WS_URL"]) as game:
+    async with connect(os.environ["COWORLD_PLAYER_WS_URL"], proxy=None) as game:
         async for text in game:
             seen = json.loads(text)
             if seen["type"] == "observation":

@@ -11,7 +11,7 @@ from coworld_core.episode.outcome import Exit, ExitReason
 from ...backend import INPUTS_MOUNT, UnitSpec
 from ..engine import capabilities_of
 
-__all__ = ["PIDS_BESIDES", "command", "container_body", "exit_of", "programs"]
+__all__ = ["PIDS_BESIDES", "command", "container_body", "exit_of", "image_variables", "programs"]
 
 PIDS_BESIDES = 2
 """How many processes a container may have beside those that its unit may: the init process is ours, and one more than
@@ -125,13 +125,18 @@ def command(spec: UnitSpec, image: Mapping[str, Any]) -> tuple[str, ...]:
     return spec.argv or (*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ()))
 
 
+def image_variables(image: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that an image sets."""
+    config: Mapping[str, Any] = image.get("Config") or {}
+    return dict(str(entry).partition("=")[::2] for entry in config.get("Env") or ())
+
+
 def programs(program: str, image: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
     """Paths in the container at which a program may be, in the order they are tried."""
     config: Mapping[str, Any] = image.get("Config") or {}
     if "/" in program:
         return [posixpath.join("/", config.get("WorkingDir") or "/", program)]
-    inherited = dict(entry.partition("=")[::2] for entry in config.get("Env") or ())
-    path = environment.get("PATH") or inherited.get("PATH") or _PATH
+    path = environment.get("PATH") or image_variables(image).get("PATH") or _PATH
     return [posixpath.join("/", directory, program) for directory in path.split(":")]
 
 

@@ -27,7 +27,7 @@ from ..process._shim import descendants
 from ._container_files import fetch_archived, hand_back
 from ._container_logs import follow_logs
 from ._container_networks import UnitNetworks, uncancelled
-from ._container_spec import command, container_body, exit_of, programs
+from ._container_spec import command, container_body, exit_of, image_variables, programs
 from ._docker_labels import labels_of, object_name, remove_container
 from ._engine import Engine, path_segment
 from ._inspection import (
@@ -170,7 +170,7 @@ class DockerUnit(BaseUnit):
         image = await image_of(self._engine, spec)
         for port in spec.ports:
             self._ports[port.name] = port.host_port or (_free_port() if port.fixed else 0)
-        environment = {**spec.environment(self.inside()), **spec.secret_env}
+        environment = self.variables(self.inside(), image_variables(image))
         first, *others = self._networks.made or (None,)
         body = container_body(
             spec, image=image, environment=environment, labels=labels_of(spec), network=first, ports=self._ports

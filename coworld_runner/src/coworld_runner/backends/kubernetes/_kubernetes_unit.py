@@ -135,7 +135,7 @@ class KubernetesUnit(BaseUnit):
         """
         spec, call = self.spec, self._place.call
         await self._ports.open(spec, self._place.tasks)
-        self._environment = {**spec.environment(self.inside()), **spec.secret_env}
+        self._environment = self.variables(self.inside())
         self._given = await anyio.to_thread.run_sync(Given.of, spec)
         try:
             owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))

@@ -104,8 +104,7 @@ class ProcessUnit(BaseUnit):
             ) from error
         self._environment = {
             **child_environment(self._private, self._python),
-            **spec.environment(placement),
-            **spec.secret_env,
+            **self.variables(placement),
             **process_labels(spec),
         }
         try:
@@ -140,7 +139,7 @@ class ProcessUnit(BaseUnit):
     def lacking(self, tail: str) -> str:
         missing = NO_MODULE.findall(tail)
         if not missing:
-            return ""
+            return super().lacking(tail)
         if self._python is not None:
             return f"What its files install has no {missing[-1]}: name it there, as its image would need it, too."
         told = f" (the Dockerfile installs {' '.join(self._installs)})" if self._installs else ""

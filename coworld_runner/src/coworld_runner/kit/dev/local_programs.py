@@ -25,7 +25,7 @@ from ...episode.contract_probes import probe_page
 from ...episode.episode_options import GAME_LIMITS, PLAYER_LIMITS
 from ...episode.play_links import PlayLinks, play_links
 from ...episode.program import Program, open_program
-from ...episode.unit_specs import CONFIG, RESULTS, game_files, game_place, player_variables
+from ...episode.unit_specs import CONFIG, RESULTS, game_files, game_place, player_variables, reached_directly
 from ...package.own_players.own_player import OwnPlayer
 from ...package.resolver import Package
 
@@ -178,6 +178,7 @@ async def open_player(
         argv=argv,
         environment=environment,
         secret_env=secret_env or {},
+        direct=reached_directly(url),
         limits=enforceable(PLAYER_LIMITS, backend.capabilities),
     )
     with made or contextlib.nullcontext():

@@ -68,8 +68,9 @@ async def open_seat(
     Args:
         address: Address of the seat, as for `socket_address`.
         player: A player as `read_own_player` accepts it, or a function: `module:act`, `file.py:act`.
-        secret_env: Environment variables for the player, which does not inherit ours, except for those about TLS:
-            `SSL_CERT_FILE`, `SSL_CERT_DIR`, `COWORLD_CA_FILE` and `COWORLD_CLIENT_CERT`.
+        secret_env: Environment variables for the player, which does not inherit ours, except for those about TLS
+            (`SSL_CERT_FILE`, `SSL_CERT_DIR`, `COWORLD_CA_FILE` and `COWORLD_CLIENT_CERT`) and, for a seat at wss://,
+            those about the way out (`https_proxy` and `no_proxy`, in either spelling).
         ca: A file with the certificate of an authority, as PEM, that the player trusts as well. A player in another
             language reads its path in `COWORLD_CA_FILE`; Node trusts it by itself.
 
@@ -87,7 +88,7 @@ async def open_seat(
             require_own_player(own, backend, platform=None)
         run = ("python", "-m", "coworld_client.seat", player)
         async with open_player(
-            Runnable(type="player", image="here:latest", run=run, env=trust),
+            Runnable(type="player", image="here:latest", run=run, env={**trust, **_way_out(url)}),
             own,
             slot=0,
             url=url,
@@ -112,6 +113,14 @@ def _tls_variables(ca: str | os.PathLike[str] | None) -> dict[str, str]:
             ) from error
         found["NODE_EXTRA_CA_CERTS"] = authority
     return found
+
+
+def _way_out(url: str) -> dict[str, str]:
+    """The variables with the proxy to other networks, for a seat that may be there."""
+    names = ("https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY") if url.startswith("wss:") else ()
+    found = {name: os.environ[name] for name in names if os.environ.get(name)}
+    # Node looks for a proxy only if it is told to
+    return {**found, "NODE_USE_ENV_PROXY": "1"} if found else {}
 
 
 def _read(player: str) -> OwnPlayer | None:

@@ -127,8 +127,8 @@ async def _connected(url: str) -> ClientConnection:
     pause = 0.05
     while True:
         try:
-            # Older games do not answer pings.
-            return await connect(url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None)
+            # Older games do not answer pings, and a proxy of the image's does not know the game.
+            return await connect(url, ping_timeout=None, max_size=MAX_MESSAGE, compression=None, proxy=None)
         except InvalidStatus as refusal:
             status = refusal.response.status_code
             if status < 500:
