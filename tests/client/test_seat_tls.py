@@ -19,6 +19,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from coworld_client.seat import SeatError, connection, play_seat
 from coworld_client.tls import tls_context
 from coworld_core.errors import UsageError
+from coworld_runner.kit.dev.seat_player import open_seat
 from coworld_runner.web.gateway import open_gateway
 from coworld_runner.web.public_address import PublicAddress
 
@@ -144,3 +145,59 @@ def test_files_that_are_no_certificates_are_named(authority: Authority, tmp_path
         assert failed.value.code == "bad_certificate"
     with pytest.raises(UsageError, match="needs its certificate"):
         tls_context(key=authority.file)
+
+
+@asynccontextmanager
+async def connect_proxy(port: int) -> AsyncGenerator[tuple[str, list[str]]]:
+    """A proxy that leads to a port of this machine, whatever it is asked for; yields its address, and what is asked."""
+    asked: list[str] = []
+
+    async def lead(stream: anyio.abc.ByteStream) -> None:
+        asked.append((await stream.receive()).split(b"\r\n")[0].decode())
+        async with await anyio.connect_tcp("127.0.0.1", port) as game, anyio.create_task_group() as both:
+            await stream.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+
+            async def pump(source: anyio.abc.ByteStream, target: anyio.abc.ByteStream) -> None:
+                async for data in source:
+                    await target.send(data)
+                both.cancel_scope.cancel()
+
+            both.start_soon(pump, stream, game)
+            both.start_soon(pump, game, stream)
+
+    async with serve_streams(lead) as address:
+        yield f"http://{address}", asked
+
+
+async def test_another_network_is_reached_through_the_proxy_of_this_one(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def greets(connection: ServerConnection) -> None:
+        await connection.send('{"type": "over", "scores": [1]}')
+
+    (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    async with serve(greets, "127.0.0.1", 0, ssl=authority.server("games.example", "127.0.0.1")) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with connect_proxy(port) as (proxy, asked):
+            monkeypatch.setenv("https_proxy", proxy)
+            trust = tls_context(ca=authority.file)
+            assert await play_seat(first, "wss://games.example/player?token=x", ssl=trust)
+            # So does a program that is started for a seat
+            async with open_seat(
+                "https://games.example/client/player?token=x", str(tmp_path / "bot.py"), ca=authority.file
+            ) as unit:
+                assert (await unit.wait()).ok
+            assert asked == ["CONNECT games.example:443 HTTP/1.1"] * 2
+            assert await play_seat(first, f"wss://127.0.0.1:{port}/player?token=x", ssl=trust)
+            assert len(asked) == 2
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
+    with pytest.raises(SeatError, match=r"through 127\.0\.0\.1, the proxy that https_proxy names"):
+        await play_seat(first, "wss://games.example/player?token=x", ssl=trust)
+    monkeypatch.setenv("no_proxy", ".example")
+    with pytest.raises(SeatError, match="Cannot reach the game at wss://games.example/player:"):
+        await play_seat(first, "wss://games.example/player?token=x", ssl=trust)
+    monkeypatch.setenv("https_proxy", "nonsense://user:secret@proxy.example:1")
+    monkeypatch.delenv("no_proxy")
+    with pytest.raises(UsageError, match="The proxy that https_proxy names cannot be used") as failed:
+        await play_seat(first, "wss://games.example/player?token=x", ssl=trust)
+    assert "secret" not in failed.value.message
