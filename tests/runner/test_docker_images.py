@@ -22,6 +22,7 @@ from coworld_core.episode.events import BaseEvent, ImageProgressed
 from coworld_core.errors import ImageError
 from coworld_runner.backend import ImageInfo
 from coworld_runner.backends import DockerBackend
+from coworld_runner.backends.docker._emulation import Emulation
 from coworld_runner.backends.docker._engine import Engine, is_full, path_segment
 from coworld_runner.backends.docker._image_pulls import split_name
 from coworld_runner.backends.docker._registry_logins import registry_headers
@@ -94,10 +95,15 @@ class TestImages:
                     assert caught.value.code == "image_wrong_platform"
                     assert f"linux/{foreign}" in caught.value.message
                     assert f"--platform {engine.platform}" in str(caught.value.hint)
-                    assert (await backend.ensure_image(name)).emulated
-                    assert (
-                        await backend.ensure_image(name, platform=f"linux/{foreign}")
-                    ).platform == f"linux/{foreign}"
+                    # Whether it is for the machine that was asked for or not: it has to run on this one
+                    emulated = await Emulation(engine).try_out(f"linux/{foreign}", image=name)
+                    for platform in (None, f"linux/{foreign}"):
+                        if emulated:
+                            assert (await backend.ensure_image(name, platform=platform)).emulated
+                            continue
+                        with pytest.raises(ImageError, match=f"it would run on {engine.platform}") as caught:
+                            await backend.ensure_image(name, platform=platform)
+                        assert caught.value.code == "image_wrong_platform"
             finally:
                 await forget(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform as _platform
 import re
+import struct
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,14 +13,18 @@ from .hints import Hint
 
 __all__ = [
     "BUILD_FIRST",
+    "ELF_BYTES",
     "FILE_PLAYER_SCHEME",
     "HOSTED_PLATFORM",
     "ImageKind",
     "ImageRef",
     "Platform",
     "content_tag",
+    "here",
     "host_platform",
     "image_problem",
+    "machine_of",
+    "runs_on",
 ]
 
 BUILD_FIRST = Hint("build_first", "Make a manifest of it with build_coworld.")
@@ -255,3 +260,51 @@ def host_platform() -> Platform:
     """The platform whose images run on this machine without emulation."""
     machine = _platform.machine().lower()
     return Platform("linux", _ARCHITECTURES.get(machine, machine))
+
+
+_ELF_MACHINES = {
+    3: "386",
+    8: "mips",
+    20: "ppc",
+    21: "ppc64",
+    22: "s390x",
+    40: "arm",
+    62: "amd64",
+    183: "arm64",
+    243: "riscv64",
+    258: "loong64",
+}
+_MACHO = {0x01000007: "amd64", 0x0100000C: "arm64"}
+
+ELF_BYTES = 20
+"""How many of a program's first bytes `machine_of` needs."""
+
+
+def machine_of(content: bytes) -> str:
+    """Return the os/architecture of machine code; empty for anything else."""
+    if content.startswith(b"\x7fELF") and len(content) >= ELF_BYTES:
+        order = ">" if content[5] == 2 else "<"
+        (machine,) = struct.unpack(f"{order}H", content[18:20])
+        little = {21: "ppc64le", 8: "mipsle"} if order == "<" else {}
+        return f"linux/{little.get(machine) or _ELF_MACHINES.get(machine) or f'machine-{machine}'}"
+    if content[:4] in (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe") and len(content) >= 8:
+        (cpu,) = struct.unpack("<I", content[4:8])
+        return f"darwin/{_MACHO.get(cpu, 'universal')}"
+    return "windows" if content.startswith(b"MZ") else ""
+
+
+def here() -> str:
+    """Return the os/architecture of this machine."""
+    processor = _platform.machine().lower()
+    return f"{_platform.system().lower()}/{_ARCHITECTURES.get(processor, processor)}"
+
+
+def runs_on(needs: str, where: str) -> bool:
+    """Whether machine code for one os/architecture runs on another."""
+    system, _, architecture = needs.partition("/")
+    there, _, rest = where.lower().partition("/")
+    processor = rest.partition("/")[0]
+    processor = _ARCHITECTURES.get(processor, processor)
+    if system != there:
+        return False
+    return architecture in (processor, "universal") or (architecture, processor) == ("386", "amd64")

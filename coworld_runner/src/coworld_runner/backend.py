@@ -77,6 +77,9 @@ INPUTS_MOUNT = "/coworld-inputs"
 NO_MODULE = re.compile(r"No module named '?([A-Za-z_]\w*)")
 """The name of a module that a program lacks, in the words of Python."""
 
+_OTHER_MACHINE = re.compile(r"\bexec format error\b", re.IGNORECASE)
+"""The words of a kernel for a program that it cannot run, as whatever was to run it repeats them."""
+
 Network = Literal["open", "game-only", "none"]
 """`open`: the machine's network; `game-only`: only the units named by `connects_to` and `proxy`; `none`: no
 network."""
@@ -373,6 +376,8 @@ class Unit(abc.ABC):
 
     def lacking(self, tail: str) -> str:
         """Say what to change where the unit runs, if the end of its log shows that it needs that; else empty."""
+        if _OTHER_MACHINE.search(tail):
+            return "Its image, or the program in it, is for another machine: build it for the one that it is to run on."
         missing = NO_MODULE.findall(tail)
         return f"Its image has no {missing[-1]}: install it in a Dockerfile beside it." if missing else ""
 

@@ -201,8 +201,10 @@ class Flow:
             try:
                 found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
             except ImageError as error:
+                if error.code == "image_wrong_platform" and image != self._ledger.game.image.image:
+                    error.code = "player_other_platform"
                 # A mistyped name of a registry looks like an image
-                if image != self._ledger.game.image.image and (meant := near_registered(image)) is not None:
+                elif image != self._ledger.game.image.image and (meant := near_registered(image)) is not None:
                     error.hint = f"Did you mean {meant!r} of your registry?"
                 raise
 

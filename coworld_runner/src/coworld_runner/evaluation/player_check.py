@@ -19,7 +19,7 @@ from coworld_core.errors import CapabilityError, CoworldError, ImageError, Start
 from coworld_core.evaluation.battery import BOT
 from coworld_core.evaluation.diagnosis import DiagnosisReport
 from coworld_core.evaluation.report_base import UNMEASURED
-from coworld_core.images import HOSTED_PLATFORM
+from coworld_core.images import HOSTED_PLATFORM, runs_on
 from coworld_core.text.phrases import listed, plural
 from coworld_core.text.size_text import shown_size
 
@@ -30,7 +30,6 @@ from ..package.locations import expand
 from ..package.own_players.missing_imports import missing_imports
 from ..package.own_players.own_player import OwnPlayer
 from ..package.own_players.player_wire import to_wire
-from ..package.own_players.target_machine import runs_on
 from ..package.player_names import read_players
 from ..package.resolver import Package, resolve_package
 from .diagnosis import play_battery

@@ -23,7 +23,7 @@ from coworld_core.errors import TransferError
 from ...runs._unit_files import check_size, not_regular, not_written, write_sparse
 from ._engine import Engine, path_segment
 
-__all__ = ["fetch_archived", "hand_back"]
+__all__ = ["fetch_archived", "hand_back", "read_head"]
 
 _BLOCK = 512
 _AT_ONCE = 1000
@@ -76,6 +76,23 @@ async def fetch_archived(
     finally:
         part.unlink(missing_ok=True)
     return size
+
+
+async def read_head(engine: Engine, container: str, path: str, count: int) -> bytes:
+    """Read the first bytes of a regular file in a container; empty if it is something else.
+
+    Raises:
+        EngineRefused: There is no such file.
+        EngineGone: There is no answer.
+    """
+    query = {"path": path}
+    async with engine.stream("GET", f"/containers/{path_segment(container)}/archive", query=query) as answer:
+        archive = _Blocks(answer)
+        try:
+            size = await _regular_size(archive, {})
+        except TransferError:
+            return b""
+        return await archive.exactly(min(size, count))
 
 
 class _Blocks:

@@ -29,6 +29,7 @@ from ._container_logs import follow_logs
 from ._container_networks import UnitNetworks, uncancelled
 from ._container_spec import command, container_body, exit_of, image_variables, programs
 from ._docker_labels import labels_of, object_name, remove_container
+from ._emulation import Emulation
 from ._engine import Engine, path_segment
 from ._inspection import (
     DiskLooks,
@@ -62,6 +63,7 @@ class ContainerContext:
     """Where a unit lives: the engine, its run, and the task group that follows it."""
 
     engine: Engine
+    emulation: Emulation
     run: Run
     tasks: TaskGroup
     found: set[tuple[str, ...]]
@@ -85,6 +87,7 @@ class DockerUnit(BaseUnit):
         self._tasks = place.tasks
         self._signals = Signals(self, self._send)
         self._engine = place.engine
+        self._emulation = place.emulation
         self._run = place.run
         self._found = place.found
         self._container = object_name(spec.run_id, spec.name)
@@ -190,7 +193,8 @@ class DockerUnit(BaseUnit):
             await self._connect(str(name))
         known = (str(image.get("Id")), *programs(command(spec, image)[0], image, environment))
         if known not in self._found:
-            await require_program(self._engine, self._container, spec, command(spec, image)[0], known[1:])
+            program = command(spec, image)[0]
+            await require_program(self._engine, self._emulation, self._container, spec, program, known[1:])
             self._found.add(known)
 
     async def join(self, network: str) -> None:

@@ -28,6 +28,7 @@ from coworld_core.docker_address import (
     unreachable,
 )
 from coworld_core.errors import BackendUnavailable
+from coworld_core.images import Platform
 
 if TYPE_CHECKING:
     import ssl
@@ -51,6 +52,8 @@ class PathStat:
 
     directory: bool
     executable: bool
+    target: str
+    """Where it leads, in the container, if it is a link; otherwise empty."""
 
 
 async def json_objects(pieces: AsyncIterable[bytes]) -> AsyncGenerator[dict[str, Any]]:
@@ -157,9 +160,7 @@ class Engine:
     @property
     def platform(self) -> str:
         """The platform as os/architecture, named as in images."""
-        machine = str(self.info.get("Architecture") or "")
-        names = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-        return f"{self.info.get('OSType') or 'linux'}/{names.get(machine, machine)}"
+        return str(Platform.parse(f"{self.info.get('OSType') or 'linux'}/{self.info.get('Architecture') or 'unknown'}"))
 
     def security(self, option: str) -> bool:
         """Whether the engine runs with a security option: `rootless`, `selinux`, `userns`, ..."""
@@ -284,9 +285,13 @@ class Engine:
             if error.status == 404:
                 return None
             raise
-        mode = int(json.loads(base64.b64decode(encoded))["mode"]) if encoded else 0
+        said = cast("dict[str, Any]", json.loads(base64.b64decode(encoded)) if encoded else {})
+        mode = int(said.get("mode") or 0)
         # Go's file mode: type bits at the top, permissions at the bottom
-        return PathStat(directory=bool(mode & 1 << 31), executable=bool(mode & (1 << 27 | 0o111)))
+        return PathStat(
+            directory=bool(mode & 1 << 31), executable=bool(mode & (1 << 27 | 0o111)),
+            target=str(said.get("linkTarget") or ""),
+        )
 
 
 def _tls(address: Address) -> ssl.SSLContext | bool:

@@ -13,6 +13,7 @@ from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.events import ImageProgressed
 from coworld_core.errors import ImageError
 from coworld_core.hints import Hint
+from coworld_core.images import runs_on
 
 from ...backend import ImageInfo, Publish
 from ._engine import Engine, is_full, json_objects, path_segment
@@ -135,7 +136,7 @@ class Images:
             image=image,
             digest=str(found.get("Id") or ""),
             platform=actual,
-            emulated=not _same_platform(self._engine.platform, actual),
+            emulated=not runs_on(actual, self._engine.platform),
         )
 
     # --- fetching

@@ -14,10 +14,13 @@ import anyio.to_thread
 from coworld_core.docker_address import EngineGone, EngineRefused
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import StartError
+from coworld_core.images import ELF_BYTES, machine_of
 
 from ...backend import UnitSpec
 from ..collector.disk_usage import FreeRoom, disk_usage, too_much
+from ._container_files import read_head
 from ._container_spec import PIDS_BESIDES
+from ._emulation import Emulation
 from ._engine import Engine, is_full, json_objects, path_segment
 
 __all__ = [
@@ -62,11 +65,14 @@ async def image_of(engine: Engine, spec: UnitSpec) -> Mapping[str, Any]:
         ) from error
 
 
-async def require_program(engine: Engine, container: str, spec: UnitSpec, program: str, paths: Sequence[str]) -> None:
-    """Check that a unit's program exists: the init process starts even if it has nothing to run.
+async def require_program(
+    engine: Engine, emulation: Emulation, container: str, spec: UnitSpec, program: str, paths: Sequence[str]
+) -> None:
+    """Check that a unit's program exists and is for this machine: the init process starts even if it can run nothing.
 
     Args:
         engine: The engine.
+        emulation: Which other machines' programs it runs.
         container: The container's name.
         spec: The unit.
         program: The unit's program.
@@ -81,7 +87,14 @@ async def require_program(engine: Engine, container: str, spec: UnitSpec, progra
         if found is None:
             continue
         if found.executable and not found.directory:
-            return
+            try:
+                needs = machine_of(await read_head(engine, container, found.target or path, ELF_BYTES))
+            except EngineRefused:
+                return  # A link that leads nowhere, which the engine explains when it starts
+            if not needs or await emulation.runs(needs, image=spec.image):
+                return
+            reason = f"it is a program for {needs}, and it would run on {engine.platform}"
+            break
         reason = "it is a directory" if found.directory else "it is not executable"
     raise StartError(
         f"{spec.name} cannot be started: {program!r} cannot be run in the image {spec.image!r}: {reason}.",

@@ -39,6 +39,7 @@ from ..engine import helper_image, run_labels
 from ..registry import BackendOptions
 from ._docker_labels import find_labelled, object_name, reap_labelled
 from ._docker_unit import ContainerContext, DockerUnit, Run
+from ._emulation import Emulation
 from ._engine import Engine
 from ._image_pulls import Images
 from ._run_networks import SharedNetwork
@@ -80,6 +81,7 @@ class DockerBackend(BaseBackend):
         self._engine: Engine | None = None
         self._open = AsyncExitStack()
         self._images: Images | None = None
+        self._emulation: Emulation | None = None
         self._runs: dict[str, Run] = {}
         self._programs: set[tuple[str, ...]] = set()
         self._building = anyio.Lock()
@@ -119,10 +121,11 @@ class DockerBackend(BaseBackend):
             self._open = stack.pop_all()
         self._engine = engine
         self._images = Images(engine, pull=self._pull, logins=self._logins)
+        self._emulation = Emulation(engine)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self._engine = self._images = None
+        self._engine = self._images = self._emulation = None
         await self._open.aclose()
 
     def _connect(self) -> AbstractAsyncContextManager[Engine]:
@@ -166,10 +169,13 @@ class DockerBackend(BaseBackend):
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Make sure an image is present; a missing one is pulled, unless `pull` is `never`."""
+        """Make sure an image is present and can be run; a missing one is pulled, unless `pull` is `never`."""
         self._entered()
         assert self._images is not None
-        return await self._images.ensure(image, platform=platform, publish=publish)
+        assert self._emulation is not None
+        info = await self._images.ensure(image, platform=platform, publish=publish)
+        await self._emulation.require(image, info.platform)
+        return info
 
     async def build_image(
         self,
@@ -226,10 +232,11 @@ class DockerBackend(BaseBackend):
     ) -> AsyncGenerator[Sequence[DockerUnit], None]:
         """Yield the containers of one call, registered with their run while they exist."""
         engine = self._entered()
+        assert self._emulation is not None
         units = [
             DockerUnit(
                 spec,
-                ContainerContext(engine, self._run(spec.run_id), tasks, self._programs),
+                ContainerContext(engine, self._emulation, self._run(spec.run_id), tasks, self._programs),
                 backend=self,
                 publish=publish,
             )

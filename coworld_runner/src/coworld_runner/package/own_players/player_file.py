@@ -12,12 +12,12 @@ from typing import Any
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.images import machine_of
 from coworld_core.rules.player_source import module_contents, player_form
 from coworld_core.rules.seat_talk import TALK
 from coworld_core.text.phrases import closest
 
 from .own_player import MOST_BYTES, MOST_FILES, PYTHON, OwnPlayer, too_large
-from .target_machine import machine_of
 
 __all__ = ["SEAT", "imported_names", "only_defines", "parse_python", "read_file", "with_imports"]
 

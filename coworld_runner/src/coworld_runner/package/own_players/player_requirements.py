@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from coworld_core.errors import CapabilityError, UsageError
+from coworld_core.images import here, runs_on
 from coworld_core.text.phrases import listed
 
 from ...backend import Backend
 from .own_player import OwnPlayer
-from .target_machine import here, runs_on
 
 __all__ = ["require_own_player"]
 
