@@ -19,6 +19,8 @@ from coworld_core.errors import CoworldError, ManifestError, RemoteError, UsageE
 from coworld_core.hints import hint_fields
 from coworld_core.manifest.manifest_file import manifest_sha256
 from coworld_core.retries import Backoff
+from coworld_runner.episode.backend_choice import choose_backend
+from coworld_runner.package.plan import plan_episode
 from coworld_runner.package.resolver import (
     MANIFEST_LIMIT,
     Package,
@@ -292,8 +294,34 @@ async def test_downloaded_files_can_be_built_and_are_trusted_only_if_they_are_on
     (directory / "compose.yaml").write_text("services: {duel: {image: 'duel:1', build: .}}", encoding="utf-8")
     write(directory / "coworld_images.json", {"images": [], "has_files": True, "own": own})
     package = await resolve_package(directory)
-    assert (package.fetched, package.needs_build) == (not own, not own)
+    assert (package.fetched, package.needs_build) == (not own, True)
+    # An older image of that name may be there, and is not what was downloaded
+    assert (await choose_backend("auto", package)).name == ("process" if own else "docker")
+    assert (await choose_backend("auto", package)).reason == (
+        "the images are not built yet" if own else "the package comes from elsewhere, and only containers keep it apart"
+    )
     assert package.contexts["duel:1"] == directory
+
+
+@pytest.mark.parametrize(
+    ("image", "unpinned"),
+    [
+        ("duel:1", True),
+        ("ghcr.io/me/duel:1", True),
+        (f"ghcr.io/me/duel@sha256:{'0' * 64}", False),
+        ("duel:coworld-0123456789ab", False),
+        ("coworld/cow_123/duel-1-2-3-0:downloaded", False),
+    ],
+)
+async def test_images_from_elsewhere_whose_names_say_no_content_are_known(
+    tmp_path: Path, image: str, unpinned: bool
+) -> None:
+    downloaded = write(tmp_path / "coworld" / "cow_123" / MANIFEST_NAME, manifest(image=image))
+    package = await resolve_package(downloaded)
+    assert package.unpinned == (frozenset([image]) if unpinned else frozenset())
+    assert plan_episode(package).unpinned == package.unpinned
+    own = await resolve_package(write(tmp_path / "mine" / MANIFEST_NAME, manifest(image=image)))
+    assert own.unpinned == frozenset()
 
 
 # --- ids

@@ -18,7 +18,7 @@ from coworld_core.hints import Hint
 from coworld_core.manifest.manifest_file import MANIFEST_NAME
 from coworld_core.text.phrases import listed
 from coworld_runner.backend import Backend, Unit
-from coworld_runner.episode.backend_choice import open_backend
+from coworld_runner.episode.backend_choice import choose_backend, open_backend
 from coworld_runner.package.own_players.own_player import OwnPlayer
 from coworld_runner.package.player_names import housing_words, registry_words
 from coworld_runner.package.player_registry.registered_player import RegisteredPlayer
@@ -92,7 +92,7 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
             error.hint = " ".join(filter(None, ["Name the game with -m, or go to its directory.", near]))
         raise
     builds = options.build
-    if package.needs_build and options.backend in ("auto", "docker"):
+    if package.needs_build and (await choose_backend(options.backend, package)).name == "docker":
         out.note(
             "The platform has no images of it, so they are built here from its files. --backend process runs the files "
             "themselves, as you and without isolation."

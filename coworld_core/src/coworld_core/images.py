@@ -13,6 +13,7 @@ from .hints import Hint
 
 __all__ = [
     "BUILD_FIRST",
+    "DOWNLOADED_TAG",
     "ELF_BYTES",
     "FILE_PLAYER_SCHEME",
     "HOSTED_PLATFORM",
@@ -37,6 +38,9 @@ ImageKind = Literal["digest", "content", "registry", "local", "unpublished", "te
 registry, which may change; `local` any other tag; `unpublished` an `img_<uuid>` id of the platform;
 `template` a placeholder `{{SERVICE_IMAGE}}`; `file` a player that is a file instead of an image.
 """
+
+DOWNLOADED_TAG = "downloaded"
+"""The tag of images that were pulled with a downloaded package, under names of its own."""
 
 FILE_PLAYER_SCHEME = "file://"
 """Prefix that marks a player given as a file instead of an image; no Docker reference contains it."""

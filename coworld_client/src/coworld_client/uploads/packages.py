@@ -17,7 +17,7 @@ import anyio
 
 from coworld_core.errors import ImageError, ManifestError, unwrapped
 from coworld_core.files.atomic import write_whole
-from coworld_core.images import ImageRef
+from coworld_core.images import DOWNLOADED_TAG, ImageRef
 from coworld_core.manifest.manifest_file import MANIFEST_NAME, TEMPLATE_NAME, dump_manifest, load_manifest
 
 from ..errors import ApiShapeError
@@ -146,7 +146,9 @@ def images_of(identifier: str, name: str, version: str, document: dict[str, Any]
     distinct = dict.fromkeys(str(entry["image"]) for entry in image_values(document))
     references = [image for image in distinct if ImageRef.parse(image).runnable]
     return tuple(
-        PackageImage(public_image_uri=image, local_image=f"coworld/{identifier.lower()}/{words}-{number}:downloaded")
+        PackageImage(
+            public_image_uri=image, local_image=f"coworld/{identifier.lower()}/{words}-{number}:{DOWNLOADED_TAG}"
+        )
         for number, image in enumerate(references)
     )
 

@@ -41,7 +41,7 @@ async def build_again(package: Package, *, platform: str | None = None, publish:
         # A build writes the manifest to dist/ if the template itself has the manifest's name
         below = package.directory.name == "dist"
         project = package.directory.parent if below else package.directory
-        version = package.manifest.game.version if package.fetched else None
+        version = package.manifest.game.version if package.as_files else None
         built = await build_coworld(project, version=version, output=package.path, platform=platform, publish=publish)
     again = await resolve_package(built.manifest_path)
     return again.with_environment(package.environment)

@@ -56,7 +56,7 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     """Choose between Docker and local processes for `auto`; keep any other name.
 
     For `auto`, a fetched package never runs as local processes, which are for trusted code. A package that cannot run
-    as processes uses Docker. A template has no images, so it runs as processes. A built package runs on Docker if an
+    as processes uses Docker. A template has no images, nor have downloaded files, so they run as processes. A built package runs on Docker if an
     engine answers and has the game's image, otherwise as processes. If sources have changed since the images were
     built, it runs as processes, too, so that the current code is played; if it cannot, the reason says what has
     changed.
@@ -66,7 +66,7 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     hindrance = runs_as_processes(package)
     if name == "auto" and package.fetched:
         return BackendChoice("docker", "the package comes from elsewhere, and only containers keep it apart")
-    if name == "auto" and package.manifest.is_template:
+    if name == "auto" and (package.is_template or package.needs_build):
         if not hindrance:
             return BackendChoice("process", "the images are not built yet", _MAKE)
         return BackendChoice("docker", hindrance)

@@ -198,6 +198,7 @@ class Flow:
         own = {seat.image: seat for seat in seats if seat.own is not None}
 
         async def ensure(image: str) -> None:
+            there = image in plan.unpinned and await self._backend.has_image(image)
             try:
                 found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
             except ImageError as error:
@@ -207,6 +208,12 @@ class Flow:
                 elif image != self._ledger.game.image.image and (meant := near_registered(image)) is not None:
                     error.hint = f"Did you mean {meant!r} of your registry?"
                 raise
+            if there:
+                self._ledger.warn(
+                    f"{plan.manifest.game.name} {plan.manifest.game.version} comes from elsewhere and names its image "
+                    f"{image} without a digest, so it is played from what {self._backend.name} has under that name, "
+                    f"{found[image].digest[:19] or 'an image without a digest'}, which may be another version's."
+                )
 
         async def house(image: str, seat: Seat) -> None:
             found[image] = await house_player(seat, self._backend, platform=platform, publish=publish)

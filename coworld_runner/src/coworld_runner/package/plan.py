@@ -122,6 +122,8 @@ class EpisodePlan:
     directory: Path | None = None
     """The package's directory on this machine, if it has one."""
     manifest_sha256: str = ""
+    unpinned: frozenset[str] = frozenset()
+    """Images of a package from elsewhere under names that any other image may have on this machine."""
     episode_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     policy_names: tuple[str, ...] = ()
     """Names passed to games of the first generation in `COGAMES_POLICY_NAMES`."""
@@ -361,6 +363,7 @@ def _planned(
         source=package.source,
         directory=package.directory,
         manifest_sha256=package.sha256,
+        unpinned=package.unpinned,
         episode_tags=dict(job.episode_tags),
         policy_names=policy_names,
     )

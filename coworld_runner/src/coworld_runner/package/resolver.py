@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from coworld_core.errors import ManifestError, RemoteError, UsageError
 from coworld_core.hints import Hint
-from coworld_core.images import ImageRef
+from coworld_core.images import DOWNLOADED_TAG, ImageRef
 from coworld_core.issues import Issue
 from coworld_core.manifest.manifest_file import (
     MANIFEST_NAME,
@@ -61,6 +61,8 @@ class Package(LoadedManifest):
     fetched: bool = False
     """Whether it came from elsewhere. The user did not write its code or check it out, so it never runs without
     containers unless that is asked for by name."""
+    as_files: bool = False
+    """Whether it was downloaded as files, from which its images have to be built here."""
     coworld_id: str | None = None
     """Its id on the platform, if the argument was an id."""
     contexts: Mapping[str, Path] = field(default_factory=Contexts)
@@ -96,9 +98,19 @@ class Package(LoadedManifest):
 
     @property
     def needs_build(self) -> bool:
-        """Whether it was fetched as files, and its images were not built yet."""
+        """Whether it was downloaded as files, and its images were not built yet."""
         image = self.manifest.game.runnable.image
-        return self.fetched and image in self.contexts and ImageRef.parse(image).kind != "content"
+        return self.as_files and image in self.contexts and ImageRef.parse(image).kind != "content"
+
+    @property
+    def unpinned(self) -> frozenset[str]:
+        """Images of a package from elsewhere under names that any other image may have on this machine."""
+        if not (self.fetched or self.as_files):
+            return frozenset()
+        references = map(ImageRef.parse, self.manifest.images())
+        return frozenset(
+            image.text for image in references if image.kind in ("local", "registry") and image.tag != DOWNLOADED_TAG
+        )
 
     @property
     def is_template(self) -> bool:
@@ -274,9 +286,10 @@ def _read(path: Path, load: _Load, identifier: str | None = None) -> Package:
     loaded = load(path)
     path = loaded.path or path
     downloaded = _download(path.parent)
+    as_files = downloaded.get("has_files") is True
     fetched = (identifier is not None or _was_downloaded(path.parent)) and downloaded.get("own") is not True
     contexts, report = Contexts(), loaded.report
-    if not fetched or downloaded.get("has_files") is True:
+    if not fetched or as_files:
         try:
             contexts = contexts_for(path, loaded.manifest.images())
         except (ManifestError, UsageError) as error:
@@ -286,6 +299,7 @@ def _read(path: Path, load: _Load, identifier: str | None = None) -> Package:
         report=report,
         path=path,
         fetched=fetched,
+        as_files=as_files,
         coworld_id=identifier,
         contexts=contexts,
     )

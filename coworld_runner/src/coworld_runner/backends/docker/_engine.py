@@ -289,7 +289,8 @@ class Engine:
         mode = int(said.get("mode") or 0)
         # Go's file mode: type bits at the top, permissions at the bottom
         return PathStat(
-            directory=bool(mode & 1 << 31), executable=bool(mode & (1 << 27 | 0o111)),
+            directory=bool(mode & 1 << 31),
+            executable=bool(mode & (1 << 27 | 0o111)),
             target=str(said.get("linkTarget") or ""),
         )
 

@@ -1,4 +1,4 @@
-"""Images and programs for another machine: said before anything starts, where the engine does not emulate it."""
+"""Images and programs for another machine are refused before anything starts, and what only has the right name is told."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from support.registry import image_archive
 from coworld_core.docker_address import resolve_address
 from coworld_core.errors import ImageError
 from coworld_core.images import machine_of
+from coworld_core.issues import Report
 from coworld_runner.backends.docker._emulation import Emulation, ending_program
 from coworld_runner.backends.docker._engine import Engine
+from coworld_runner.package.resolver import Package
 
 pytestmark = pytest.mark.slow
 
@@ -108,3 +110,17 @@ async def test_what_a_kernel_says_of_it_later_is_explained(arena: Arena) -> None
     found = await arena.play(arena.plan("well", ["python3", "-c", says], "well"))
     (fault,) = found.record.faults
     assert "is for another machine" in str(fault.hint)
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("backend_name", ["docker"])
+async def test_what_this_machine_has_under_a_name_from_elsewhere_is_told(arena: Arena) -> None:
+    package = Package(manifest=arena.plan().manifest, report=Report(source=""), fetched=True)
+    assert package.unpinned == {arena.image}
+    found = await arena.play(replace(arena.plan(), unpinned=package.unpinned))
+    (warning,) = found.record.warnings
+    digest = found.record.game.image.digest
+    assert digest.startswith("sha256:")
+    game = package.manifest.game
+    assert warning.startswith(f"{game.name} {game.version} comes from elsewhere and names its image {arena.image}")
+    assert digest[:19] in warning
