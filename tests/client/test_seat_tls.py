@@ -194,7 +194,7 @@ async def test_another_network_is_reached_through_the_proxy_of_this_one(
     with pytest.raises(SeatError, match=r"through 127\.0\.0\.1, the proxy that https_proxy names"):
         await play_seat(first, "wss://games.example/player?token=x", ssl=trust)
     monkeypatch.setenv("no_proxy", ".example")
-    with pytest.raises(SeatError, match="Cannot reach the game at wss://games.example/player:"):
+    with pytest.raises(SeatError, match=r"Cannot reach the game at wss://games\.example/player:"):
         await play_seat(first, "wss://games.example/player?token=x", ssl=trust)
     monkeypatch.setenv("https_proxy", "nonsense://user:secret@proxy.example:1")
     monkeypatch.delenv("no_proxy")

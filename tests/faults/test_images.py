@@ -1,4 +1,4 @@
-"""Images and programs for another machine are refused before anything starts, and what only has the right name is told."""
+"""Images and programs for another machine are refused before they start; what only has the right name is told."""
 
 from __future__ import annotations
 

@@ -127,3 +127,34 @@ async def test_a_player_that_never_connected_is_not_measured(tmp_path: Path) -> 
         workspace=tmp_path / "run",
     )
     assert (report.stopped, report.blocks, report.void) == ("never_started", 0, 3)
+
+
+@pytest.mark.parametrize(
+    ("program", "source", "base", "party", "words"),
+    [
+        (
+            "python3",
+            "from os import nothing_yet",
+            "python:99.1-slim",
+            "operator",
+            "its image has python 99.1, this mac",
+        ),
+        # What only an older one has is a mistake of its own, and so is what has nothing to do with versions
+        ("python3", "from os import nothing_yet", "python:3.1-slim", "player", "status 1"),
+        ("python3", "raise SystemExit(1)", "python:99.1-slim", "player", "status 1"),
+        pytest.param(
+            *("node", "new Later()", "docker.io/library/node:99", "operator", "its image has node 99, this machine v"),
+            marks=pytest.mark.node,
+        ),
+    ],
+)
+async def test_an_interpreter_that_is_older_than_the_image_s_is_named(
+    program: str, source: str, base: str, party: str, words: str, arena: Arena, tmp_path: Path
+) -> None:
+    directory = tmp_path / "made"
+    directory.mkdir()
+    (directory / "bot").write_text(source)
+    (directory / "Dockerfile").write_text(f'FROM {base}\nWORKDIR /made\nCOPY . .\nCMD ["{program}", "bot"]\n')
+    found = await arena.play(plan_of(arena, *[read_own_player(str(directory))] * 2))
+    assert {fault.party for fault in found.record.faults} == {party}
+    assert all(words in fault.message for fault in found.record.faults)

@@ -381,6 +381,13 @@ class Unit(abc.ABC):
         missing = NO_MODULE.findall(tail)
         return f"Its image has no {missing[-1]}: install it in a Dockerfile beside it." if missing else ""
 
+    async def unlike_image(self, tail: str) -> str:
+        """Say how the unit's surroundings differ from its image, if the end of its log suggests that this matters.
+
+        The words complete a sentence; they are empty where units run in their images.
+        """
+        return ""
+
     @abc.abstractmethod
     async def stop(self, grace: float = 5.0) -> Exit:
         """Send TERM to the process tree, then KILL after `grace` seconds. Idempotent. Returns how the unit ended.

@@ -145,10 +145,9 @@ def images_of(identifier: str, name: str, version: str, document: dict[str, Any]
     words = re.sub(r"[^a-z0-9]+", "-", f"{name}-{version}".lower()).strip("-") or "image"
     distinct = dict.fromkeys(str(entry["image"]) for entry in image_values(document))
     references = [image for image in distinct if ImageRef.parse(image).runnable]
+    place = f"coworld/{identifier.lower()}/{words}"
     return tuple(
-        PackageImage(
-            public_image_uri=image, local_image=f"coworld/{identifier.lower()}/{words}-{number}:{DOWNLOADED_TAG}"
-        )
+        PackageImage(public_image_uri=image, local_image=f"{place}-{number}:{DOWNLOADED_TAG}")
         for number, image in enumerate(references)
     )
 

@@ -56,10 +56,10 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     """Choose between Docker and local processes for `auto`; keep any other name.
 
     For `auto`, a fetched package never runs as local processes, which are for trusted code. A package that cannot run
-    as processes uses Docker. A template has no images, nor have downloaded files, so they run as processes. A built package runs on Docker if an
-    engine answers and has the game's image, otherwise as processes. If sources have changed since the images were
-    built, it runs as processes, too, so that the current code is played; if it cannot, the reason says what has
-    changed.
+    as processes uses Docker. A template has no images, nor have downloaded files, so they run as processes. A built
+    package runs on Docker if an engine answers and has the game's image, otherwise as processes. If sources have
+    changed since the images were built, it runs as processes, too, so that the current code is played; if it cannot,
+    the reason says what has changed.
     """
     if name == "process":
         return BackendChoice(name, "as asked")

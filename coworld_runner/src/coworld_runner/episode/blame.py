@@ -76,6 +76,8 @@ class Observation:
     """Details for the message."""
     hint: str | None = None
     """Hint that replaces the table's, if there is a better one."""
+    unlike: str = ""
+    """How the unit's surroundings differ from its image, if that may be why."""
     error: CoworldError | None = None
     """The error that led to the observation, if any."""
 
@@ -122,7 +124,7 @@ class Row:
     party: FaultParty | None = None
     """The party to blame, if any."""
     says: str = "{words}"
-    """Template of the message, with the fields `words`, `who` (the unit), `exit`, `trouble`, `stage` and
+    """Template of the message, with the fields `words`, `who` (the unit), `exit`, `trouble`, `unlike`, `stage` and
     `age` (the game's). If it is empty and no party is to blame, nothing is reported."""
     hint: str | None = None
     """Template of the hint; `{log}` is the unit's log."""
@@ -132,6 +134,10 @@ class Row:
 
 def _of_the_host(seen: Observation, _: Circumstances) -> bool:
     return seen.exit is not None and seen.exit.reason in PLATFORM_ENDS
+
+
+def _unlike_its_image(seen: Observation, _: Circumstances) -> bool:
+    return bool(seen.unlike)
 
 
 def _in_good_order(seen: Observation, _: Circumstances) -> bool:
@@ -181,6 +187,8 @@ def _without_results(_: Observation, known: Circumstances) -> bool:
     return bool(known.blamed) and not known.game_exit.ok
 
 
+_LIKE_ITS_IMAGE = "Install that version here, or use the docker backend. Read {log}."
+
 TABLE: tuple[Row, ...] = (
     Row(
         seen="a port that the game must have is taken on this machine",
@@ -212,6 +220,15 @@ TABLE: tuple[Row, ...] = (
         party="platform",
     ),
     Row(
+        seen="the game ends before it is ready, and its image has a newer interpreter than this machine",
+        what="not_ready",
+        when=_unlike_its_image,
+        error_type="game_unhealthy",
+        party="operator",
+        says="{words} Note that {unlike}.",
+        hint=_LIKE_ITS_IMAGE,
+    ),
+    Row(
         seen="the game ends, or stays silent, before it is ready",
         what="not_ready",
         error_type="game_unhealthy",
@@ -241,6 +258,16 @@ TABLE: tuple[Row, ...] = (
         error_type="platform_error",
         party="platform",
         says="{who} {exit}.",
+    ),
+    Row(
+        seen="the game ends other than with 0, and its image has a newer interpreter than this machine",
+        what="ended",
+        component="game",
+        when=_unlike_its_image,
+        error_type="game_unhealthy",
+        party="operator",
+        says="{who} {exit}{words}; {unlike}.",
+        hint=_LIKE_ITS_IMAGE,
     ),
     Row(
         seen="the game ends other than with 0, or is killed for its memory",
@@ -295,6 +322,16 @@ TABLE: tuple[Row, ...] = (
         error_type="platform_error",
         party="platform",
         says="{who} {exit}.",
+    ),
+    Row(
+        seen="a player ends other than with 0, and its image has a newer interpreter than this machine",
+        what="ended",
+        component="player",
+        when=_unlike_its_image,
+        error_type="player_error",
+        party="operator",
+        says="{who} {exit}; {unlike}.",
+        hint=_LIKE_ITS_IMAGE,
     ),
     Row(
         seen="a player ends other than with 0, while the game goes on or after it went well",
@@ -514,6 +551,7 @@ def rule(seen: Observation, known: Circumstances, *, who: str = "The game", log:
         "exit": str(seen.exit),
         "words": seen.words,
         "trouble": known.trouble,
+        "unlike": seen.unlike,
         "stage": _BEFORE_PLAY.get(known.stage, ""),
         "age": f", {known.game_age:.1f} s after its start" if known.game_age is not None else "",
         "log": log,

@@ -248,6 +248,8 @@ class Ledger:
                 tail = await unit.log_tail()
             if seen.hint is None and what in ("ended", "never_connected"):
                 seen = dataclasses.replace(seen, hint=unit.lacking(tail) or None)
+            if what in ("ended", "not_ready") and seen.exit is not None:
+                seen = dataclasses.replace(seen, unlike=await unit.unlike_image(tail))
         # Judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout
         ruling = rule(seen, self.known(), who=who, log=layout.relative(log) if log is not None else "its log")

@@ -31,6 +31,7 @@ from .._kernel_connections import held_sockets
 from ..base import BaseUnit, CappedLog, HostPorts, kill_processes, process_labels
 from ..collector.listening_ports import listens_elsewhere
 from ._cgroup import new_group, remove_group
+from ._image_interpreter import older_here
 from ._python_environment import PythonEnvironment
 from .child_environment import child_environment
 from .child_process import KILL_SECONDS, SHIM_SECONDS, below, send_signal, shim_command
@@ -58,6 +59,7 @@ class ProcessUnit(BaseUnit):
         backend: Backend,
         context: Path,
         installs: Sequence[str] = (),
+        interpreter: tuple[str, str] = ("", ""),
         environment: PythonEnvironment | None = None,
         publish: Publish,
         tasks: TaskGroup,
@@ -67,6 +69,8 @@ class ProcessUnit(BaseUnit):
         self._context = context
         self._installs = installs
         """What its image has that is not in its files: arguments of `pip install`."""
+        self._image_interpreter = interpreter
+        """The interpreter of its image, and the version there."""
         self._python = environment
         """The environment with these packages; None: that of this process."""
         self._tasks = tasks
@@ -151,6 +155,13 @@ class ProcessUnit(BaseUnit):
             told=told,
         )
 
+    async def unlike_image(self, tail: str) -> str:
+        name, version = self._image_interpreter
+        return await anyio.to_thread.run_sync(older_here, name, version, self._run_here(name), tail)
+
+    def _run_here(self, program: str) -> str:
+        return self._interpreter if program in {"python", "python3"} else program
+
     @property
     def _interpreter(self) -> str:
         return self._python.python if self._python is not None else sys.executable
@@ -212,7 +223,7 @@ class ProcessUnit(BaseUnit):
         first, *arguments = spec.argv
         most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
         return shim_command(
-            [self._interpreter if first in {"python", "python3"} else first, *arguments],
+            [self._run_here(first), *arguments],
             control=control,
             directory=self._context,
             limits=[limit or 0 for limit in most],

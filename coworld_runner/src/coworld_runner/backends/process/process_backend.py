@@ -27,6 +27,7 @@ from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reape
 from ...images.compose import Build, Contexts
 from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
+from ._image_interpreter import image_interpreter
 from ._image_layout import Laid, Layout, layout_of
 from ._pip_requirements import PACKAGE_FILES, requirements_of
 from ._process_unit import ProcessUnit
@@ -244,8 +245,10 @@ class ProcessBackend(BaseBackend):
         context = self._context(spec.image)
         layout, _ = layout_of(self._build(spec.image, context))
         own = spec.inputs if spec.component == "player" and spec.inputs is not None else None
+        own_layout = None
         if own is not None and any((own / name).is_file() for name in PACKAGE_FILES):
-            environment = self._environment(spec.name, own, layout_of(Build(context=own))[0])
+            own_layout, _ = layout_of(Build(context=own))
+            environment = self._environment(spec.name, own, own_layout)
         else:
             environment = self._environment(spec.image, context, layout)
         argv = spec.argv or (layout.command if layout is not None else ())
@@ -263,12 +266,14 @@ class ProcessBackend(BaseBackend):
                 raise _not_made(spec, *unmade)
             laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=argv[0])
             spec, context = _laid_out(spec, laid), laid.workdir or context
+        read = own_layout or layout
         named = [word for install in layout.read.installs for word in install.named] if layout is not None else []
         return ProcessUnit(
             spec,
             backend=self,
             context=context,
             installs=tuple(dict.fromkeys(named)),
+            interpreter=image_interpreter(argv, read.read.images if read is not None else ()),
             environment=environment if environment is not None and environment.made else None,
             publish=publish,
             tasks=tasks,
