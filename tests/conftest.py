@@ -128,9 +128,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """A few more than there are processors: slow tests wait, but many of them wait for each other until they fail."""
     from support.needs import selects_slow
 
-    from coworld_runner.episode.parallelism import processors
+    from coworld_runner.runs.processors import usable_processors
 
-    return processors() + (3 if selects_slow(config) else 1)
+    return usable_processors() + (3 if selects_slow(config) else 1)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -23,6 +23,7 @@ LIBRARIES = ("coworld_core", "coworld_runner", "coworld_client")
 PAGES = {"coworld_client.uploads.packages": "the guide that is written beside a downloaded package, with lines to type"}
 """Modules with documents for people at a terminal, and which."""
 ARGUMENTS = {
+    "coworld_runner.backends.process._image_interpreter": "interpreters",
     "coworld_runner.backends.process._pip_requirements": "pip",
     "coworld_runner.backends.process._python_environment": "uv and pip",
     "coworld_runner.build._pinned_sources": "git",

@@ -26,7 +26,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         return spent[0], spent[1]
 
     monkeypatch.setattr(_width, "_processor_times", times)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(_width, "usable_processors", lambda: 2)
     return share
 
 

@@ -20,11 +20,12 @@ import anyio.to_thread
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
+from coworld_core.text.phrases import plural
 
 from .backend import Backend
 from .backends.registry import ClusterOptions, backend_names
 from .episode.backend_choice import make_backend
-from .episode.parallelism import processors
+from .runs.processors import usable_processors
 from .runs.reaper import Sweep, sweep
 from .runs.scratch import scratch_root, scratch_roots
 
@@ -210,8 +211,10 @@ def _check_python() -> Check:
 
 async def _check_processors() -> Check:
     """Check how many processors this process may use, and whether they are busy."""
-    count = processors()
-    what = f"{count} processor{'s' if count != 1 else ''}"
+    count, there = usable_processors(), os.cpu_count() or 1
+    what = plural(count, "processor")
+    if count < there:
+        what += f" of the machine's {there} (affinity or a cgroup's quota leaves no more)"
     before, began = _stalled_seconds(), time.monotonic()
     await anyio.sleep(_PRESSURE_SECONDS)
     after, elapsed = _stalled_seconds(), time.monotonic() - began

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from coworld_core.hints import Hint
-
 __all__ = ["asked_proxy", "proxies_of", "without_proxy"]
 
 _EXCEPTIONS = ("NO_PROXY", "no_proxy")
@@ -44,11 +42,8 @@ def asked_proxy(proxies: Mapping[str, str], tail: str) -> str:
     for name, value in proxies.items():
         host = urlsplit(value if "://" in value else f"//{value}").hostname
         if host and host in tail:
-            return Hint(
-                "proxy_asked",
-                "It asked the proxy that {name} names ({host}) for what is reached directly, although NO_PROXY says "
-                "so: have it connect without a proxy, for example by proxy=None of Python's websockets.",
-                name=name,
-                host=host,
+            return (
+                f"It asked the proxy that {name} names ({host}) for what is reached directly, although NO_PROXY says so: "
+                "have it connect without a proxy, for example by proxy=None of Python's websockets."
             )
     return ""

@@ -7,7 +7,6 @@ is needed. A base image that the engine already has is never looked up in a regi
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from coworld_core.text.phrases import listed
 from ..backend import Publish, to_nobody
 from ..backends.docker._engine import Engine
 from ..errors import BuildError, unwrapped
+from ..runs.processors import usable_processors
 from ..runs.workspace import atomic_write
 from ._build_plan import BuildPlan, plan_build
 from ._image_builder import Builder, BuiltImage, check_platform, jobs_of
@@ -134,7 +134,7 @@ async def build_coworld(
         async with Engine.connect(resolve_address(host)) as engine:
             builder = Builder(engine, publish, no_cache=no_cache, platform=platform)
             with _Phase("build", publish), unwrapped():
-                await builder.build(jobs, parallel or min(4, os.cpu_count() or 1))
+                await builder.build(jobs, parallel or min(4, usable_processors()))
             with _Phase("tag", publish), unwrapped():
                 images = await builder.references(planned, resolve_mutable=resolve_mutable)
         if viewer is not None:

@@ -9,10 +9,12 @@ import anyio
 
 from coworld_core.errors import UsageError
 
+from ..runs.processors import usable_processors
+
 if TYPE_CHECKING:
     from coworld_core.episode.record import EpisodeRow
 
-__all__ = ["Parallel", "Parallelism", "processors", "require_parallel"]
+__all__ = ["Parallel", "Parallelism", "require_parallel"]
 
 Parallel = int | Literal["auto"]
 """Number of episodes at a time; `auto`: as many as the machine supports."""
@@ -35,17 +37,12 @@ def require_parallel(parallel: Parallel) -> None:
         raise UsageError("The number of episodes at a time must be at least 1.", code="bad_count")
 
 
-def processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class Parallelism:
     """Limits the number of episodes that are played at a time.
 
-    `auto` starts with one episode per processor. An episode that was short of processors reduces the number by one.
-    When as many episodes in a row as are played at a time were not short, and the processors were idle enough, the
-    number grows by one. On another machine, `auto` is a fixed number.
+    `auto` starts with one episode per processor that this process may use. An episode that was short of processors
+    reduces the number by one. When as many episodes in a row as are played at a time were not short, and the processors
+    were idle enough, the number grows by one. On another machine, `auto` is a fixed number.
 
     Args:
         parallel: The number of episodes, or `auto`.
@@ -53,7 +50,7 @@ class Parallelism:
     """
 
     def __init__(self, parallel: Parallel, *, remote: bool) -> None:
-        self._processors = os.cpu_count() or 1
+        self._processors = usable_processors()
         self._adapts = parallel == "auto" and not remote
         self._limiter = anyio.CapacityLimiter(
             parallel if parallel != "auto" else _ELSEWHERE if remote else self._processors
@@ -96,8 +93,11 @@ class Parallelism:
 
 
 def _processor_times() -> tuple[float, float]:
-    """Return the idle seconds and the total seconds of the machine's processors."""
+    """Return the idle seconds and the total seconds of the processors that this process may run on."""
     import psutil
 
-    times = psutil.cpu_times()
-    return times.idle, sum(times)
+    times = psutil.cpu_times(percpu=True)
+    if hasattr(os, "sched_getaffinity"):
+        may = os.sched_getaffinity(0)
+        times = [its for number, its in enumerate(times) if number in may] or times
+    return sum(its.idle for its in times), sum(map(sum, times))

@@ -19,12 +19,12 @@ from coworld_core.time_limits import RULES_ANSWER
 
 from ..backends.process.child_environment import child_environment
 from ..episode.episode_options import EpisodeOptions
-from ..episode.parallelism import processors
 from ..kit.rollout.bot_links import BotProgram
 from ..kit.rollout.match_process import MatchProcess
 from ..package.kit_programs import rules_served, seat_file
 from ..package.plan import Seat
 from ..package.resolver import Package
+from ..runs.processors import usable_processors
 
 __all__ = ["WorkerPool"]
 
@@ -58,7 +58,7 @@ class WorkerPool:
         self._rules = served[1]
         given = options or EpisodeOptions()
         self._grace = given.failure_grace_seconds if given.on_player_failure == "stop" else math.inf
-        self.count = workers or processors()
+        self.count = workers or usable_processors()
         self._players: dict[tuple[str, ...], int] = {}
         self._programs: dict[int, BotProgram] = {}
         self.workers: list[MatchProcess] = []

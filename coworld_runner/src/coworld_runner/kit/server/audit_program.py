@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from coworld_core.time_limits import RULES_AUDIT
 
+from ...runs.processors import usable_processors
 from .server_process import run_program
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ async def _other_processes(name: str, rules: type[Rules], config: EpisodeConfig)
     except RulesError:
         return []  # The audit has found it, or finds it with other missed turns
     found: dict[int, Issue] = {}
-    gate = anyio.CapacityLimiter(os.cpu_count() or 1)
+    gate = anyio.CapacityLimiter(usable_processors())
     with tempfile.TemporaryDirectory() as directory:
 
         async def compare(hash_seed: int) -> None:
