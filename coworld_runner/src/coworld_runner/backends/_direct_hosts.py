@@ -43,7 +43,7 @@ def asked_proxy(proxies: Mapping[str, str], tail: str) -> str:
         host = urlsplit(value if "://" in value else f"//{value}").hostname
         if host and host in tail:
             return (
-                f"It asked the proxy that {name} names ({host}) for what is reached directly, although NO_PROXY says so: "
-                "have it connect without a proxy, for example by proxy=None of Python's websockets."
+                f"It asked the proxy that {name} names ({host}) for what is reached directly, although NO_PROXY says "
+                "so: have it connect without a proxy, for example by proxy=None of Python's websockets."
             )
     return ""

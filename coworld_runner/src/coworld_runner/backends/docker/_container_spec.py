@@ -128,7 +128,7 @@ def command(spec: UnitSpec, image: Mapping[str, Any]) -> tuple[str, ...]:
 def image_variables(image: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables that an image sets."""
     config: Mapping[str, Any] = image.get("Config") or {}
-    return dict(str(entry).partition("=")[::2] for entry in config.get("Env") or ())
+    return {name: value for name, _, value in (str(entry).partition("=") for entry in config.get("Env") or ())}
 
 
 def programs(program: str, image: Mapping[str, Any], environment: Mapping[str, str]) -> Sequence[str]:
