@@ -301,6 +301,100 @@ def test_a_secret_that_another_seat_sees_is_found(change: dict[str, Callable[...
     assert says in str(report)
 
 
+class Card:
+    """A value that does not say what it is."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: rng.sample(["villager", "wolf"], 2),
+        lambda rng: rng.sample([None, 3], 2),
+        lambda rng: rng.sample([True, "no"], 2),
+        lambda rng: {rng.randrange(2)},
+        lambda rng: {rng.choice("abcdef"): 1, rng.choice("ghijk"): 2},
+        lambda rng: [list(range(rng.randint(1, 9))) for _ in range(2)],
+        lambda rng: [Card(rng.randint(1, 9)) for _ in range(2)],
+    ],
+)
+def test_a_secret_of_any_shape_that_all_see_is_found(make: Callable[[Any], Any]) -> None:
+    def start(self: Any) -> None:
+        Race.start(self)
+        self.secret = make(self.rng)
+
+    def observe(self: Any, seat: int) -> Any:
+        return [vars(one) if isinstance(one, Card) else repr(one) for one in self.secret]
+
+    game = race(start=start, observe=observe, spectators=Hidden(), secret_attributes=lambda _: ["secret"])
+    assert [issue.code for issue in audit_rules(game).issues] == ["rules_leak_secret"]
+
+
+def test_how_many_things_a_seat_has_is_no_secret() -> None:
+    def start(self: Any) -> None:
+        Cards.start(self)
+        self.hands = [list(range(self.rng.randint(1, 4))), [9]]
+
+    assert audit_rules(cards(start=start)).issues == ()
+
+
+@pytest.mark.parametrize(
+    ("secret", "why"),
+    [
+        (lambda _: 7, "there was no other value to put in its place"),
+        (lambda rng: rng.random(), "IndexError is raised: list index out of range"),
+    ],
+)
+def test_a_secret_that_could_not_be_tried_is_a_warning(secret: Callable[[Any], Any], why: str) -> None:
+    def start(self: Any) -> None:
+        Race.start(self)
+        self.secret = self.same = secret(self.rng)
+
+    def observe(self: Any, seat: int) -> Any:
+        return [0][self.secret != self.same]
+
+    report = audit_rules(
+        race(start=start, observe=observe, spectators=Hidden(), secret_attributes=lambda _: ["secret"])
+    )
+    assert ("rules_secret_untried", "warning") in [(issue.code, issue.severity) for issue in report.issues]
+    assert "whether other seats see secret is not known: " in str(report)
+    assert why in str(report)
+
+
+@pytest.mark.parametrize(
+    ("ticks", "shown", "leaks"),
+    [
+        (1, lambda self: f"{self.hands}", True),
+        (3, lambda self: f"{self.hands[0][-1:]}", True),
+        (3, lambda self: f"{self.played}", False),
+        (3, lambda self: f"{self.hands[0][:1]}", False),
+        (40, lambda self: f"{self.hands}", False),
+    ],
+)
+def test_what_is_shown_late_must_not_be_a_secret_by_then(ticks: int, shown: Callable[[Any], str], leaks: bool) -> None:
+    """Each tick the seat whose turn it is plays the first card of its hand."""
+
+    def start(self: Any) -> None:
+        Race.start(self)
+        self.hands, self.played = [[self.rng.random() for _ in range(6)] for _ in range(2)], []
+
+    def step(self: Any, actions: Mapping[int, Any]) -> None:
+        self.played.append(self.hands[self.turn].pop(0))
+        Race.step(self, actions)
+
+    def draw(self: Any, seat: int | None = None) -> str:
+        return shown(self) if seat is None else ""
+
+    spectators = Delayed(ticks=ticks)
+    game = race(start=start, step=step, draw=draw, spectators=spectators, secret_attributes=lambda _: ["hands"])
+    report = audit_rules(game)
+    assert [issue.code for issue in report.issues] == ["rules_leak_secret"] * leaks, str(report)
+    if leaks:
+        assert f"spectators, and so every seat, see {ticks} ticks later hands of seat 0" in str(report)
+
+
 def test_a_revealed_secret_is_no_longer_one() -> None:
     def secret_attributes(self: Any) -> Sequence[str]:
         return [] if self.total > 3 else ["hands"]

@@ -26,6 +26,7 @@ from .pace import Ticks
 from .plain_values import adapter, to_json
 from .play import Play
 from .rules_errors import ActionRefused, RulesError
+from .spectator_views import Delayed
 
 __all__ = ["AUDIT_CODES", "AuditArguments", "audit_rules", "game_transcript", "transcript_difference"]
 
@@ -42,6 +43,7 @@ AUDIT_CODES: Final = {
     "rules_default_invalid": "the action of a seat that missed its turn is not of the type of actions, or not legal",
     "rules_picture_invalid": "a drawing cannot be shown, because it is not one well-formed `<svg>` element",
     "rules_leak_secret": "a seat sees what it must not see",
+    "rules_secret_untried": "whether a seat sees what it must not see could not be tried",
     "rules_slow": "a method takes so long that everybody waits for it",
     **FORBIDDEN,
 }
@@ -58,6 +60,12 @@ _TO_THE_END: Final = 5
 
 _STATES: Final = 30
 """Number of states of each episode in which leaks are looked for."""
+
+_STATED: Final = 4
+"""Number of episodes with so many states."""
+
+_DEALS: Final = 16
+"""Number of episodes of which the start is looked at: it shows which other values a secret can have."""
 
 _METHODS: Final = (
     *("start", "to_act", "legal", "observe", "step", "scores", "rewards", "eliminated", "team", "default", "draw"),
@@ -79,7 +87,10 @@ _MEND: Final = {
     "rules_default_invalid": "Return one of the legal actions, or None.",
     "rules_picture_invalid": "Return one complete `<svg>` element, with names and texts escaped as in XML.",
     "rules_leak_secret": "Leave it out of what others get. If it may be seen now, leave it out of `secret_attributes`; "
-    "if spectators see it, set `spectators` to Hidden() or Delayed(ticks=…).",
+    "if spectators see it, set `spectators` to Hidden() or Delayed(ticks=…). "
+    "The length of a list, set or dictionary may be seen, that of a text and whether there is a value may not.",
+    "rules_secret_untried": "Let it differ between seeds, or compare two states in a test of your own, with "
+    "coworld_core.rules.view_difference.",
     "rules_slow": "Compute it once and keep it, or do less.",
     "rules_read_clock": "Count ticks instead: a tick has the same length for everybody.",
     "rules_use_files": "Read files when the module is imported, not while a game is played.",
@@ -486,21 +497,28 @@ class _Audit:
         """Look for secrets in what others see."""
         if self._rules.secret_attributes is Rules.secret_attributes:
             return True
-        states: list[Rules] = []
-        until = time.monotonic() + self._seconds
+        moments: list[tuple[Rules, Rules | None]] = []
+        begun = time.monotonic()
+        delay = self._rules.spectators.ticks if isinstance(self._rules.spectators, Delayed) else 0
         try:
-            for seed in range(self._seed, self._seed + 4):
-                self._begin(seed)
-                play, choose = self._started(seed), random.Random(seed)
-                while not play.over and play.tick < min(self._ticks, _STATES):
-                    states.append(copy.deepcopy(play.rules))
+            for number in range(_DEALS):
+                self._begin(seed := self._seed + number)
+                play, choose, states = self._started(seed), random.Random(seed), dict[int, Rules]()
+                end = min(self._ticks, delay + _STATES) if number < _STATED else 1
+                while not play.over and play.tick < end:
+                    if not _STATES <= play.tick < delay:
+                        states[play.tick] = copy.deepcopy(play.rules)
+                    if time.monotonic() - begun > self._seconds / 2:
+                        break
                     actions = self._actions(play, choose)
                     self._script.actions.append(actions)
                     play.step(_read(play, actions))
+                moments += [(states[at], states.get(at + delay) if delay else None) for at in states if at < _STATES]
             path, line = _place(self._rules.secret_attributes)
-            for name, problem in leaks(states, late=lambda: time.monotonic() > until):
+            for code, name, problem in leaks(moments, late=lambda: time.monotonic() - begun > self._seconds):
                 message = f"{path}:{line}: {problem} (seed {self._seed})."
-                self._add("rules_leak_secret", f"{name} {len(self.found)}", message, line)
+                severity = "warning" if code == "rules_secret_untried" else "error"
+                self._add(code, f"{name} {len(self.found)}", message, line, severity=severity)
         except RulesError:
             raise
         except Exception as error:

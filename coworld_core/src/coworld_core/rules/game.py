@@ -234,8 +234,9 @@ class Rules(abc.ABC):
         """The attributes that hold secrets at present, by name; `audit_rules` then looks for leaks.
 
         Of a list with an item for each seat, or a dictionary by seat, such as `hands`, each seat may see only its own
-        item. Of anything else, such as `deck`, no seat may see anything. The length and the kinds of values in them
-        may be known to all. A secret that has been revealed is no longer named here.
+        item. Of anything else, such as `deck`, no seat may see anything. How many items a list, a set or a dictionary
+        has may be known to all, but neither the length of a text nor whether there is a value: keep a word whose length
+        is known as a list of letters. A secret that has been revealed is no longer named here.
         """
         return []
 
