@@ -43,9 +43,9 @@ def evaluate(values, layers):
 
 
 def act(observation, legal, rng):
-    """Choose one of the legal actions; any of them, as long as nothing has been learnt."""
+    """Choose one of the legal actions; any of them, or none where none are listed, as long as nothing is learnt."""
     if NETWORK is None:
-        return rng.choice(legal)
+        return rng.choice(legal) if legal else None
     actions = NETWORK["actions"]
     worth = evaluate(encode(observation, NETWORK["inputs"]), NETWORK["layers"])
     possible = [number for number, action in enumerate(actions) if legal is None or action in legal]

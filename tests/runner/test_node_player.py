@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from support.served_game import serving, sit
+from support.served_game import Talk, serving, sit
 from websockets.asyncio.server import ServerConnection, serve
 
 from coworld_runner.kit.server.scaffolds import new_player
@@ -46,6 +46,11 @@ async def test_javascript_player_plays_a_game(bot: Path) -> None:
         tasks.start_soon(seated, 0)
         tasks.start_soon(seated, 1)
         await table.over.wait()
+
+
+async def test_javascript_player_lets_the_time_pass_where_no_actions_are_listed(bot: Path) -> None:
+    async with serving(Talk, sticks=2, turn_seconds=0.1) as table, sit(table, 1):
+        assert await play(bot, table.url(0)) == (0, "")
 
 
 async def test_javascript_player_reports_failures(bot: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from coworld_core.errors import UsageError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED
-from coworld_core.rules import Rules, audit_rules, load_rules
+from coworld_core.rules import Rules, audit_rules, load_rules, read_replay
 from coworld_runner.kit.rollout import rollout
 from coworld_runner.kit.server.manifest import brought_up_to_date, main
 from coworld_runner.kit.server.scaffolds import new_game, new_player, new_role, new_trainee
@@ -76,6 +77,24 @@ def test_a_new_player_is_a_file_that_was_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         new_player(Path("mine.ts"))
     assert refused.value.hint == "Write mine.py for Python, or mine.mjs for JavaScript."
+
+
+def test_new_players_play_a_game_that_lists_no_actions(tmp_path: Path) -> None:
+    game = new_game("adding", directory=tmp_path / "adding").directory
+    (tmp_path / "learner").mkdir()
+    shutil.copy(ROOT / "examples/learner/main.py", tmp_path / "learner")
+    new_player(tmp_path / "bot.py")
+
+    class Unlisted(load_rules(f"{game}/adding.py")):
+        def legal(self, seat: int) -> None:
+            return None
+
+    for bot in ("bot.py", "learner"):
+        played = rollout(Unlisted, [f"{game}/players/random_player.py", f"{tmp_path}/{bot}"], record=True)
+        assert played.refused == (0, 0)
+        assert played.replay is not None
+        actions = [tick.actions for tick in read_replay(played.replay).ticks]
+        assert all(done[0] is not None if 0 in done else done == {1: None} for done in actions if done)
 
 
 def test_new_player_describes_its_game(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import operator
 import os
 import random
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, cast
 
 from coworld_core.errors import CoworldError, UsageError
@@ -35,6 +37,7 @@ from coworld_core.scopes import arguments_of, bare_names
 
 from ...package.random_player import RANDOM, sample
 from ..table.game_table import GameTable
+from ..table.greeting import hello_message, seat_schemas
 
 __all__ = [
     "PolicyError",
@@ -315,15 +318,19 @@ class PolicyTable:
 
         def choose(play: Play, seat: int) -> Any:
             if seat not in self._players:
-                hello = {"game": self._rules.__name__, "seat": seat, "seats": self._seats}
-                hello |= {"config": self._config.public()}
                 one = self._tell(_within(place, seated), player, play=play, seat=seat)
                 start, over = (_within(place, getattr(one, form, None)) for form in ("start", "over"))
                 self._players[seat] = over, self._asking(one.act, place)
-                self._tell(start, hello, play=play, seat=seat)
+                if start is not None:
+                    hello = hello_message(self._rules, self._config, seat, self._schemas)
+                    self._tell(start, json.loads(hello), play=play, seat=seat)
             return self._players[seat][1](play, seat)
 
         return choose
+
+    @cached_property
+    def _schemas(self) -> dict[str, Any]:
+        return seat_schemas(self._rules)
 
     def _tell(self, told: Any, about: Any, *, play: Play, seat: int) -> Any:
         if told is None:

@@ -126,7 +126,6 @@ def find(game: str) -> WrappedGame:
         most_seats=1,
         live_scores=True,
         second="practised",
-        lists_moves=type(env.action_space).__name__ == "Discrete",
     )
     if own is not None:
         return found.of_module(own, f"{bracket}{arguments}")

@@ -261,7 +261,6 @@ def find(game: str) -> WrappedGame:
         most_seats=count,
         live_scores=True,
         second="practised",
-        lists_moves=all(type(space).__name__ == "Discrete" for space in spaces),
     )
     if own is None:
         return replace(found, needs=loaded_extras("pettingzoo", _specs()[name].namespace))

@@ -52,7 +52,6 @@ class WrappedGame:
         most_seats: Most seats.
         live_scores: Whether scores are meaningful before the end.
         second: The package's player that thinks first: the name of a folder of templates.
-        lists_moves: Whether the game lists the legal actions; otherwise only their type says what they are.
         needs: Distributions that it needs besides the library.
         module: The module of an environment of one's own; empty for a game of the library.
         maker: What makes the environment in that module; empty: what is usual.
@@ -67,7 +66,6 @@ class WrappedGame:
     most_seats: int
     live_scores: bool
     second: str
-    lists_moves: bool = True
     needs: tuple[str, ...] = ()
     module: str = ""
     maker: str = ""

@@ -95,8 +95,6 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
         "live_scores = False": f"live_scores = {game.live_scores}",
     }
     players = write_files(_TEMPLATES / thinking, place, words)
-    if not game.lists_moves:
-        write_files(_TEMPLATES / "unlisted", place, words)
     rules = write_files(_TEMPLATES / "rules", place, words)
     own = _bring_environment(game, place, place / f"{module}.py", installed) if game.module else ()
     _edit(place / "Dockerfile", '"coworld-client[seat]"', f'"coworld-client[seat]" {installed}')

@@ -2,11 +2,12 @@
 // A player, which is asked for an action whenever it is its turn. Needs Node 18 or later, and nothing else.
 
 /**
- * Return one of the legal actions, or a promise of one; `legal` is undefined if the game does not list them. `random()`
- * is like Math.random(), and gives the same numbers again in an episode with the same seed.
+ * Return one of the legal actions, or a promise of one; `legal` is undefined if the game does not list them, and an
+ * undefined action lets the time pass. `random()` is like Math.random(), and gives the same numbers again in an episode
+ * with the same seed.
  */
 function act(observation, legal, random) {
-  return legal[Math.floor(random() * legal.length)];
+  return legal?.[Math.floor(random() * legal.length)];
 }
 
 // The rest speaks coworld.seat/1 over a websocket; you need not change it.

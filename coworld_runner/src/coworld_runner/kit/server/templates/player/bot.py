@@ -4,5 +4,5 @@ from typing import Any
 
 
 def act(observation: Any, legal: Any, rng: Any) -> Any:
-    """Return one of the legal actions."""
-    return rng.choice(legal)
+    """Return one of the legal actions; None, which lets the time pass, if the game does not list them."""
+    return rng.choice(legal) if legal else None
