@@ -93,7 +93,7 @@ async def test_a_killed_runner_can_be_cleaned_up_after(namespace: str, tmp_path:
     print(f"killed {KILLS} in {dict(phases)}")
     assert len(phases) >= 2, "the moments were not spread over the episode"
     # Looks at images are nobody's run: all at once is how they are cleaned up
-    swept = await sweep([make_backend("kubernetes")], apply=True)
+    swept = await sweep([make_backend("kubernetes"), make_backend("process")], apply=True)
     assert swept.ok, swept
     assert [item.run_id for item in swept.found if not item.run_id.startswith("image-")] == []
     assert labelled(namespace) == []

@@ -98,8 +98,8 @@ async def test_similarly_named_files_are_kept(own_place: Path, tmp_path: Path) -
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "precious").touch()
-    (own_place / "coworld-image-link").symlink_to(elsewhere)
-    (own_place / "coworld-image-file").touch()
+    (own_place / "coworld-transfer-link").symlink_to(elsewhere)
+    (own_place / "coworld-transfer-file").touch()
     (own_place / "other").mkdir()
     async with spool_directory():
         pass

@@ -103,7 +103,7 @@ def names(directory: Path) -> list[str]:
 def spool_left() -> list[str]:
     from tempfile import gettempdir
 
-    return [path.name for path in Path(gettempdir()).glob("coworld-image-*")]
+    return [path.name for path in Path(gettempdir()).glob("coworld-transfer-*")]
 
 
 @pytest.mark.docker

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
@@ -13,9 +15,13 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.events import BaseEvent, LeakFound, UnitCreated, UnitExited, UnitStarted
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
+from coworld_core.ids import new_run_id
 from coworld_runner.backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
 from coworld_runner.backends.base import BaseBackend, BaseUnit
+from coworld_runner.backends.registry import ClusterOptions
+from coworld_runner.doctor import leftovers
 from coworld_runner.runs.reaper import sweep
+from coworld_runner.runs.scratch import find_scratch, make_scratch
 
 RUN = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -77,7 +83,8 @@ class Paper(BaseBackend):
     name = "paper"
     remove_seconds = 0.2
 
-    def __init__(self) -> None:
+    def __init__(self, *, remote: bool = False) -> None:
+        self._remote = remote
         self.all: list[Noting] = []
         self.events: list[BaseEvent] = []
 
@@ -91,7 +98,7 @@ class Paper(BaseBackend):
             cpu_limit=False,
             pids_limit=False,
             disk_limit=False,
-            remote=False,
+            remote=self._remote,
         )
 
     async def ensure_image(
@@ -257,6 +264,25 @@ async def test_item_seen_by_two_backends_is_found_once() -> None:
     left_on(paper, "dead", "nailed")
     swept = await sweep([paper, paper], run_id=RUN)
     assert [item.name for item in swept.found] == ["dead", "nailed"]
+
+
+async def test_what_killed_runs_left_here_is_not_that_of_backends_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    here, cluster = new_run_id(), Paper(remote=True)
+    for run_id in (here, RUN):
+        os.close(make_scratch(run_id).lock)
+    left_on(cluster, "dead")
+    swept = await sweep([cluster], apply=True)
+    assert [(item.found.run_id, item.removed) for item in swept.reaped] == [(RUN, True), (RUN, True)]
+    nowhere = ClusterOptions(kubeconfig=tmp_path / "none")
+    looked = await leftovers(backends=["kubernetes"], cluster=nowhere, apply=True)
+    assert (looked.found, looked.reaped, len(looked.unavailable)) == ((), (), 1)
+    assert [item.run_id for item in find_scratch()] == [here]
+    for backends, named in (([cluster], here), ([cluster, Paper()], None)):
+        found = (await sweep(backends, run_id=named)).found
+        assert [item.run_id for item in found if item.kind == "directory"] == [here]
 
 
 async def test_found_things_of_the_living_are_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -100,6 +101,34 @@ def test_a_killed_runner_leaves_a_dead_directory_that_is_reaped(tmp_path: Path) 
     (reaped,) = reap_scratch([found])
     assert reaped.removed
     assert find_scratch(run_id) == ()
+
+
+def test_files_of_the_players_of_a_killed_evaluation_are_found(tmp_path: Path) -> None:
+    code = """
+import sys, anyio
+from coworld_runner.evaluation.in_process import InProcess
+from coworld_runner.package.resolver import resolve_package
+async def main():
+    async with InProcess(await resolve_package(sys.argv[1])):
+        print("ready", flush=True)
+        await anyio.sleep_forever()
+anyio.run(main)
+"""
+    nim, place = Path(__file__).parents[2] / "examples/nim", {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", code, str(nim)], stdout=subprocess.PIPE, env=place) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.kill()
+    swept = anyio.run(lambda: sweep([], apply=True))
+    assert [(item.found.alive, item.removed) for item in swept.reaped] == [(False, True)]
+    assert list(tmp_path.iterdir()) == [scratch_root()]
+    assert list(scratch_root().iterdir()) == []
+
+
+def test_all_temporary_directories_are_of_a_kind_that_is_found() -> None:
+    made = re.compile(r"(?:mkdtemp|TemporaryDirectory)\((?!.*\bdir=)")
+    files = [file for file in Path(__file__).parents[2].glob("coworld_*/src/**/*.py") if made.search(file.read_text())]
+    assert [file.name for file in files] == ["_spool.py"], "use open_scratch, which a killed process leaves to `clean`"
 
 
 @pytest.mark.parametrize("how", ["link", "owner", "mode"])

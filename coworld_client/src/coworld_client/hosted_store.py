@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import anyio
@@ -99,8 +97,10 @@ class HostedStore:
         """Iterate over the turns of an episode, whose replay is downloaded; `EpisodeStore.iter_samples`."""
         id = episode if isinstance(episode, str) else episode.id
         row = await self._api.episodes.get(id)
-        with TemporaryDirectory(prefix="coworld-replay-") as directory:
-            file = Path(directory, "replay")
+        from .uploads._spool import spool_directory
+
+        async with spool_directory() as directory:
+            file = directory / "replay"
             try:
                 await self._api.episodes.download_replay(row, file)
             except NotFound as error:

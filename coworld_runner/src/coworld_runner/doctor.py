@@ -186,7 +186,9 @@ async def leftovers(
         UsageError: There is no backend of that name.
     """
     made, broken = _made(backends, cluster)
-    swept = await sweep(tuple(made.values()), run_id=run_id, apply=apply, force=force)
+    # Without any that can be asked, nothing was meant that this machine has
+    asked = tuple(made.values())
+    swept = await sweep(asked, run_id=run_id, apply=apply, force=force) if asked or backends is None else Sweep(())
     missing = [f"{name}: {error}" for name, error in broken.items()]
     return Sweep(swept.found, swept.reaped, (*missing, *swept.unavailable))
 

@@ -429,12 +429,11 @@ def replay_open(
         if hosted:
             return await _hosted(api, row, coworld, out, timeout=timeout_seconds, open_browser=open_browser)
 
-        from coworld_core.ids import new_run_id
         from coworld_runner.runs.scratch import open_scratch
 
         running.resumable()
         manifest = (await api.coworlds.download(coworld, Path("coworld"))).manifest
-        async with open_scratch(new_run_id()) as scratch:
+        async with open_scratch() as scratch:
             file = scratch.directory("replay") / f"{episode}.replay"
             with shown_progress(out, "replay") as tell:
                 await api.episodes.download_replay(row, file, on_progress=tell)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -257,9 +256,10 @@ class Policies(Resource):
 
     async def _files(self, row: PolicyVersionRow, timeout: float | None, on_progress: OnProgress | None) -> PlayerFiles:
         from ..transfers.files import TransferRefused, download
+        from ..uploads._spool import spool_directory
 
-        with tempfile.TemporaryDirectory(prefix="coworld-policy-") as scratch:
-            packed = Path(scratch) / "player.json"
+        async with spool_directory() as scratch:
+            packed = scratch / "player.json"
             try:
                 await download(
                     self._connection,

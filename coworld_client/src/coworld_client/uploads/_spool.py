@@ -1,4 +1,4 @@
-"""Temporary directories for uploads: private, locked by their owner, and swept by later uploads if left behind.
+"""Temporary directories of transfers: private, locked by their owner, and swept by later ones if left behind.
 
 The lock is on the directory itself. The kernel drops it with the process, even after SIGKILL, so a directory that can
 be locked is abandoned.
@@ -23,12 +23,12 @@ from .._file_lock import lock_still
 
 __all__ = ["spool_directory"]
 
-_PREFIX = "coworld-image-"
+_PREFIX = "coworld-transfer-"
 
 
 @asynccontextmanager
 async def spool_directory() -> AsyncGenerator[Path]:
-    """Provide a private temporary directory and remove it on exit. Leftovers of killed uploads are removed first.
+    """Provide a private temporary directory and remove it on exit. Leftovers of killed transfers are removed first.
 
     Raises:
         EnvironmentFault: The directory cannot be created.

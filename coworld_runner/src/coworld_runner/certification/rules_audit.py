@@ -9,7 +9,6 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coworld_core.ids import new_run_id
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.models import Manifest
 from coworld_core.versions import Generation
@@ -96,7 +95,7 @@ async def audit_served_rules(
         limits=enforceable(GAME_LIMITS, backend.capabilities),
         platform=platform,
     )
-    async with open_scratch(new_run_id()) as scratch:
+    async with open_scratch() as scratch:
         place = scratch.path / "audit"
         options = ProgramOptions(timeout=timeout + _TO_START, file_bytes=_MAX_REPORT)
         outcome = await run_program(program, backend=backend, directory=place, options=options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ import anyio.to_thread
 from ..backend import Backend, ImageInfo, Publish
 from ..package.own_players.own_player import PLAYER_LABEL, OwnPlayer
 from ..package.own_players.player_requirements import require_own_player
+from ..runs.scratch import open_scratch
 
 if TYPE_CHECKING:
     # A program of one's own needs no plan
@@ -96,9 +96,10 @@ async def _with_packages(player: OwnPlayer, backend: Backend, publish: Publish) 
 @asynccontextmanager
 async def _put(player: OwnPlayer) -> AsyncGenerator[Path]:
     """Yield a temporary directory with the player's files, as they were read and not as they are now."""
-    with tempfile.TemporaryDirectory(prefix="coworld-player-") as directory:
-        await anyio.to_thread.run_sync(player.put, Path(directory))
-        yield Path(directory)
+    async with open_scratch() as scratch:
+        directory = scratch.directory("player")
+        await anyio.to_thread.run_sync(player.put, directory)
+        yield directory
 
 
 def _own(plan: EpisodePlan) -> list[OwnPlayer]:

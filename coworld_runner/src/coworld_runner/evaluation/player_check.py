@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal, Unpack
 
 import anyio
@@ -32,6 +31,7 @@ from ..package.own_players.own_player import OwnPlayer
 from ..package.own_players.player_wire import to_wire
 from ..package.player_names import read_players
 from ..package.resolver import Package, resolve_package
+from ..runs.scratch import open_scratch
 from .diagnosis import play_battery
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
@@ -102,9 +102,9 @@ async def check_player(
     checks = [*check_files(own)] if own is not None else [_ok("player", f"{player}: {found[0].kind} player")]
     if any(check.status == "fail" and check.name == "imports" for check in checks):
         return PlayerReport(player=player, checks=tuple(checks))
-    with contextlib.ExitStack() as stack:
+    async with contextlib.AsyncExitStack() as stack:
         given = run.get("workspace")
-        place = given or Path(stack.enter_context(TemporaryDirectory(prefix="coworld-check-"))) / "run"
+        place = given or (await stack.enter_async_context(open_scratch())).path / "run"
         workspace = run["workspace"] = expand(os.fspath(place))
         try:
             with unwrapped():

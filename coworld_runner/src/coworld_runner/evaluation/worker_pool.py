@@ -6,9 +6,8 @@ They enforce nothing: they are for code that the user trusts.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import AsyncExitStack
 from typing import Self
 
 import anyio
@@ -25,6 +24,7 @@ from ..package.kit_programs import rules_served, seat_file
 from ..package.plan import Seat
 from ..package.resolver import Package
 from ..runs.processors import usable_processors
+from ..runs.scratch import open_scratch
 
 __all__ = ["WorkerPool"]
 
@@ -61,12 +61,12 @@ class WorkerPool:
         self.count = workers or usable_processors()
         self._players: dict[tuple[str, ...], int] = {}
         self._programs: dict[int, BotProgram] = {}
+        self._stack = AsyncExitStack()
         self.workers: list[MatchProcess] = []
 
     async def __aenter__(self) -> Self:
         """Make room for the files of players; processes start with the first episode."""
-        self._directory = tempfile.TemporaryDirectory(prefix="coworld-players-")
-        self._scratch = Path(self._directory.name)
+        self._scratch = (await self._stack.enter_async_context(open_scratch())).directory("players")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -74,7 +74,7 @@ class WorkerPool:
         for worker in self.workers:
             worker.close()
         self.workers = []
-        self._directory.cleanup()
+        await self._stack.aclose()
 
     async def open_workers(self, most: int) -> None:
         """Start the workers, no more than there are episodes to play.

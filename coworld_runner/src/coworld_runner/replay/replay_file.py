@@ -26,7 +26,6 @@ from coworld_core.episode.record import read_record
 from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
 from coworld_core.files.compression import Compression, Unpacker, detect_compression, sniff_compression
 from coworld_core.hints import Hint
-from coworld_core.ids import new_run_id
 from coworld_core.roles.bundle_file import is_bundle, read_bundle
 from coworld_core.text.phrases import listed
 from coworld_core.text.size_text import shown_size
@@ -116,7 +115,7 @@ async def resolve_replay(
             nonlocal place
             if place is None:
                 # Labelled and locked like a run's, so that `coworld clean` finds it after a kill
-                place = (await stack.enter_async_context(open_scratch(new_run_id()))).directory("replay")
+                place = (await stack.enter_async_context(open_scratch())).directory("replay")
             return place
 
         if source.kind == "path":

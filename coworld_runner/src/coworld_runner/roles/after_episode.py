@@ -7,7 +7,6 @@ and of all that it was given.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,6 +34,7 @@ from ..package.locations import expand, missing
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode
 from ..runs.event_bus import EventBus
+from ..runs.scratch import open_scratch
 from ..runs.workspace import digest, plain_name
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
 from .kept_answer import (
@@ -225,8 +225,8 @@ async def _opened(
     package = await package_of(how.get("game"), runs)
     program = named if isinstance(named, RoleProgram) else find_role(package, role, named)
     target = None if player is None else _player(episodes[0], player)
-    with tempfile.TemporaryDirectory(prefix="coworld-role-") as scratch:
-        bundles = [Path(scratch) / f"bundle-{index}.zip" for index in range(len(episodes))]
+    async with open_scratch() as scratch:
+        bundles = [scratch.path / f"bundle-{index}.zip" for index in range(len(episodes))]
         for episode, bundle in zip(episodes, bundles, strict=True):
             await bundle_episode(episode, bundle)
         async with role_backend(program, how.get("backend", "auto"), package) as backend:
@@ -234,7 +234,7 @@ async def _opened(
                 program=program,
                 episodes=episodes,
                 bundles=bundles,
-                scratch=Path(scratch),
+                scratch=scratch.path,
                 player=target,
                 directory=(directory or _directory(program, episodes, target)).absolute(),
                 backend=backend,

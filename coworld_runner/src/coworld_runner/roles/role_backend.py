@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from ..backend import Backend
 from ..episode.run_context import entered_backend
 from ..package.own_players.component_file import require_wasmtime
 from ..package.resolver import Package
+from ..runs.scratch import open_scratch
 from .role_program import RoleProgram
 
 __all__ = ["role_backend"]
@@ -38,6 +37,5 @@ async def role_backend(program: RoleProgram, backend: Backend | str, package: Pa
     require_wasmtime()
     from ..backends.process.process_backend import ProcessBackend
 
-    with tempfile.TemporaryDirectory(prefix="coworld-component-") as directory:
-        async with ProcessBackend(default_context=Path(directory)) as local:
-            yield local
+    async with open_scratch() as scratch, ProcessBackend(default_context=scratch.directory("image")) as local:
+        yield local

@@ -44,7 +44,8 @@ async def sweep(
     Units go first, the run directories last: a directory's lock shows whether its run is alive.
 
     Args:
-        backends: Backends, not entered; one that cannot be reached is reported, not raised.
+        backends: Backends, not entered; one that cannot be reached is reported, not raised. If all of them run units on
+            other machines, directories on this one count only if they are those of runs that were found there.
         run_id: Only this run.
         apply: Whether to remove; otherwise this is a dry run.
         force: Whether to remove what a living runner owns, too.
@@ -71,7 +72,9 @@ async def sweep(
     unavailable += [
         f"directories: {root} {why}, so nothing there is touched" for root, why in scratch_roots().items() if why
     ]
-    directories = find_scratch(run_id)
+    elsewhere = run_id is None and bool(backends) and all(backend.capabilities.remote for backend in backends)
+    runs = {item.run_id for item in found}
+    directories = [item for item in find_scratch(run_id) if not elsewhere or item.run_id in runs]
     found.extend(directories)
     if apply:
         reaped.extend(await _remove_directories(directories, force=force))

@@ -25,6 +25,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.ids import new_run_id
 
 from ..backend import Found, Reaped
 from ._locks import is_free, while_opening
@@ -157,15 +158,18 @@ def run_is_alive(run_id: str) -> bool:
     return any(not is_free(root / run_id / _LOCK) for root, why in scratch_roots().items() if not why)
 
 
-def make_scratch(run_id: str) -> Scratch:
-    """Make a run's directory and keep it locked, until `Scratch.remove`.
+def make_scratch(run_id: str | None = None) -> Scratch:
+    """Make a directory for temporary files and keep it locked, until `Scratch.remove`.
+
+    Args:
+        run_id: The run whose directory it is, and its name; None if it is that of no run and gets a name of its own.
 
     Raises:
         EnvironmentFault: It cannot be made: the disk is full, permission is missing, or the root is unsafe.
     """
     import fcntl
 
-    root = scratch_root()
+    root, run_id = scratch_root(), run_id or new_run_id()
     path = root / run_id
     try:
         root.mkdir(mode=0o700, exist_ok=True)
@@ -194,13 +198,15 @@ def make_scratch(run_id: str) -> Scratch:
 
 
 @asynccontextmanager
-async def open_scratch(run_id: str, *, on_leak: Callable[[Path, str], None] | None = None) -> AsyncGenerator[Scratch]:
-    """Make the run's directory, keep it locked, and remove it with its content in a worker thread.
+async def open_scratch(
+    run_id: str | None = None, *, on_leak: Callable[[Path, str], None] | None = None
+) -> AsyncGenerator[Scratch]:
+    """Make a directory for temporary files, keep it locked, and remove it with its content in a worker thread.
 
     Removing takes at most `REMOVE_SECONDS`, whatever a program has left; `coworld clean` removes the rest.
 
     Args:
-        run_id: The run's label.
+        run_id: As for `make_scratch`.
         on_leak: Called with the path and the reason if it could not be removed.
 
     Raises:

@@ -172,7 +172,7 @@ class StoppingChecks(Suite):
     # ------------------------------------------------------------------ many
 
     async def test_runs_at_the_same_time_do_not_clash(self, arena: Arena) -> None:
-        async with open_scratch(new_run_id()) as scratch:
+        async with open_scratch() as scratch:
             other = Arena(self, scratch)
             async with arena.open() as backend:
                 specs = [a.spec("game", "serve:200", "hang", ports=HTTP) for a in (arena, other)]
@@ -195,7 +195,7 @@ class StoppingChecks(Suite):
         async with arena.open() as backend, anyio.create_task_group() as tasks:
 
             async def play(index: int) -> None:
-                async with open_scratch(new_run_id()) as scratch:
+                async with open_scratch() as scratch:
                     mine = Arena(self, scratch)
                     specs = [
                         mine.spec("game", "serve:200", "hang", ports=HTTP, clients=("player-0",)),

@@ -8,10 +8,8 @@ import datetime as dt
 import logging
 import math
 import signal
-import tempfile
 from collections.abc import Mapping, MutableMapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -31,6 +29,7 @@ from ..episode.single import EpisodeOptions, run_episode
 from ..package.plan import EpisodePlan
 from ..package.transfers import Transfers, read_document
 from ..runs._task_groups import nursery
+from ..runs.scratch import open_scratch
 from .delivery import Delivery
 from .episode_setup import STATE, read_plan, read_tokens
 from .health_port import health_port
@@ -87,8 +86,8 @@ class _Worker:
         self._delivery_until = math.inf
 
     async def run(self) -> Verdict:
-        with tempfile.TemporaryDirectory(prefix="coworld-worker-", ignore_cleanup_errors=True) as directory:
-            layout = EpisodeLayout(Path(directory) / "episode")
+        async with open_scratch() as scratch:
+            layout = EpisodeLayout(scratch.path / "episode")
             async with nursery() as tasks, AsyncExitStack() as stack, Transfers() as transfers:
                 tasks.start_soon(self._watch_signals, tasks)
                 # Imports while the first documents are read over the network
@@ -97,9 +96,7 @@ class _Worker:
                 if not verdict.counts:
                     _log.error("the episode does not count: %s: %s", verdict.error_type, verdict.message)
                 self._delivery_until = min(self._over_at, anyio.current_time() + _UPLOAD_SECONDS)
-                delivery = Delivery(
-                    self._outputs, layout, Path(directory), transfers, until=lambda: self._delivery_until
-                )
+                delivery = Delivery(self._outputs, layout, scratch.path, transfers, until=lambda: self._delivery_until)
                 verdict = await delivery.hand_over(verdict, self._stopwatch)
         return verdict
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Unpack
 
 import anyio
@@ -22,6 +20,7 @@ from ...errors import unwrapped
 from ...kit.dev.file_watch import changes
 from ...package.player_names import files_player
 from ...package.resolver import Package, resolve_package
+from ...runs.scratch import open_scratch
 from ..comparison import compare
 from ..evaluation_rules import EvaluationRules
 from ..self_play import scrimmage
@@ -134,12 +133,12 @@ class _Watch:
             word, against = str(folder.version(last.bot)), last.bot
         elif found := read_opponents(folder, history, self._package, own, self._opponents)[0]:
             word, against = found[0][0].word, found[0][0].player
-        with tempfile.TemporaryDirectory(prefix="coworld-gate-") as scratch:
-            bot = Path(scratch) / "bot" / own.path.name
+        async with open_scratch() as scratch:
+            bot = scratch.path / "bot" / own.path.name
             # As it is now, whatever is saved meanwhile
             own.put(bot if own.path.is_dir() else bot.parent)
             rules = replace(self._rules, seed=fresh_seed(), seed_secret=None)
-            run: BatchArguments = {**self._run, "workspace": Path(scratch) / "measured"}
+            run: BatchArguments = {**self._run, "workspace": scratch.path / "measured"}
             report: ShownReport
             if word is None:
                 report = await scrimmage(self._package, str(bot), episodes=_EPISODES, rules=rules, **run)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -28,6 +26,7 @@ from ...episode.program import Program, open_program
 from ...episode.unit_specs import CONFIG, RESULTS, game_files, game_place, player_variables, reached_directly
 from ...package.own_players.own_player import OwnPlayer
 from ...package.resolver import Package
+from ...runs.scratch import make_scratch
 
 __all__ = ["OpenGame", "local_backend", "open_game", "open_player", "read_scores", "ready_game"]
 
@@ -161,12 +160,12 @@ async def open_player(
         StartError: It could not be started.
     """
     argv = tuple(runnable.run)
-    made = tempfile.TemporaryDirectory(prefix="coworld-player-") if own is not None and not own.path.exists() else None
-    if own is not None and made is not None:
-        own.put(Path(made.name))
-        argv = own.argv(made.name, in_image=False)
-    elif own is not None:
-        argv = own.argv(str(own.path if own.path.is_dir() else own.path.parent), in_image=False)
+    made = make_scratch() if own is not None and not own.path.exists() else None
+    if own is not None:
+        place = made.directory("player") if made else own.path if own.path.is_dir() else own.path.parent
+        if made:
+            own.put(place)
+        argv = own.argv(str(place), in_image=False)
 
     def environment(placement: Placement) -> Mapping[str, str]:
         return {**_UNCOMPILED, **runnable.env, **player_variables(placement, slot, url, seed=seed)}

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from coworld_core.text.phrases import listed
 from ...package.locations import read_location
 from ...package.own_players.player_directory import CACHES, LITTER
 from ...package.transfers import read_document
+from ...runs.scratch import open_scratch
 from . import OptimizerTask, TaskEpisode
 from .role_answers import answer_of
 from .role_error import RoleError
@@ -91,16 +91,16 @@ async def play_command(file: Path) -> None:
         RoleError: The command cannot be run or has failed, or as for `play_optimizer`.
     """
     words = cast("list[str]", json.loads(await read_document(str(file), what="command", limit=DOCUMENT_LIMIT)))
-    with tempfile.TemporaryDirectory(prefix="coworld-role-") as scratch:
-        given, work = await _given(), Path(scratch) / "work"
+    async with open_scratch() as scratch:
+        given, work = await _given(), scratch.path / "work"
         directory = await _working_copy(work)
         if directory is None or given.asked is None:
             raise RoleError("The environment names no player to change.", code="environment_incomplete")
         inputs = read_location(os.environ["COWORLD_IMPROVEMENT_TASK_URI"], what="task").path
-        page = Path(scratch) / TASK_PAGE
+        page = scratch.path / TASK_PAGE
         page.write_text(task_page(given.asked, inputs=str(inputs and inputs.parent), player=str(directory)))
         said = await anyio.to_thread.run_sync(_run, words, directory, page)
-        await _hand_in(directory, work, Path(scratch))
+        await _hand_in(directory, work, scratch.path)
         plan = read_location(os.environ["COGAME_OPTIMIZER_OUTPUT_URI"], what="plan").path
         if plan is None or not plan.is_file():
             note = said.strip().rpartition("\n\n")[2].strip()[-_MOST_NOTE:]
@@ -195,8 +195,8 @@ async def _findings(uri: str) -> dict[str, Any]:
     """The findings of a diagnosis, which is a zip; of findings alone, themselves."""
     from coworld_core.roles.report_check import read_diagnosis
 
-    with tempfile.TemporaryDirectory(prefix="coworld-role-") as scratch:
-        path = await fetch_input(uri, Path(scratch) / "diagnosis.zip", "diagnosis")
+    async with open_scratch() as scratch:
+        path = await fetch_input(uri, scratch.path / "diagnosis.zip", "diagnosis")
         if path.read_bytes()[:2] != b"PK":
             return _object(path.read_bytes(), uri)
         _, found = read_diagnosis(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +20,7 @@ from coworld_core.scopes import load_alone
 from coworld_core.text.phrases import listed
 
 from ...package.transfers import read_document
+from ...runs.scratch import open_scratch
 from . import TargetPlayer
 from .optimizer_host import play_command, play_optimizer
 from .role_answers import answer_of, grade_bytes, write_diagnosis_files, write_report_files
@@ -58,8 +58,8 @@ async def play_role(name: str) -> None:
             raise UsageError(f"{name} has no function {called}, which this role needs.", code="role_not_runnable")
         return cast("Callable[..., Any]", found)
 
-    with tempfile.TemporaryDirectory(prefix="coworld-role-") as directory:
-        scratch = Path(directory)
+    async with open_scratch() as opened:
+        scratch = opened.path
         if target := os.environ.get("COGAME_GRADE_URI"):
             episode = await _episode(scratch)
             answer = await call_role(function("grade"), episode)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -32,6 +31,7 @@ from ...episode.single import run_episode
 from ...package.plan import EpisodePlan, plan_episode
 from ...package.player_names import HUMAN, SeatPlayer
 from ...package.resolver import Package, resolve_package
+from ...runs.scratch import make_scratch
 from ._env_extra import env_missing
 from .seat_spaces import Observe, SeatEncoding
 
@@ -464,8 +464,7 @@ class _Home:
         self._count = 0
         self._latest: _Episode | None = None
         with ExitStack() as stack:
-            root = workspace or stack.enter_context(tempfile.TemporaryDirectory(prefix="coworld-seat-"))
-            self._root = Path(root)
+            self._root = Path(workspace) if workspace else stack.enter_context(make_scratch()).directory("episodes")
             self._portal = stack.enter_context(start_blocking_portal(name="SeatEnv"))
             self.package = self._portal.call(resolve_package, package)
             opened = self._portal.wrap_async_context_manager(open_backend(backend, self.package))

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import sys
-import tempfile
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -127,17 +126,19 @@ async def _other_processes(name: str, rules: type[Rules], config: EpisodeConfig)
 
     from coworld_core.rules import RulesError
 
+    from ...runs.scratch import open_scratch
+
     try:
         ours = _transcripts(rules, config)
     except RulesError:
         return []  # The audit has found it, or finds it with other missed turns
     found: dict[int, Issue] = {}
     gate = anyio.CapacityLimiter(usable_processors())
-    with tempfile.TemporaryDirectory() as directory:
+    async with open_scratch() as scratch:
 
         async def compare(hash_seed: int) -> None:
             async with gate:
-                path = anyio.Path(directory) / f"{hash_seed}.json"
+                path = anyio.Path(scratch.path) / f"{hash_seed}.json"
                 difference = await _difference(name, ours, hash_seed, path)
             if difference is not None:
                 hint = "Sort what comes from a set, and do not use hash() or id(): they differ between processes."
