@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.files import atomic
+from coworld_core.files.lfs_pointers import refuse_lfs_pointer
 from coworld_core.ids import id_problem
 
 from .render.text import shown_path
@@ -51,7 +52,7 @@ def read_bytes(path: Path, *, limit: int = _LIMIT) -> bytes:
         raise UsageError(f"{name} cannot be read: {error.strerror}.", code="path_unreadable") from error
     if len(data) > limit:
         raise UsageError(f"{name} has more than {limit >> 20} MiB.", code="input_too_large")
-    return data
+    return refuse_lfs_pointer(data, name)
 
 
 def _read_line(path: Path, *, what: str) -> str:

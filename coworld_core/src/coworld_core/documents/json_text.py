@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
+from ..files.lfs_pointers import LFS_HINT, is_lfs_pointer
 from ..issues import Issue, Report
 from .findings import Finding, Findings, Path, pointer, quoted, type_word
 
@@ -119,6 +120,8 @@ def parse_json(
     try:
         value = strict.decode(text)
     except json.JSONDecodeError as error:
+        if is_lfs_pointer(text):
+            return _unusable(source, text, "lfs_pointer", "It is a Git LFS pointer, not the file itself.", LFS_HINT)
         message, hint = _syntax(text, error)
         offset = error.pos
         if error.msg.startswith("Illegal trailing comma"):

@@ -17,6 +17,7 @@ from typing import IO, Any, Protocol, Self, cast
 from ..errors import CoworldError, UsageError
 from ..text.size_text import shown_size
 from ..text.terminal import strip_controls
+from .lfs_pointers import refuse_lfs_pointer
 
 __all__ = ["BROKEN_ZIP", "ZipReader", "ZipTrouble", "ZipWriter", "open_zip"]
 
@@ -207,6 +208,7 @@ def open_zip(
     with contextlib.ExitStack() as stack:
         try:
             file = stack.enter_context(path.open("rb"))
+            refuse_lfs_pointer(file.read(100), path)
             archive = stack.enter_context(zipfile.ZipFile(cast("IO[bytes]", _WithinLimits(file))))
         except FileNotFoundError:
             raise UsageError(

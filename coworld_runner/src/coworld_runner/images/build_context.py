@@ -15,6 +15,8 @@ from typing import IO
 
 import anyio.from_thread
 
+from coworld_core.files.lfs_pointers import is_lfs_pointer
+
 from .compose import Build
 from .dockerfile import without_frontend
 
@@ -273,6 +275,12 @@ def _add(archive: tarfile.TarFile, relative: str, entry: os.DirEntry[str]) -> in
             archive.addfile(info)
             return 0
         with Path(entry.path).open("rb") as file:
+            if is_lfs_pointer(file.read(100)):
+                raise ContextError(
+                    f"has a Git LFS pointer in place of a file in its context: {relative}; get the file with "
+                    "`git lfs pull`, or list it in .dockerignore if the image does not need it"
+                )
+            file.seek(0)
             archive.addfile(info, _Polled(file))
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:

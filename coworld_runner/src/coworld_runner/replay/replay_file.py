@@ -25,6 +25,7 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record
 from coworld_core.errors import CoworldError, EnvironmentFault, RemoteError, UsageError
 from coworld_core.files.compression import Compression, Unpacker, detect_compression, sniff_compression
+from coworld_core.files.lfs_pointers import refuse_lfs_pointer
 from coworld_core.hints import Hint
 from coworld_core.roles.bundle_file import is_bundle, read_bundle
 from coworld_core.text.phrases import listed
@@ -235,7 +236,7 @@ def _look(path: Path) -> tuple[Path, bytes, int]:
         if not stat.S_ISREG(path.stat().st_mode):
             raise UsageError(f"{path} is not a regular file, so it is not a replay.", code="bad_path")
         with path.open("rb") as file:
-            return path, file.read(4), os.fstat(file.fileno()).st_size
+            return path, refuse_lfs_pointer(file.read(100), path)[:4], os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         raise missing(path, what="replay") from None
     except OSError as error:

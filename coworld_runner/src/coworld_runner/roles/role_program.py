@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import read_whole
 from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReporterReference, WasmReporter
 from coworld_core.manifest.models import RoleSection, Runnable
@@ -200,7 +201,7 @@ def _of_command(package: Package, role: Role, line: str) -> RoleProgram:
 
 
 def _with_file(path: Path) -> OwnPlayer:
-    content = path.read_bytes()
+    content = read_whole(path)
     if len(content) > MOST_BYTES:
         raise too_large(path)
     files = with_imports(path, content) if path.suffix == ".py" else {path.name: content}

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import read_whole
 
 from .own_player import MOST_BYTES, OwnPlayer, too_large
 
@@ -28,7 +29,7 @@ def read_component(path: Path, *, host: tuple[str, ...]) -> OwnPlayer:
     """
     if path.stat().st_size > MOST_BYTES:
         raise too_large(path)
-    files = {path.name: path.read_bytes()}
+    files = {path.name: read_whole(path)}
     return OwnPlayer(name=path.stem, file=path.name, path=path, files=files, command=(*host, f"{{}}/{path.name}"))
 
 

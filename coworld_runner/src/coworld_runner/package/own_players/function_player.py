@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import read_whole
 
 from .own_player import OwnPlayer
 from .player_file import SEAT, with_imports
@@ -37,7 +38,7 @@ def read_function(player: Any) -> OwnPlayer:
     if path.suffix != ".py" or getattr(module, name, None) is not player:
         raise _unseated(shown, "no Python file has it under this name")
     try:
-        content = path.read_bytes()
+        content = read_whole(path)
     except OSError as error:
         raise _unseated(shown, f"{path} cannot be read: {error.strerror}") from error
     if player.__module__ == "__main__" and not _is_guarded(content):

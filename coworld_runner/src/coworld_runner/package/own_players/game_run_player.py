@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import read_whole
 from coworld_core.hints import Hint
 from coworld_core.manifest.models import RoleRunnable
 
@@ -76,7 +77,7 @@ def _bytes(path: Path) -> bytes:
         raise _refused(path, "is neither a regular file nor a directory")
     if path.stat().st_size > _MOST_BYTES:
         raise _refused(path, f"has more than {_MOST_BYTES >> 20} MiB")
-    return path.read_bytes()
+    return read_whole(path)
 
 
 def _packed(directory: Path) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import read_whole
 from coworld_core.rules.player_directories import player_entry
 from coworld_core.text.phrases import listed
 
@@ -75,7 +76,7 @@ def _check_module(path: Path, module: str) -> None:
         places = [root.joinpath(*parts[: count + 1]) for count in range(len(parts))]
         for file in (*(place / "__init__.py" for place in places), places[-1].with_suffix(".py")):
             if file.is_file():
-                parse_python(file, file.read_bytes())
+                parse_python(file, read_whole(file))
 
 
 def directory_files(path: Path) -> tuple[dict[str, bytes], frozenset[str]]:
@@ -98,7 +99,7 @@ def directory_files(path: Path) -> tuple[dict[str, bytes], frozenset[str]]:
             if left < 0 or len(files) == MOST_FILES:
                 raise too_large(path)
             relative = entry.relative_to(path).as_posix()
-            files[relative] = entry.read_bytes()
+            files[relative] = read_whole(entry)
             if entry.stat().st_mode & 0o111:
                 runnable.add(relative)
     return files, frozenset(runnable)

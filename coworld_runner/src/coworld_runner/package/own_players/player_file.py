@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import read_whole
 from coworld_core.hints import Hint
 from coworld_core.images import machine_of
 from coworld_core.rules.player_source import module_contents, player_form
@@ -43,7 +44,7 @@ def read_file(
     """
     if status.st_size > MOST_BYTES:
         raise too_large(path)
-    content = path.read_bytes()
+    content = read_whole(path)
     words = _shebang(content)
     common: dict[str, Any] = {"name": path.stem, "file": path.name, "path": path, "files": {path.name: content}}
     if path.suffix == ".py" or (words and Path(words[0]).name.startswith("python")):
@@ -120,7 +121,7 @@ def with_imports(path: Path, content: bytes) -> dict[str, bytes]:
                 left -= file.stat().st_size
                 if left < 0 or len(files) == MOST_FILES:
                     raise too_large(path)
-                files[relative] = file.read_bytes()
+                files[relative] = read_whole(file)
                 waiting.append((file, files[relative]))
     return files
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import UsageError
+from coworld_core.files.lfs_pointers import refuse_lfs_pointer
 
 from .own_player import MOST_BYTES, PYTHON, OwnPlayer
 
@@ -46,7 +47,7 @@ def read_recording(word: str) -> OwnPlayer:
             data = _replay_of_bundle(path)
         else:
             with path.open("rb") as file:
-                data = file.read(MOST_BYTES)
+                data = refuse_lfs_pointer(file.read(MOST_BYTES), path)
     except OSError as error:
         raise UsageError(
             f"There is no recording at {path}: {error.strerror}.",
