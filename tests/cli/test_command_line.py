@@ -324,6 +324,15 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run", "w", "--require", "luck"], "'luck' is not one of"),
         (["run", "w", "--backend", "moon"], "There is no backend 'moon'. There are docker, kubernetes"),
         (["clean", "--backend", "auto"], "There is no backend 'auto'."),
+        (["clean", "--namespace", "n"], "--namespace goes with --backend kubernetes."),
+        (["doctor", "--backend", "process", "--context", "c"], "--context goes with --backend kubernetes."),
+        (["doctor", "--fix", "m", "--backend", "process"], "--backend does not go with --fix."),
+        (["doctor", "--yes"], "--yes goes with --fix."),
+        (["validate", "m", "--fix", "--server", "https://s.example"], "--server does not go with --fix"),
+        (["game", "wrap", "openspiel:chess", "--list", "openspiel"], "LIBRARY:GAME does not go with --list."),
+        (["game", "wrap", "--list", "openspiel", "-o", "d"], "--output does not go with --list."),
+        (["stop", "xreq_1", "--wait", "3"], "--wait is for a run or an episode"),
+        (["stop", "ereq_1", "--index", "f"], "--index is for runs on this machine."),
         (["run", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
         (["run", "w", "--player", "a,proportion=3"], "`coworld mix` shares the seats by them."),
         *((["run", "w", option], f"{option} is for measuring players: `coworld mix` takes it") for option in MEASURING),
@@ -352,7 +361,7 @@ def test_usage_errors(args: list[str], said: str) -> None:
     assert result.exit_code == exitcodes.USAGE, result.output
     assert said in result.stderr
     assert result.stderr.startswith("error: ")
-    command = " ".join(args[: 2 if args[0] == "evaluation" else 1])
+    command = " ".join(args[: 2 if args[0] in ("evaluation", "game") else 1])
     assert f"hint: See coworld {command} --help." in result.stderr
     assert "Traceback" not in result.stderr
 

@@ -53,6 +53,18 @@ def test_accepting_published_versions_are_reported(world: World) -> None:
     assert (said.status, said.json["accepted_by"], said.json["warnings"]) == (0, "0.1.32 and newer", 0)
     refused = coworld("validate", directory, "--json", "--for", "0.1.26")
     assert (refused.status, refused.json["issues"][0]["code"]) == (1, "not_yet_published")
+    for option, status in (("--for=0.1.64", 0), ("--for=0.1.26", 1)):
+        assert coworld("validate", directory, "--json", "--fix", "--yes", option).status == status
+
+
+def test_warnings_that_a_fix_leaves_may_fail_too(world: World) -> None:
+    template = world() / "coworld_manifest_template.json"
+    manifest = json.loads(template.read_text())
+    manifest["variants"][0]["game_config"]["colour"] = "red"
+    template.write_text(json.dumps(manifest))
+    left = coworld("validate", template, "--fix", "--yes", "--json")
+    assert (left.status, [issue["severity"] for issue in left.json["issues"]]) == (0, ["warning"])
+    assert coworld("validate", template, "--fix", "--yes", "--fail-on", "warning").status == 1
 
 
 def test_every_issue_has_its_place(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import difflib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,9 @@ from . import exitcodes
 from .output import Output
 from .render.text import clean, command_line, shown_path
 
+if TYPE_CHECKING:
+    from coworld_core.versions import Published
+
 __all__ = ["agrees", "fix_manifest", "may_ask", "yes_option"]
 
 
@@ -24,13 +27,17 @@ def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--yes", "-y", is_flag=True, help="With --fix: write without asking.")(function)
 
 
-def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
+def fix_manifest(
+    out: Output, where: Path, *, yes: bool, published: Published | None = None, warnings: bool = False
+) -> int:
     """Fix the issues of a manifest that have exactly one right fix, without losing anything; list the rest.
 
     Args:
         out: Where to write.
         where: The manifest's file, or a directory that contains one.
         yes: Write without asking.
+        published: A published version whose rules apply, too.
+        warnings: Whether warnings count as issues.
 
     Returns:
         0 if the manifest then has no issue under the strict rules, else 1.
@@ -39,7 +46,8 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
 
     from .render.issues import render_report
 
-    fixed = fixed_manifest(where)
+    fixed = fixed_manifest(where, published=published)
+    ok = fixed.left.ok and not (warnings and fixed.left.warnings)
     name = shown_path(fixed.path)
     changed = fixed.after != fixed.before
     write = changed and (yes or (out.json is False and agrees(fixed.before, fixed.after, name, len(fixed.done))))
@@ -49,7 +57,7 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
         fixed.write()
     out.answer(
         {
-            "ok": fixed.left.ok and (write or not changed),
+            "ok": ok and (write or not changed),
             "path": str(fixed.path),
             "written": write,
             "fixed": [issue.model_dump(mode="json") for issue in fixed.done],
@@ -64,9 +72,9 @@ def fix_manifest(out: Output, where: Path, *, yes: bool) -> int:
     else:
         out.say(f"There is nothing in {name} that can be fixed automatically.")
     if fixed.left.issues:
-        out.say("Left for you to fix:" if not fixed.left.ok else "Remarks:")
+        out.say("Left for you to fix:" if not ok else "Remarks:")
         out.say(render_report(fixed.left))
-    return exitcodes.OK if fixed.left.ok and (write or not changed) else exitcodes.ANSWER_IS_NO
+    return exitcodes.OK if ok and (write or not changed) else exitcodes.ANSWER_IS_NO
 
 
 def may_ask() -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .event_loop import Running, opened_client
-from .options.declarations import given
+from .options.declarations import refuse_options
 from .options.platform import Connection
 from .render.text import clean
 from .render.transfers import shown_progress
@@ -54,8 +54,7 @@ class HostedWork:
         """
         from .files import platform_episode
 
-        if (option := given(_ONLY_HERE)) is not None:
-            raise click.UsageError(f"{option} is about programs that run here: it does not go with --on-platform.")
+        refuse_options(_ONLY_HERE, "is about programs that run here: it does not go with --on-platform.")
         found: list[str] = []
         for run in dict.fromkeys(runs):
             if (episode := platform_episode(run)) is None:

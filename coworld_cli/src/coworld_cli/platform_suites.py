@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .event_loop import Running, opened_client
-from .options.declarations import given
+from .options.declarations import refuse_options
 from .options.platform import Connection
 from .options.play_options import PlayOptions
 from .render.text import clean, shown_path
@@ -48,8 +48,7 @@ async def play_on_platform(
 
     ctx = click.get_current_context()
     here = [str(param.name) for param in ctx.command.params if param.name not in _ALSO_THERE]
-    if (option := given(here)) is not None:
-        raise click.UsageError(f"{option} is about programs that run here: it does not go with --on-platform.", ctx)
+    refuse_options(here, "is about programs that run here: it does not go with --on-platform.")
     if options.output_dir is None:
         raise click.UsageError("--on-platform needs a directory for the report: name one with -o.", ctx)
     directory = options.output_dir.expanduser().absolute()

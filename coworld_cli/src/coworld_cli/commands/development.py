@@ -11,7 +11,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
 from ..options.common import browser_option, ca_option
-from ..options.declarations import declared_by, takes
+from ..options.declarations import declared_by, refuse_options, takes
 from ..options.play_options import PlayOptions
 from ..options.serving_options import ServingOptions
 from ..options.values import DIRECTORY
@@ -229,6 +229,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
     coworld is. pettingzoo:./myenv.py and gymnasium:./myenv.py:MyEnv are environments of your own.
     """
     if library is not None:
+        refuse_options({"source", "directory", "measure"}, "does not go with --list.")
         from coworld_runner.kit.wrappers.game_catalogue import list_wrappable
 
         games = list_wrappable(library)

@@ -11,7 +11,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, opened_client, run_api, run_async
 from ..options.common import seconds_option
-from ..options.declarations import SectionCommand, takes
+from ..options.declarations import SectionCommand, refuse_options, takes
 from ..options.platform import Connection, Listing, platform_options
 from ..output import Output
 from ..render import tables
@@ -117,9 +117,11 @@ def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, ha
 
     The exit status is 1 if it has not ended in time.
     """
+    if run.startswith(("xreq_", "ereq_", "cps_")):
+        refuse_options({"root", "index"}, "is for runs on this machine.")
     if run.startswith("xreq_"):
-        if hard:
-            raise click.UsageError("--hard is for runs on this machine.", click.get_current_context())
+        refuse_options({"hard"}, "is for runs on this machine.")
+        refuse_options({"wait"}, "is for a run or an episode: a request is cancelled at once.")
 
         async def cancel(api: CoworldClient, _: Running) -> int:
             return await show_one(out, api.experience.cancel(run), tables.experience_details)

@@ -11,7 +11,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
 from ..manifest_fixes import fix_manifest, yes_option
-from ..options.declarations import takes
+from ..options.declarations import refuse_options, takes
 from ..options.play_options import WhereOptions
 from ..options.values import BackendName, PathType
 from ..output import Output, output_options
@@ -26,7 +26,7 @@ __all__ = ["commands"]
 
 commands = NounGroup()
 
-_ELSEWHERE = ("backend", "platform")
+_ELSEWHERE = ("backend", "platform", "install")
 """Options of `WhereOptions` that these commands do not have, or declare differently."""
 
 
@@ -49,9 +49,11 @@ def doctor(out: Output, where: WhereOptions, backend: tuple[str, ...], fix: Path
     fixes a manifest instead. The exit status is 3 if no backend works at all.
     """
     if fix is not None:
+        refuse_options({"backend"}, "does not go with --fix.")
+    where.refuse_cluster(backend)
+    if fix is not None:
         return fix_manifest(out, fix, yes=yes)
-    if yes:
-        raise click.UsageError("--yes goes with --fix.", click.get_current_context())
+    refuse_options({"yes"}, "goes with --fix.")
     from coworld_core.hints import hint_fields
     from coworld_runner.doctor import check_machine
 
@@ -98,6 +100,8 @@ def clean_up(
     The exit status is 3 if something could not be removed, or a --backend did not answer.
     """
     from coworld_runner.doctor import leftovers
+
+    where.refuse_cluster(backend)
 
     async def sweep(_: Running) -> Sweep:
         return await leftovers(

@@ -16,7 +16,7 @@ from .._group import NounGroup
 from ..event_loop import Running, run_async
 from ..manifest_fixes import fix_manifest, yes_option
 from ..options.common import seconds_option
-from ..options.declarations import takes
+from ..options.declarations import refuse_options, takes
 from ..options.platform import server_for
 from ..options.play_options import PackageOptions, manifest_argument, package_server_option
 from ..options.values import DIRECTORY, FILE, PathType, key_values
@@ -226,9 +226,9 @@ def validate(
     that would lose a value is left to you, and listed.
     """
     if fix:
-        return fix_manifest(out, Path(manifest), yes=yes)
-    if yes:
-        raise click.UsageError("--yes goes with --fix.", click.get_current_context())
+        refuse_options({"server"}, "does not go with --fix, which changes a file of this machine.")
+        return fix_manifest(out, Path(manifest), yes=yes, published=published, warnings=fail_on == "warning")
+    refuse_options({"yes"}, "goes with --fix.")
     from coworld_core.errors import ManifestError
     from coworld_core.manifest.published_versions import accepted_by
     from coworld_runner.package.resolver import resolve_package

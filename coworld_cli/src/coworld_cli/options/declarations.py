@@ -100,14 +100,30 @@ _ALL = "coworld_cli.help_all"
 
 
 def given(names: Collection[str]) -> str | None:
-    """The first of the options with these parameter names that is on the command line, as it is written; or None."""
+    """The first of the parameters with these names that is on the command line, as it is written; or None."""
     ctx = click.get_current_context(silent=True)
     if ctx is None:
         return None
     for param in ctx.command.params:
         if param.name in names and ctx.get_parameter_source(param.name) == ParameterSource.COMMANDLINE:
-            return max(param.opts, key=len)
+            return (
+                param.human_readable_name.strip("[]") if isinstance(param, click.Argument) else max(param.opts, key=len)
+            )
     return None
+
+
+def refuse_options(names: Collection[str], why: str) -> None:
+    """Refuse options that would do nothing here.
+
+    Args:
+        names: Their parameter names.
+        why: What to say after the option.
+
+    Raises:
+        click.UsageError: One of them is on the command line.
+    """
+    if (word := given(names)) is not None:
+        raise click.UsageError(f"{word} {why}", click.get_current_context())
 
 
 def shows_all(ctx: click.Context) -> bool:

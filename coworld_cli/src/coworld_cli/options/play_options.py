@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from coworld_core import time_limits
 
-from .declarations import Options, argument, declared_by, given, option
+from .declarations import Options, argument, declared_by, option, refuse_options
 from .platform import server_field
 from .values import DIRECTORY, FILE, AtATime, BackendName, HttpsHosts, Quantity, Seconds, check_run
 
@@ -45,7 +46,7 @@ REQUIREMENTS: dict[str, tuple[str, ...]] = {
 
 _WHERE = "Where it runs"
 _CLUSTER = "Kubernetes"
-_WITHOUT_CLUSTER = ("auto", "process", "docker")
+_WITHOUT_CLUSTER = frozenset({"auto", "process", "docker"})
 
 
 class WhereOptions(Options):
@@ -121,8 +122,11 @@ class WhereOptions(Options):
 
         return ClusterOptions(**{item.name: getattr(self, item.name) for item in fields(ClusterOptions)})
 
-    def refuse_cluster(self) -> None:
-        """Refuse cluster options if the backend is certainly not a cluster.
+    def refuse_cluster(self, backends: Collection[str] | None = None) -> None:
+        """Refuse cluster options if no backend can be a cluster.
+
+        Args:
+            backends: Names of backends; None: that of the option.
 
         Raises:
             click.UsageError: One was given on the command line.
@@ -131,9 +135,8 @@ class WhereOptions(Options):
 
         from coworld_runner.backends.registry import ClusterOptions
 
-        only = {item.name for item in fields(ClusterOptions)}
-        if self.backend in _WITHOUT_CLUSTER and (word := given(only)) is not None:
-            raise click.UsageError(f"{word} goes with --backend kubernetes.", click.get_current_context())
+        if _WITHOUT_CLUSTER.issuperset((self.backend,) if backends is None else backends):
+            refuse_options({item.name for item in fields(ClusterOptions)}, "goes with --backend kubernetes.")
 
     def backend_words(self) -> list[str]:
         """The options of a follow-up command that make it run in the same place."""

@@ -10,6 +10,7 @@ from ..documents.json_edit import edited
 from ..documents.json_text import json_report, parse_json
 from ..errors import ManifestError
 from ..issues import Issue, Report
+from ..versions import Published
 from .manifest_file import check_manifest, examine_manifest, find_manifest, read_document
 
 __all__ = ["FixedManifest", "fixed_manifest"]
@@ -38,12 +39,13 @@ class FixedManifest:
         self.path.write_bytes(self.after.encode("utf-8"))
 
 
-def fixed_manifest(path: Path, *, template: bool = True) -> FixedManifest:
+def fixed_manifest(path: Path, *, template: bool = True, published: Published | None = None) -> FixedManifest:
     """Fix a manifest without losing anything: only what was empty or is also stated elsewhere is removed.
 
     Args:
         path: The manifest's file, or a directory that holds one.
         template: Accept a template.
+        published: The version whose rules apply to what is left, too.
 
     Raises:
         UsageError: If the path is wrong.
@@ -65,6 +67,6 @@ def fixed_manifest(path: Path, *, template: bool = True) -> FixedManifest:
             break
         done += json_report(document, found).issues
         after = changed
-    left = check_manifest(after.encode(), mode="strict", template=template)
+    left = check_manifest(after.encode(), mode="strict", template=template, published=published)
     file = file.absolute()
     return FixedManifest(file, before, after, tuple(done), left.model_copy(update={"source": str(file)}))
