@@ -21,6 +21,7 @@ from coworld_runner.episode.batch import run_batch
 from coworld_runner.episode.many import open_keyed_run, run_many
 from coworld_runner.episode.run_options import RunOptions
 from coworld_runner.package.plan import EpisodePlan, plan_episode
+from coworld_runner.runs.episode_places import find_episode
 
 
 def plan(small: World, *players: str, **config: Any) -> EpisodePlan:
@@ -231,6 +232,40 @@ async def test_crash_of_an_episode_is_recorded_in_its_row(tmp_path: Path, monkey
         "b": (True, None, None),
         "c": (True, None, None),
     }
+
+
+async def test_what_the_platform_lost_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[BatchProgressed] = []
+    async with world() as small:
+        ensure = small.backend.ensure_image
+
+        async def play(*, times: int, **more: Any) -> Any:
+            monkeypatch.setattr(small.backend, "ensure_image", Crashing(ensure, times=times))
+            how: Any = {"backend": small.backend, "workspace": tmp_path / "run", "config": {"ticks": 1}, **more}
+            heard.clear()
+            how["listeners"] = (lambda event: heard.append(event) if isinstance(event, BatchProgressed) else None,)
+            return await run_batch(small.package, variant="default", episodes=2, **how)
+
+        first = await play(times=1)
+        assert [row.party for row in first.episodes] == ["platform", None]
+        second = await play(times=1, resume=True)
+        assert [row.party for row in second.episodes] == ["platform", None]
+        assert [event.key for event in heard] == ["episode-0001"]
+        third = await play(times=1, resume=True, retry={"platform": 1})
+        assert (third.ok, [row.workspace for row in third.episodes]) == (True, ["episode-0001.4", "episode-0002"])
+        assert [event.key for event in heard] == ["episode-0001"]
+        # What was lost keeps its row, and its directory
+        attempts = [row for row in read_rows(tmp_path / "run") if row.key == "episode-0001"]
+        assert [(row.earlier, row.ok) for row in attempts] == [(0, False), (1, False), (2, False), (3, True)]
+        assert find_episode(tmp_path / "run" / "episode-0001").name == "episode-0001"
+        assert find_episode(tmp_path / "run" / "1").name == "episode-0001.4"
+        # Players' and the game's own faults are results
+        kept = await play(times=0, resume=True)
+        assert (kept.ok, heard) == (True, [])
+        down = await play(times=100, workspace=tmp_path / "other", retry={"platform": 1})
+        assert [(row.party, row.earlier) for row in down.episodes] == [("platform", 1)] * 2
+        with pytest.raises(UsageError, match="retry has player=1"):
+            await play(times=0, workspace=tmp_path / "third", retry={"player": 1})
 
 
 class Crashing:

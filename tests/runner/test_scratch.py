@@ -106,10 +106,10 @@ def test_a_killed_runner_leaves_a_dead_directory_that_is_reaped(tmp_path: Path) 
 def test_files_of_the_players_of_a_killed_evaluation_are_found(tmp_path: Path) -> None:
     code = """
 import sys, anyio
-from coworld_runner.evaluation.in_process import InProcess
+from coworld_runner.evaluation.worker_pool import WorkerPool
 from coworld_runner.package.resolver import resolve_package
 async def main():
-    async with InProcess(await resolve_package(sys.argv[1])):
+    async with WorkerPool(await resolve_package(sys.argv[1])):
         print("ready", flush=True)
         await anyio.sleep_forever()
 anyio.run(main)

@@ -326,6 +326,7 @@ def batch_arguments(
     return {
         **run,
         "venue": venue,
+        "retry": options.attempts,
         "labels": options.labels,
         "hooks": options.hook,
         "parallel": options.parallel,

@@ -36,6 +36,7 @@ _LEFT_OUT = (
     "admin",
     "watch",
     "resume",
+    "retry",
     "episodes",
     "parallel",
     "verify_replay",

@@ -34,7 +34,7 @@ __all__ = ["MEASURING", "commands", "play_episodes"]
 commands = NounGroup()
 
 _PEOPLE = ("human", "admin")
-_MANY = ("resume", "episodes", "parallel")
+_MANY = ("resume", "episodes", "parallel", "retry")
 _LIVE = ("watch",)
 MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
 """Options of `coworld mix` that an episode has no use for."""
@@ -189,7 +189,7 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Se
     from coworld_core.errors import UsageError
 
     package, plans = await _prepared(options, running)
-    many = options.episodes > 1 or len(plans) > 1
+    many = _are_many(options, plans)
     if options.resume and (options.output_dir is None or not many or options.overwrite):
         raise UsageError(
             "--resume continues a run of several episodes in its directory.",
@@ -209,6 +209,11 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Se
     return package, plans
 
 
+def _are_many(options: PlayOptions, plans: Sequence[EpisodePlan]) -> bool:
+    """Whether a run may have more than one attempt at more than one episode, each with a row."""
+    return options.episodes > 1 or len(plans) > 1 or bool(options.retry)
+
+
 async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRoleOptions | None = None) -> int:
     """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
@@ -221,7 +226,7 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
 
     out = running.out
     package, plans = await _playable(options, running)
-    plan, many = plans[0], options.episodes > 1 or len(plans) > 1
+    plan, many = plans[0], _are_many(options, plans)
     roles = _roles(asked, package) if asked is not None else ()
     results: Sequence[RoleResult] = ()
     run_id = new_run_id()

@@ -23,7 +23,19 @@ commands = NounGroup()
 
 _ELSEWHERE = (
     *("hook", "hook_timeout_seconds"),
-    *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "episodes", "overwrite"),
+    *(
+        "watch",
+        "manifest",
+        "players",
+        "player",
+        "human",
+        "admin",
+        "verify_replay",
+        "resume",
+        "retry",
+        "episodes",
+        "overwrite",
+    ),
     "seed",
 )
 

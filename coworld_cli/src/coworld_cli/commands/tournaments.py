@@ -45,6 +45,7 @@ _LEFT_OUT = (
     "admin",
     "verify_replay",
     "resume",
+    "retry",
     "episodes",
     "output_dir",
     "overwrite",

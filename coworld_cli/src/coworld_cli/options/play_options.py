@@ -269,7 +269,17 @@ class PlayOptions(PackageOptions):
         section="Evidence",
         default=False,
         is_flag=True,
-        help="Continue the run in the output directory: play only the missing episodes.",
+        help="Continue the run in the output directory: play only the missing episodes, and those that the platform or "
+        "the operator lost.",
+    )
+    retry: tuple[str, ...] = option(
+        "--retry",
+        section="Evidence",
+        default=(),
+        multiple=True,
+        metavar="PARTY=N",
+        help="Play an episode again, up to N times, if the platform (or the operator) is at fault; the last attempt "
+        "counts.",
     )
     episodes: int = option(
         "--episodes",
@@ -466,6 +476,16 @@ class PlayOptions(PackageOptions):
     def named(self) -> tuple[str, ...]:
         """The players, from whichever option names them."""
         return self.players or self.player
+
+    @property
+    def attempts(self) -> dict[str, int]:
+        """How often what was lost is played again, by whose fault it was."""
+        from .values import key_values
+
+        try:
+            return {party: int(count) for party, count in key_values("--retry", self.retry, form="PARTY=N").items()}
+        except ValueError:
+            raise click.UsageError(f"--retry {' '.join(self.retry)} names no number of attempts.") from None
 
     @property
     def labels(self) -> dict[str, str]:

@@ -198,6 +198,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         workspace: The directory that contains them.
     """
     from coworld_core.episode.config_text import variant_text
+    from coworld_core.episode.outcome import LOST
 
     name = clean(f"{summary.coworld} {summary.version}", one_line=True)
     verdict = click.style(
@@ -239,13 +240,19 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         means = [click.style(number(round(score, 2)), bold=True) for score in summary.mean_scores]
         rows.append([click.style("mean", bold=True), *[""] * (several + seeded), *means, "", ""])
     numeric = [column for column in range(len(head) - 1) if head[column] != "variant"]
+    lost = sum(row.party in LOST for row in summary.episodes)
     return "\n\n".join(
         [
             f"{click.style(name, bold=True)} {about}  {verdict} in {seconds(summary.seconds)}",
             table(rows, right=numeric, indent="  "),
             *([_players(summary.players)] if summary.players else []),
             labelled(
-                [("Artifacts", shown_path(workspace)), ("Summary", shown_path(workspace / "summary.json"))], indent=""
+                [
+                    ("Artifacts", shown_path(workspace)),
+                    ("Summary", shown_path(workspace / "summary.json")),
+                    *([("Lost", f"{plural(lost, 'episode')}, which --resume plays again")] if lost else []),
+                ],
+                indent="",
             ),
         ]
     )

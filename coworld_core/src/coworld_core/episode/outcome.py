@@ -14,7 +14,7 @@ from pydantic import Field
 from ..documents.records import OpenEnum, Record
 from ..issues import HintCode, Hinted, HintValues
 
-__all__ = ["EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
+__all__ = ["LOST", "EpisodeStatus", "ErrorType", "Exit", "ExitReason", "Fault", "FaultParty", "decisive"]
 
 ExitReason = Annotated[
     Literal["exited", "signal", "oom", "disk", "pids", "stopped", "timeout", "evicted", "lost", "unknown"],
@@ -31,6 +31,9 @@ and has no end of its own.
 FaultParty = Annotated[Literal["game", "player", "program", "platform", "operator"], OpenEnum]
 """Who is at fault: the game, a player (with its slot), another program (reporter, grader, ...), the platform that runs
 them, or the operator."""
+
+LOST: tuple[FaultParty, ...] = ("platform", "operator")
+"""Whose faults say nothing of the game and its players, so that what they ended may be played again."""
 
 EpisodeStatus = Annotated[Literal["completed", "failed", "interrupted"], OpenEnum]
 """`completed`: there are valid results, and possibly faults; `failed`; `interrupted` by the user."""

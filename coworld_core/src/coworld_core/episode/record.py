@@ -22,7 +22,7 @@ from .role_summary import RoleSummary
 from .seat_behaviour import SeatBehaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from ..documents.json_text import Source
     from ..text.tables import TableRow
@@ -520,6 +520,12 @@ class EpisodeRow(Record, Tabular):
 
     index: int = Field(ge=1, description="Number of the episode, from 1, in the order requested.")
     key: str = Field(default="", description="Key that identifies it among the others; empty in older summaries.")
+    earlier: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=is_empty,
+        description="How many attempts at it were lost before, each with a row of its own; the last row counts.",
+    )
     run_id: str = Field(description="Its run label.")
     workspace: str = Field(
         description="Its directory, relative to the batch's directory; empty if only this row is kept of it."
@@ -655,6 +661,11 @@ def read_record(source: Source) -> EpisodeRecord:
         return record
     path = Path(source)
     return record.in_workspace(path if path.is_dir() else path.parent)
+
+
+def last_attempts(rows: Iterable[EpisodeRow]) -> list[EpisodeRow]:
+    """Return the row that counts of each episode, by their numbers: the last."""
+    return sorted({row.key or row.run_id: row for row in rows}.values(), key=lambda row: row.index)
 
 
 def read_rows(source: Path | str | bytes) -> Iterator[EpisodeRow]:

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from coworld_core.episode.events import RunFinished
 from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, read_rows
+from coworld_core.episode.record import SUMMARY_NAME, BatchSummary, EpisodeRow, PlayerSummary, last_attempts, read_rows
 from coworld_core.errors import CapabilityError, ImageError, UsageError
 
 from ..package.plan import EpisodePlan, Seat
@@ -89,8 +89,7 @@ async def run_batch(
             )
         finally:
             workspace = keyed.run.layout.workspace
-            rows = [row for row in read_rows(workspace) if row.key in keys]
-            rows.sort(key=lambda row: row.index)
+            rows = last_attempts(row for row in read_rows(workspace) if row.key in keys)
             status: EpisodeStatus = keyed.counts.status
             if status == "completed" and any(row.status != "completed" for row in rows):
                 status = "failed"  # Because of an episode that already had its row

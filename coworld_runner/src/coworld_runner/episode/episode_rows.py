@@ -14,7 +14,7 @@ from typing import Any
 from coworld_core.documents.canonical_json import canonical_json
 from coworld_core.episode.hook_record import HookRecord
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.outcome import Fault
+from coworld_core.episode.outcome import LOST, Fault
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, PlayerFault, SlotRow, read_rows
 from coworld_core.episode.seat_behaviour import SeatBehaviour, read_behaviour
 from coworld_core.episode.verdict import judge_error
@@ -24,6 +24,7 @@ from coworld_core.text.phrases import listed
 from ..package.plan import EpisodePlan
 from ..runs._append_log import AppendedFile
 from .plan_hooks import EpisodeHook
+from .venue import Wanted
 
 __all__ = ["RowFile", "Rows", "planned_digest", "require_same_hooks", "row_of_error", "row_of_record"]
 
@@ -33,12 +34,14 @@ class Rows(abc.ABC):
 
     Attributes:
         seen: A digest of the episode of each row, by key.
+        lost: How many attempts were lost at those whose last was, by key (`LOST`).
         hooks: The hooks of the rows: names and digests, as one tuple for each way in which episodes were played.
         directories: The directories of those episodes.
     """
 
     def __init__(self) -> None:
         self.seen: dict[str, bytes] = {}
+        self.lost: dict[str, int] = {}
         self.hooks: set[tuple[tuple[str, str], ...]] = set()
         self.directories: set[str] = set()
 
@@ -73,6 +76,9 @@ class Rows(abc.ABC):
         self.seen[row.key] = (
             bytes.fromhex(row.planned) if row.planned else _what(row.variant, row.seed, row.slots, row.config_changes)
         )
+        self.lost.pop(row.key, None)
+        if row.party in LOST:
+            self.lost[row.key] = row.earlier + 1
         self.hooks.add(_identity(row.hooks))
         if row.workspace:
             self.directories.add(row.workspace)
@@ -109,13 +115,12 @@ def planned_digest(plan: EpisodePlan) -> bytes:
 
 
 def row_of_record(
-    index: int, key: str, directory: Path, plan: EpisodePlan, record: EpisodeRecord, *, planned: str = ""
+    episode: Wanted, directory: Path, plan: EpisodePlan, record: EpisodeRecord, *, planned: str = ""
 ) -> EpisodeRow:
     """Return the row of an episode that has its record.
 
     Args:
-        index: Its number.
-        key: Its key.
+        episode: The episode, as it was planned.
         directory: Its directory.
         plan: Its plan, as hooks made it.
         record: Its record.
@@ -124,8 +129,9 @@ def row_of_record(
     fault, starvation = record.fault, record.starvation
     conduct = read_behaviour(EpisodeLayout(directory).game_events, len(plan.seats))
     return EpisodeRow(
-        index=index,
-        key=key,
+        index=episode.index,
+        key=episode.key,
+        earlier=episode.earlier,
         run_id=record.run_id,
         workspace=directory.name,
         variant=record.variant,
@@ -153,8 +159,7 @@ def row_of_record(
 
 
 def row_of_error(
-    index: int,
-    key: str,
+    episode: Wanted,
     directory: Path,
     plan: EpisodePlan,
     error: Exception,
@@ -167,8 +172,9 @@ def row_of_error(
     """Return the row of an episode that failed before it had a record; the arguments are as for `row_of_record`."""
     verdict = judge_error(error)
     return EpisodeRow(
-        index=index,
-        key=key,
+        index=episode.index,
+        key=episode.key,
+        earlier=episode.earlier,
         run_id=run_id,
         workspace=directory.name,
         variant=plan.variant,

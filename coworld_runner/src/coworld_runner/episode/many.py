@@ -6,13 +6,14 @@ and what to do with a row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from coworld_core.episode.events import BatchProgressed, RunFinished, RunStarted
+from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, RunStarted
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow
@@ -47,6 +48,8 @@ class RunCounts:
     """Played episodes with valid results."""
     faulted: int = 0
     """Played episodes with a fault."""
+    lost: int = 0
+    """Attempts that were followed by another one."""
     status: EpisodeStatus = "interrupted"
     """`completed`: every plan has its row, and every one that was played completed."""
     seconds: float = 0.0
@@ -64,8 +67,8 @@ async def run_many(
 
     Args:
         plans: Keys and plans. A key identifies its episode for good: it must not occur twice.
-        resume: Whether to resume the run in the workspace: episodes that have a row are left alone, and the leftovers
-            of others are removed.
+        resume: Whether to resume the run in the workspace: episodes that have a row are left alone, unless the platform
+            or the operator was at fault, and the leftovers of others are removed.
         run: Where and how to play; the `backend` must be entered.
 
     Returns:
@@ -165,7 +168,9 @@ class KeyedRun:
             options=options.options,
             hooks=options.hooks,
             episode_listeners=options.episode_listeners,
+            again=self._again,
         )
+        self._repeated = Counter[tuple[str, str]]()
         self.venue = venue
         self.run = run
         self.counts = RunCounts()
@@ -209,6 +214,10 @@ class KeyedRun:
             enough = False
             taken: list[EpisodeRow] = []
             for row in rows:
+                if self._may_repeat(row):
+                    self.rows.append(row)
+                    counts.lost += 1
+                    continue
                 enough = on_row is not None and bool(on_row(row))
                 taken.append(row)
                 counts.played += 1
@@ -252,7 +261,22 @@ class KeyedRun:
             taken.add(key)
             if key in self.rows.seen:
                 self.rows.check(key, plan)
+            earlier = self.rows.lost.get(key, 0) if self.options.resume and not self.terms.same_players else 0
+            if key in self.rows.seen and not earlier:
                 self.counts.kept += 1
             else:
                 # The run's workspace has its labels, which may change; those that it began with are in the records
-                yield Wanted(index=index, key=key, plan=plan.tagged(self.options.labels))
+                yield Wanted(index=index, key=key, plan=plan.tagged(self.options.labels), earlier=earlier)
+
+    def _may_repeat(self, row: EpisodeRow) -> bool:
+        """Whether the attempt with this row is followed by another one of this run."""
+        allowed = self.options.retry.get(row.party or "", 0)
+        return self._repeated.get((row.key, row.party or ""), 0) < allowed
+
+    def _again(self, episode: Wanted, row: EpisodeRow) -> Wanted | None:
+        """The next attempt at an episode, if its row allows one."""
+        if not self._may_repeat(row):
+            return None
+        self._repeated[row.key, row.party or ""] += 1
+        self.run.bus.publish(Notice(level="warning", message=f"{row.key} was lost and is played again: {row.message}"))
+        return replace(episode, earlier=episode.earlier + 1)

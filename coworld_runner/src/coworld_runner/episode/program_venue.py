@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.events import Notice
-from coworld_core.episode.layout import EpisodeLayout, directory_of
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRow, read_record
 from coworld_core.errors import BackendUnavailable, CoworldError, EnvironmentFault, WorkspaceError
 from coworld_core.ids import new_run_id
@@ -58,8 +58,11 @@ class ProgramVenue(Venue):
         narrow = False
 
         async def one(number: int, episode: Wanted) -> None:
-            row = await self._played(run, episode, take, fatal)
+            row, further = await self._played(run, episode, take, fatal), None
             take((row,))
+            while (further := run.again(further or episode, row)) is not None:
+                row = await self._played(run, further, take, fatal)
+                take((row,))
             # Not in a `finally`: after an error no further episode may begin
             room.give_back(_files(episode.plan))
             width.give_back(number, row)
@@ -87,8 +90,8 @@ class ProgramVenue(Venue):
         self, run: VenueRun, episode: Wanted, take: Take, fatal: tuple[type[CoworldError], ...]
     ) -> EpisodeRow:
         """Play an episode and return its row; one that is interrupted when its game was over is not played again."""
-        index, key, plan = episode.index, episode.key, episode.plan
-        directory = run.workspace / directory_of(key)
+        key, plan = episode.key, episode.plan
+        directory = run.workspace / episode.directory
         options, hooks = run.options, run.hooks
         planned = planned_digest(plan).hex() if hooks else ""
         readers = run.episode_listeners
@@ -114,8 +117,7 @@ class ProgramVenue(Venue):
             if not EpisodeLayout(directory).record.exists():
                 seconds = round(time.monotonic() - begun, 3)
                 return row_of_error(
-                    index,
-                    key,
+                    episode,
                     directory,
                     plan,
                     error,
@@ -129,9 +131,9 @@ class ProgramVenue(Venue):
         except anyio.get_cancelled_exc_class():
             record = read_record(directory) if EpisodeLayout(directory).record.exists() else None
             if record is not None and record.run_id == run_id and record.status == "completed":
-                take((row_of_record(index, key, directory, plan, record, planned=planned),))
+                take((row_of_record(episode, directory, plan, record, planned=planned),))
             raise
-        return row_of_record(index, key, directory, plan, record, planned=planned)
+        return row_of_record(episode, directory, plan, record, planned=planned)
 
 
 def _files(plan: EpisodePlan) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, TypeVar, cast
 
+from coworld_core.episode.outcome import LOST
 from coworld_core.errors import UsageError
 from coworld_core.records.labels import check_labels
 
@@ -67,6 +68,9 @@ class BatchArguments(EpisodeArguments, total=False):
     files, even after raising its limit."""
     episode_listeners: EpisodeListeners | None
     """Readers of one episode's events, by the episode's key."""
+    retry: Mapping[str, int]
+    """How often to play an episode again that failed through the fault of somebody: `{"platform": 2}`. Each attempt has
+    a row and a directory of its own, and the last one counts. Evaluations play again what was lost anyway."""
 
 
 _Arguments = TypeVar("_Arguments", bound=RunArguments)
@@ -77,7 +81,8 @@ class RunOptions:
     """How a run plays: `BatchArguments` with their defaults.
 
     Raises:
-        UsageError: `parallel` is below 1, one of the labels is none (`bad_label`), or there are a venue and a backend.
+        UsageError: `parallel` is below 1, one of the labels is none (`bad_label`), `retry` is wrong (`bad_retry`), or
+            there are both a venue and a backend.
     """
 
     backend: Backend | str = "auto"
@@ -96,6 +101,7 @@ class RunOptions:
     hooks: tuple[EpisodeHook, ...] = ()
     parallel: Parallel | None = None
     episode_listeners: EpisodeListeners | None = None
+    retry: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         if self.parallel is not None:
@@ -105,6 +111,12 @@ class RunOptions:
                 "A venue stands in place of a backend.", code="venue_excludes_backend", hint="Give one of the two."
             )
         check_labels(self.labels)
+        for party, count in self.retry.items():
+            if party not in LOST or count < 0:
+                raise UsageError(
+                    f"retry has {party}={count}, and names a number of attempts for {' or '.join(LOST)}.",
+                    code="bad_retry",
+                )
 
     @classmethod
     def of(

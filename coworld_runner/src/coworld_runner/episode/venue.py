@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CoworldError
 
@@ -37,6 +38,14 @@ class Wanted:
     """Its key."""
     plan: EpisodePlan
     """What to play, with the labels of the run among its tags."""
+    earlier: int = 0
+    """How many attempts at it were lost before."""
+
+    @property
+    def directory(self) -> str:
+        """The name of its directory."""
+        name = directory_of(self.key)
+        return f"{name}.{self.earlier + 1}" if self.earlier else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,8 @@ class VenueRun:
     """What each plan goes through before it starts."""
     episode_listeners: EpisodeListeners | None
     """Readers of one episode's events."""
+    again: Callable[[Wanted, EpisodeRow], Wanted | None] = lambda episode, row: None
+    """Given the row of an episode that was lost, what to play again at once; None: nothing."""
     same_players: bool = False
     """Whether hooks must leave every seat its player, because its players are measured."""
     measured: str = ""

@@ -9,7 +9,7 @@ from typing import Unpack
 
 import anyio.to_thread
 
-from coworld_core.episode.record import ROWS_NAME, read_rows
+from coworld_core.episode.record import ROWS_NAME, last_attempts, read_rows
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.evaluation.estimates import Interval, mean_interval
 
@@ -120,7 +120,7 @@ def _expanded(runs: Sequence[Run]) -> list[str]:
         if not (place / ROWS_NAME).is_file():
             found[str(place)] = None
             continue
-        rows = sorted(read_rows(place), key=lambda row: row.index)
+        rows = last_attempts(read_rows(place))
         if not rows:
             raise UsageError(
                 f"The run in {place} has no episodes yet.", code="no_episodes", context={"path": str(place)}

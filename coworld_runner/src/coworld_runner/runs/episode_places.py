@@ -40,6 +40,7 @@ def find_episode(path: Path) -> Path:
     if not (run / ROWS_NAME).is_file():
         return path
     rows = list(read_rows(run))
+    rows.reverse()  # The last attempt at an episode counts
     for row in rows:
         if path.name in (row.key, str(row.index), row.workspace):
             return run / row.workspace
