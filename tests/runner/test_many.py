@@ -14,7 +14,7 @@ import anyio
 import pytest
 from support.small_world import World, world
 
-from coworld_core.episode.events import BatchProgressed, PhaseStarted, RunFinished, RunStarted, read_events
+from coworld_core.episode.events import BaseEvent, BatchProgressed, PhaseStarted, RunFinished, RunStarted, read_events
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
 from coworld_runner.episode.batch import run_batch
@@ -236,6 +236,11 @@ async def test_crash_of_an_episode_is_recorded_in_its_row(tmp_path: Path, monkey
 
 async def test_what_the_platform_lost_is_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[BatchProgressed] = []
+
+    def listen(event: BaseEvent) -> None:
+        if isinstance(event, BatchProgressed):
+            heard.append(event)
+
     async with world() as small:
         ensure = small.backend.ensure_image
 
@@ -243,7 +248,7 @@ async def test_what_the_platform_lost_is_played_again(tmp_path: Path, monkeypatc
             monkeypatch.setattr(small.backend, "ensure_image", Crashing(ensure, times=times))
             how: Any = {"backend": small.backend, "workspace": tmp_path / "run", "config": {"ticks": 1}, **more}
             heard.clear()
-            how["listeners"] = (lambda event: heard.append(event) if isinstance(event, BatchProgressed) else None,)
+            how["listeners"] = (listen,)
             return await run_batch(small.package, variant="default", episodes=2, **how)
 
         first = await play(times=1)
