@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import uuid
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ import anyio.to_thread
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
+from support.images import drop_image
+from support.worker_image import build_worker_image
 
 from coworld_runner.images.build_context import write_context
 from coworld_runner.images.compose import Build
@@ -101,12 +104,13 @@ def build(*words: str | Path, cwd: Path, out: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that a clone has, links as links."""
+    """An archive of the files that git knows, as they are now; links as links."""
     place = tmp_path_factory.mktemp("sources")
-    for name in run("git", "ls-files", "-z", cwd=ROOT).split("\0"):
-        if name and (ROOT / name).exists():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name, follow_symlinks=False)
+    # Empty if nothing differs from the commit
+    changed = run("git", "-c", "user.name=-", "-c", "user.email=-", "stash", "create", cwd=ROOT).strip()
+    run("git", "archive", "-o", place.with_suffix(".tar"), changed or "HEAD", cwd=ROOT)
+    with tarfile.open(place.with_suffix(".tar")) as archive:
+        archive.extractall(place, filter="data")
     return place
 
 
@@ -149,14 +153,26 @@ def install(environment: Path, what: str, *places: Path, options: tuple[str, ...
 @pytest.mark.slow
 @pytest.mark.git
 @pytest.mark.timeout(300)
-def test_links_that_lead_out_of_a_package_are_files_in_what_is_released(wheels: Path, sources: Path) -> None:
+def test_links_that_lead_out_of_a_package_are_files_in_what_is_released(
+    wheels: Path, sources: Path, tmp_path: Path
+) -> None:
     cli, runner = names(wheel_of("coworld_cli", wheels)), names(wheel_of("coworld_runner", wheels))
+    trainable = "coworld_runner/kit/server/templates/trainable"
+    links = {path.relative_to(sources).as_posix() for path in sources.rglob("*") if path.is_symlink()}
+    # Another one needs its line below
+    assert links == {
+        "coworld_cli/src/coworld_cli/docs",
+        "coworld_cli/src/coworld_cli/sample",
+        f"coworld_runner/src/{trainable}",
+    }
     assert {f"coworld_cli/docs/{page.name}" for page in (sources / "docs").glob("*.md")} <= cli
     arena = sources / "examples/paintarena"
     sample = {f"coworld_cli/sample/{file.relative_to(arena)}" for file in arena.rglob("*") if file.is_file()}
     assert sample == {name for name in cli if name.startswith("coworld_cli/sample/")}
-    trainable = "coworld_runner/kit/server/templates/trainable/"
-    assert {name for name in runner if name.startswith(trainable)} == {f"{trainable}main.py", f"{trainable}train.py"}
+    assert {name for name in runner if name.startswith(trainable)} == {f"{trainable}/main.py", f"{trainable}/train.py"}
+    # As `pip install ./coworld_cli` does it, without a source distribution between
+    for name, released in (("coworld_cli", cli), ("coworld_runner", runner)):
+        assert names(wheel_of(name, build("--wheel", name, cwd=sources, out=tmp_path))) == released
 
 
 @pytest.mark.slow
@@ -171,25 +187,52 @@ def test_the_licence_is_in_everything_that_is_released(wheels: Path) -> None:
             assert f"{file.name.removesuffix('.tar.gz')}/LICENSE" in archive.getnames()
 
 
-@pytest.mark.slow
-@pytest.mark.git
-@pytest.mark.timeout(300)
-async def test_the_image_of_the_worker_has_what_its_packages_are_built_from(
-    sources: Path, wheels: Path, tmp_path: Path
-) -> None:
-    recipe = sources / "coworld_runner/Dockerfile"
+@pytest.fixture
+async def context(sources: Path, tmp_path: Path) -> Path:
+    """Of an archive, what the worker's ignore file leaves: BuildKit obeys it, and Docker's older builder does not."""
+    place = tmp_path / "context"
     with (tmp_path / "context.tar").open("w+b") as file:
         what = Build(context=sources, dockerfile="coworld_runner/Dockerfile")
         await anyio.to_thread.run_sync(partial(write_context, what, file))
         file.seek(0)
         with tarfile.open(fileobj=file) as archive:
-            archive.extractall(tmp_path / "context", filter="data")
+            archive.extractall(place, filter="data")
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.git
+@pytest.mark.timeout(300)
+def test_the_image_of_the_worker_has_what_its_packages_are_built_from(
+    context: Path, wheels: Path, tmp_path: Path
+) -> None:
+    recipe = context / "coworld_runner/Dockerfile"
     copied = re.findall(r"^COPY (\S+) \1$", recipe.read_text("utf-8"), re.MULTILINE)
     for name in copied:
-        shutil.copytree(tmp_path / "context" / name, tmp_path / "src" / name, symlinks=True)
+        shutil.copytree(context / name, tmp_path / "src" / name, symlinks=True)
     for name in ("coworld_core", "coworld_runner"):
         out = build("--wheel", name, cwd=tmp_path / "src", out=tmp_path / "out")
         assert names(wheel_of(name, out)) == names(wheel_of(name, wheels))
+
+
+@pytest.mark.slow
+@pytest.mark.git
+@pytest.mark.docker
+@pytest.mark.timeout(600)
+def test_the_image_of_the_worker_is_built_by_the_line_of_its_page(context: Path) -> None:
+    image = f"coworld-worker:page-{uuid.uuid4().hex[:8]}"
+    look = (
+        "from importlib.resources import files\n"
+        "found = files('coworld_runner') / 'kit/server/templates/trainable'\n"
+        "print(*sorted(file.name for file in found.iterdir() if file.is_file()))"
+    )
+    try:
+        build_worker_image(context, image)
+        assert "init-config" in run("docker", "run", "--rm", image, "--help", cwd=context)
+        said = run("docker", "run", "--rm", "--entrypoint", "python", image, "-c", look, cwd=context)
+        assert said.split() == ["main.py", "train.py"]
+    finally:
+        drop_image(image)
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
-"""The worker's image, built from its real Dockerfile with the packages of this environment and no package index."""
+"""The worker's image, built by the line of its page with the packages of this environment and no package index."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +17,7 @@ from packaging.requirements import Requirement
 
 from .images import BASE_IMAGE, docker_client
 
-__all__ = ["ensure_worker_image"]
+__all__ = ["build_worker_image", "ensure_worker_image"]
 
 ROOT = Path(__file__).parents[2]
 _SOURCES = ("coworld_core", "coworld_runner", "examples/learner")
@@ -46,23 +48,30 @@ def ensure_worker_image() -> str:
                 symlinks=True,
                 ignore=shutil.ignore_patterns("__pycache__", "wheels", "dist"),
             )
-        wheels = context / "coworld_runner" / "wheels"
-        wheels.mkdir()
-        for found in _closure():
-            _pack(found, wheels)
-        done = subprocess.run(
-            [
-                *("docker", "build", "-q", "-f", "coworld_runner/Dockerfile", "-t", image),
-                *("--build-arg", f"BASE_IMAGE={BASE_IMAGE}", "--build-arg", "PIP_NO_INDEX=1", "."),
-            ],
-            cwd=context,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=1500,
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
+        build_worker_image(context, image)
     return image
+
+
+def build_worker_image(checkout: Path, image: str) -> None:
+    """Build the image as `docs/worker.md` says, but from wheels that are put into the checkout."""
+    wheels = checkout / "coworld_runner" / "wheels"
+    wheels.mkdir()
+    for found in _closure():
+        _pack(found, wheels)
+    page = (ROOT / "docs/worker.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"`(docker build [^`]+)`", page)
+    done = subprocess.run(
+        [
+            *shlex.split(line.replace("REGISTRY/coworld-worker:VERSION", image)),
+            *("--build-arg", f"BASE_IMAGE={BASE_IMAGE}", "--build-arg", "PIP_NO_INDEX=1"),
+        ],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _closure() -> list[Distribution]:
