@@ -136,6 +136,43 @@ async def test_a_class_plays_from_start_to_over() -> None:
     assert [one.heard for one in Counts.made] == [[1, 1, [0.0, 1.0]]] * 2
 
 
+async def test_a_restored_connection_brings_what_was_said_meanwhile_and_nothing_twice() -> None:
+    heard: list[Any] = []
+
+    def told(tick: int, *, seat: int = 1) -> dict[str, Any]:
+        return {"tick": tick, "seat": seat, "text": f"{seat} in {tick}", "to": "all"}
+
+    def listens(observation: Any, legal: Any, rng: Any, talk: Any) -> Any:
+        heard.append([one["text"] for one in talk.heard])
+        return legal[0]
+
+    def observe(tick: int, *said: dict[str, Any], turn: bool = False) -> str:
+        seen = {"tick": tick, "your_turn": turn, "observation": 0, "legal": [1], "heard": said}
+        return json.dumps({"type": "observe", **seen})
+
+    hello = {"type": "hello", "protocol": "coworld.seat/1", "seat": 0}
+
+    async def is_lost(connection: ServerConnection) -> None:
+        await connection.send(json.dumps({**hello, "talked": [told(0), told(1, seat=0), told(1)]}))
+        await connection.send(observe(3, told(2)))
+        await (await connection.ping())
+        connection.transport.abort()
+
+    async def comes_back(connection: ServerConnection) -> None:
+        before = [told(tick, seat=seat) for tick in range(4) for seat in range(2)]
+        await connection.send(json.dumps({**hello, "talked": [*before, told(5, seat=0)]}))
+        await connection.send(observe(5, told(4)))
+        await connection.send(observe(5, told(4), turn=True))
+        await connection.recv()
+        await connection.send(observe(6, told(5), turn=True))
+        await connection.recv()
+        await connection.send('{"type": "over", "scores": [1]}')
+
+    async with answering(is_lost, comes_back) as url:
+        assert await play_seat(listens, url) == {"type": "over", "scores": [1]}
+    assert heard == [[f"1 in {tick}" for tick in range(5)], ["1 in 5"]]
+
+
 async def test_session_player_reconnects() -> None:
     """Nothing of ours is assumed: these messages have no type."""
     heard: list[Any] = []

@@ -96,6 +96,16 @@ def test_words_are_typed_behind_a_slash_in_games_with_talk() -> None:
     assert len(seat.board.said) == 4
 
 
+def test_a_seat_that_is_taken_again_shows_what_was_said() -> None:
+    seat = TypedSeat()
+    before = [{"tick": 1, "seat": 0, "text": "hi", "to": "all"}, {"tick": 1, "seat": 1, "text": "oh", "to": 0}]
+    heard = [{"tick": 2, "seat": 1, "text": "yes", "to": "all"}]
+    for _ in range(2):
+        seat.hear({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}, "talked": before})
+        seat.hear({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
+        assert seat.board.said == ((0, "hi", "all"), (1, "oh", 0), (1, "yes", "all"))
+
+
 def test_a_slash_is_nothing_special_where_nobody_talks() -> None:
     seat = seated(["/say x"])
     assert not seat.is_talk("/say x")

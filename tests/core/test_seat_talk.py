@@ -49,20 +49,25 @@ def test_words_are_heard_in_the_next_tick_in_the_order_of_seats() -> None:
         (0, "to my team", (2,)),
         (3, "first", (0, 1, 2)),
     ]
-    assert talk.heard(2) == [
+    assert [one.told() for one in talk.heard(2)] == [
         {"tick": 0, "seat": 0, "text": "to two", "to": 2},
         {"tick": 0, "seat": 0, "text": "to my team", "to": "team"},
         {"tick": 0, "seat": 3, "text": "first", "to": "all"},
     ]
-    assert [one["text"] for one in talk.heard(1)] == ["first"]
+    assert [one.text for one in talk.heard(1)] == ["first"]
     assert talk.heard(3) == []
     talk.say(1, "second", tick=1)
     play.step({})
     play.step({})
     assert talk.said == ()
     # Who is asked only now has heard everything since
-    assert [one["text"] for one in talk.take(0)] == ["first", "second"]
+    for _ in range(2):
+        assert [one["text"] for one in talk.take(0)] == ["first", "second"]
+    play.step({})
     assert talk.take(0) == []
+    talk.say(0, "third", tick=4)
+    assert [one.text for one in talk.log(0)] == ["to two", "to my team", "first", "second", "third"]
+    assert [one.text for one in talk.log(3)] == ["first", "second"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +159,7 @@ def test_a_replay_keeps_words_and_says_them_again() -> None:
         [],
     ]
     play = play_again(Parley, replay, until=4)
-    assert talk_of(play).heard(0) == [{"tick": 3, "seat": 1, "text": "tick 3 ♟", "to": 0}]
+    assert [one.text for one in talk_of(play).heard(0)] == ["tick 0 ♟", "tick 3 ♟"]
     steps = [step for step in trajectory(Parley, replay).steps if step.seat == 0]
     assert steps[0].said == ({"tick": 0, "seat": 0, "text": "hello", "to": "all"},)
     assert steps[1].heard == ({"tick": 0, "seat": 1, "text": "tick 0 ♟", "to": 0},)

@@ -97,6 +97,15 @@ def test_people_talk_and_others_read_it(pages: Pages, tmp_path: Path) -> None:
         expect(viewer.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck"])
         for page in (first, second, viewer):
             fits(page)
+        second.get_by_label("Message").fill("ready")
+        second.keyboard.press("Enter")
+        for page in (first, second, viewer):
+            page.reload()
+        expect(first.locator("#said li")).to_have_text(["Seat 0 to Seat 1take 2", "Seat 1<b>good</b> luck"])
+        expect(second.locator("#said li")).to_have_text(
+            ["Seat 1<b>good</b> luck", "Seat 1ready", "Seat 0 to Seat 1take 2"]
+        )
+        expect(viewer.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck"])
         has_turn(second)
         second.get_by_role("button", name="take 2").click()
         expect(second.locator("#status")).to_have_text("The game is over")

@@ -17,12 +17,23 @@ from websockets.asyncio.client import ClientConnection, connect
 from coworld_client.seat import play_seat
 from coworld_core.episode.record import read_rows
 from coworld_core.errors import UsageError
-from coworld_core.rules import Delayed, Frame, Hidden, Open, play_again, read_replay
+from coworld_core.rules import (
+    Delayed,
+    Frame,
+    Hidden,
+    Open,
+    Play,
+    TalkLimits,
+    play_again,
+    read_config,
+    read_replay,
+)
 from coworld_core.rules.seat_talk import SeatMessage
 from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.kit.rollout import SeatEnv, as_gym_env, rollout, rollouts
 from coworld_runner.kit.server.spectators import MAX_SAID, Spectators
-from coworld_runner.kit.table.seat_news import MAX_UNHEARD, SeatNews
+from coworld_runner.kit.table.game_table import GameTable
+from coworld_runner.kit.table.seat_news import MAX_TALKED, MAX_TALKED_LETTERS, MAX_UNHEARD, SeatNews
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 
@@ -129,14 +140,91 @@ async def test_a_flood_of_words_costs_its_own_seat_only() -> None:
 
 
 def test_a_seat_that_reads_nothing_hears_the_newest_words() -> None:
-    news = SeatNews(rewards=False)
+    play = Play(TalkingSticks, config=TalkingSticks.Config(sticks=MAX_UNHEARD + 9))
+    assert play.talk is not None
+    news = SeatNews(1, rewards=False, talk=play.talk)
     assert news.told() == {}
     for number in range(MAX_UNHEARD + 5):
-        news.next_tick(None, [{"text": number}])
-    assert [one["text"] for one in news.told()["heard"]] == list(range(5, MAX_UNHEARD + 5))
+        play.talk.say(0, str(number), tick=play.tick)
+        play.step({})
+    assert [one["text"] for one in news.told()["heard"]] == [str(number) for number in range(5, MAX_UNHEARD + 5)]
+    assert [one["text"] for one in news.talked(over=False)] == [str(number) for number in range(5)]
     news.sent()
-    news.next_tick(None)
+    play.step({})
     assert news.told() == {}
+
+
+async def test_who_takes_a_seat_again_gets_what_it_has_heard_and_said() -> None:
+    async with serving(TalkingSticks, sticks=8) as table:
+        async with sit(table, 0) as first:
+            async with sit(table, 1) as second:
+                for tick in range(4):
+                    mover = (first, second)[tick % 2]
+                    await my_turn(mover)
+                    await say(first, f"first in {tick}", to=1)
+                    await say(second, f"second in {tick}")
+                    for seat in (first, second):
+                        await (await seat.ping())
+                    await tell(mover, tick, {"take": 1})
+                await my_turn(first)
+                # Nobody has heard this yet
+                await say(first, "first in 4")
+                await (await first.ping())
+            want = [f"{who} in {tick}" for tick in range(4) for who in ("first", "second")]
+            async with connect(table.url(1), proxy=None) as again:
+                hello, seen = await hear(again), await hear(again)
+                assert [one["text"] for one in hello["talked"] + seen["heard"]] == [*want[:6], want[7], want[6]]
+                assert hello["talked"][0] == {"tick": 0, "seat": 0, "text": "first in 0", "to": 1}
+            async with connect(table.url(0), proxy=None) as again:
+                hello, seen = await hear(again), await hear(again)
+                assert [one["text"] for one in hello["talked"] + seen["heard"]] == [*want[:7], "first in 4", want[7]]
+                await tell(again, 4, {"take": 3})
+                assert "heard" not in await hear(again)
+            async with sit(table, 1) as last:
+                await tell(last, 5, {"take": 1})
+                await last.wait_closed()
+        await table.over.wait()
+        # A page that is loaded after the end
+        for slot in range(2):
+            async with connect(table.url(slot), proxy=None) as late:
+                assert [one["text"] for one in (await hear(late))["talked"]] == [*want, "first in 4"]
+                assert (await hear(late))["type"] == "over"
+
+
+def test_what_a_new_connection_misses_comes_with_a_later_observation() -> None:
+    table = GameTable(TalkingSticks, read_config(TalkingSticks, {"tokens": ["a", "b"]}), seed=1)
+    table.begin(0.0)
+    table.ask(0.0)
+    for tick, text in enumerate(("one", "two")):
+        table.receive(0, json.dumps({"type": "say", "text": text}), 0.0)
+        table.step()
+        table.ask(0.0)
+        news = table.news(1)
+        assert news is not None
+        if not tick:
+            # Its first observation is replaced before it is sent
+            assert json.loads(table.observe(1, 0.0))["heard"][0]["text"] == "one"
+            news.sent()
+            assert table.join(1) == []
+    assert [one["text"] for one in json.loads(table.observe(1, 0.0))["heard"]] == ["one", "two"]
+
+
+def test_what_a_new_connection_is_told_is_bounded() -> None:
+    class Chatter(TalkingSticks):
+        talk = TalkLimits(length=10_000, per_tick=100)
+
+    play = Play(Chatter)
+    assert play.talk is not None
+    news = SeatNews(0, rewards=False, talk=play.talk)
+    for number in range(MAX_TALKED):
+        play.talk.say(0, f"{number}", tick=0)
+    play.step({})
+    play.talk.say(0, "x" * 9_000, tick=1)
+    told = news.talked(over=False)
+    assert (len(told), told[0]["text"]) == (MAX_TALKED, "1")
+    for _ in range(9):
+        play.talk.say(0, "x" * 9_000, tick=1)
+    assert [len(one["text"]) for one in news.talked(over=False)] == [9_000] * (MAX_TALKED_LETTERS // 9_000)
 
 
 def frame(tick: int) -> Frame:
@@ -199,6 +287,37 @@ async def test_functions_talk_at_a_socket_as_in_a_rollout() -> None:
         (asked,) = before.said
         (action,) = tick.actions.values()
         assert action["take"] <= int(asked.text.split()[-1])
+
+
+async def test_a_player_that_starts_again_hears_what_its_seat_has_heard() -> None:
+    heard: list[list[str]] = []
+
+    def listens(observation: Any, legal: Any, rng: Any, talk: Any) -> Any:
+        heard.append([message["text"] for message in talk.heard])
+        talk.say(f"answer {len(heard)}")
+        return legal[0]
+
+    async with serving(TalkingSticks, sticks=5) as table:
+        async with sit(table, 0) as first:
+            # Another program has this seat until then
+            async with sit(table, 1) as second:
+                await say(first, "one")
+                await tell(first, 0, {"take": 1})
+                await my_turn(second)
+                await say(second, "mine")
+                await tell(second, 1, {"take": 1})
+                while (await my_turn(first))["tick"] != 2:
+                    pass
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(play_seat, listens, table.url(1))
+                await say(first, "two")
+                await tell(first, 2, {"take": 1})
+                while (await my_turn(first))["tick"] != 4:
+                    pass
+                await tell(first, 4, {"take": 1})
+                await first.wait_closed()
+        await table.over.wait()
+    assert heard == [["one", "two"]]
 
 
 def test_rollouts_repeat_words_and_play_again() -> None:

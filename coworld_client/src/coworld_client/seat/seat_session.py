@@ -192,22 +192,26 @@ class _Sitting:
     async def _begin(self, hello: dict[str, Any]) -> None:
         if (protocol := hello.get("protocol")) != PROTOCOL:
             raise SeatError(f"The game speaks {protocol!r}, this player {PROTOCOL}.", code="other_protocol")
+        self._listen([one for one in hello.get("talked") or () if one["seat"] != hello.get("seat")])
         # After a reconnection the same game says hello again.
         if not self._started:
             self._started = True
             await self._tell("start", hello)
 
     async def _see(self, socket: ClientConnection, message: dict[str, Any]) -> None:
-        # An observation that is sent again repeats what was heard.
+        self._listen(message.get("heard") or ())
         if message["tick"] != self._heard_tick:
             self._heard_tick = message["tick"]
-            self._heard += message.get("heard") or ()
             if self._recorded is not None:
                 await self._speak(socket, self._recorded(message["tick"]))
         if message.get("your_turn"):
             self._asked = {**message, "heard": self._heard} if self._heard else message
             self._heard = []
             await self._answer(socket)
+
+    def _listen(self, heard: Sequence[Any]) -> None:
+        """Take in what others have said; what was said before the tick of the last observation is known."""
+        self._heard += [one for one in heard if one["tick"] >= self._heard_tick]
 
     def _said_words(self) -> Sequence[Any]:
         words, self._talk.words = self._talk.words, []

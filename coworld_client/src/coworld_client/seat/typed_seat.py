@@ -56,7 +56,11 @@ class TypedSeat:
         kind = told.get("type")
         if kind == "hello":
             self._kit = told.get("protocol") == PROTOCOL
-            self.names = board_of(told).names
+            board = board_of(told)
+            self.names = board.names
+            if board.said:
+                # What the next observation tells is none of it, even if its tick is the same.
+                self._said, self._tick = board.said[-_SAID:], -1
             self.talks = self._kit and isinstance(told.get("talk"), dict)
             self._seat = int(told.get("seat") or 0) if self._kit else 0
         elif kind == "over":

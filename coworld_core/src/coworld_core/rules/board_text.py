@@ -48,7 +48,8 @@ class Board:
     names: tuple[str, ...] = ()
     """The names of the seats, if the message has them."""
     said: tuple[Spoken, ...] = ()
-    """What seats have said to each other of late: what spectators read of it, or what a seat hears now."""
+    """What seats have said to each other of late: what spectators read of it, what a seat hears now, or has heard
+    and said before."""
 
 
 def board_of(message: Mapping[str, Any]) -> Board:
@@ -66,7 +67,7 @@ def board_of(message: Mapping[str, Any]) -> Board:
         scores=tuple(float(score) if _is_number(score) else None for score in _list(message.get("scores"))),
         to_act=tuple(seat for seat in _list(message.get("to_act")) if isinstance(seat, int)),
         names=tuple(str(name) for name in names),
-        said=tuple(_spoken(_list(message.get("said") or message.get("heard")))),
+        said=tuple(_spoken(_list(message.get("said") or message.get("heard") or message.get("talked")))),
     )
 
 

@@ -337,7 +337,7 @@ def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
         legal=play.choices(seat),
         action=seen.actions.get(seat),
         by=seen.by.get(seat),
-        heard=() if play.talk is None else tuple(play.talk.heard(seat)),
+        heard=() if play.talk is None else tuple(play.talk.take(seat)),
         said=tuple(
             {"tick": play.tick, "seat": seat, "text": one.text, "to": one.to} for one in seen.said if one.seat == seat
         ),

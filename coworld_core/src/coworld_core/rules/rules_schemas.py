@@ -365,8 +365,9 @@ def _talk_protocol(talk: TalkLimits) -> str:
 Seats may talk. `say` has `text`, at most {talk.length} characters, and `to`, which is {to}. A seat may say {many} in a
 tick, whether it is its turn or not; before its `act`, if that may end the tick. Those who are addressed get it in
 `heard` of their next `observe`: a list with `tick`, `seat`, `text` and `to`, which is repeated if that observation is
-sent again. What may not be said is answered with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk`.
-Words are never actions.
+sent again. What may not be said is answered with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk` and,
+if a seat is taken again, `talked`: the newest of what it has heard and said, in the same form, apart from what its next
+`observe` tells it. Words are never actions.
 
 """
 

@@ -17,7 +17,7 @@ TALK: Final = "talk"
 """Name of the fourth argument of players that talk."""
 
 MAX_KEPT: Final = 1000
-"""Maximum number of messages that wait for one seat; older ones are dropped."""
+"""Maximum number of messages that are kept for one seat; older ones are dropped."""
 
 MAX_TRIED: Final = 100
 """Maximum number of messages that one decision of a player may try to send."""
@@ -50,7 +50,7 @@ class SeatChat:
     """What is said in one play.
 
     What seats say in a tick is heard once it has been played, in the order of seats, and of one seat in the order in
-    which it spoke.
+    which it spoke. It stays new to a hearer up to the end of the first tick in which it is told.
 
     Args:
         limits: What the game allows.
@@ -59,7 +59,7 @@ class SeatChat:
         out: Returns the seats that are out of the game, which may not speak.
 
     Attributes:
-        said: What was said in the last tick, that is, what is heard with the present observations.
+        said: What was said in the last tick.
     """
 
     def __init__(
@@ -75,7 +75,12 @@ class SeatChat:
         self._team = team
         self._out = out
         self._saying: list[SeatMessage] = []
-        self._waiting: dict[int, deque[dict[str, Any]]] = {}
+        self._logs: dict[int, deque[SeatMessage]] = {}
+        """The newest of what each seat has heard and said."""
+        self._new: dict[int, int] = {}
+        """How many messages at the end of its log each seat was not told before this tick."""
+        self._told: set[int] = set()
+        """The seats that were told them in this tick."""
         self.said: tuple[SeatMessage, ...] = ()
 
     def say(self, seat: int, text: object, to: object = "all", *, tick: int) -> SeatMessage:
@@ -127,22 +132,44 @@ class SeatChat:
 
     def deliver(self) -> None:
         """Go on to the next tick: what was said is heard now."""
+        for seat in self._told:
+            self._new.pop(seat, None)
+        self._told.clear()
         if not self._saying:
             self.said = ()
             return
         self.said = tuple(sorted(self._saying, key=lambda message: message.seat))
         self._saying = []
         for message in self.said:
-            for hearer in message.hearers:
-                self._waiting.setdefault(hearer, deque(maxlen=MAX_KEPT)).append(message.told())
+            for seat in (message.seat, *message.hearers):
+                self._logs.setdefault(seat, deque(maxlen=MAX_KEPT)).append(message)
+                self._new[seat] = self._new.get(seat, 0) + 1
 
-    def heard(self, seat: int) -> list[dict[str, Any]]:
-        """What a seat hears with its present observation."""
-        return [message.told() for message in self.said if seat in message.hearers]
+    def heard(self, seat: int) -> list[SeatMessage]:
+        """What a seat hears now: what others have said to it that it was not told before this tick."""
+        new = self._new.get(seat, 0)
+        return [message for message in list(self._logs[seat])[-new:] if message.seat != seat] if new else []
+
+    def tell(self, seat: int, *, again: bool = False) -> None:
+        """Record that a seat is told what it hears now.
+
+        Args:
+            seat: The seat.
+            again: It is to be told once more, even if that is after this tick.
+        """
+        if again:
+            self._told.discard(seat)
+        else:
+            self._told.add(seat)
 
     def take(self, seat: int) -> list[dict[str, Any]]:
-        """What a seat has heard since this was last called for it."""
-        return list(self._waiting.pop(seat, ()))
+        """Tell a seat what it hears now."""
+        self.tell(seat)
+        return [message.told() for message in self.heard(seat)]
+
+    def log(self, seat: int) -> list[SeatMessage]:
+        """The newest of what a seat has heard and said, including what others have yet to hear."""
+        return [*self._logs.get(seat, ()), *(message for message in self._saying if message.seat == seat)]
 
     def _hearers(self, seat: int, to: object) -> tuple[int, ...]:
         limits = self._limits

@@ -96,10 +96,10 @@ class Match:
         if older is not None:
             older.finish(None, reason=REPLACED)
         outbox = self._outboxes[slot] = Outbox()
-        self._table.show_pictures(slot, wanted=False)
+        talked = self._table.join(slot)
         self._say(slot, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * (slot in self._seen)}connected")
         self._seen.add(slot)
-        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas))
+        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas, talked))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
@@ -112,7 +112,7 @@ class Match:
         """Record that the connection behind `outbox` is gone."""
         if self._outboxes[slot] is outbox:
             self._outboxes[slot] = None
-            self._table.show_pictures(slot, wanted=False)
+            self._table.leave(slot)
             if self._end is None:
                 self._say(slot, f"seat {slot} disconnected")
 

@@ -117,8 +117,8 @@ class GameTable:
             self._writer = ReplayWriter(replay_header(rules, config, seed))
             self._led = ({}, {})
             if rules.tell_rewards or rules.talk is not None:
-                for seat in self._seats:
-                    seat.news = SeatNews(rewards=rules.tell_rewards)
+                for slot, seat in enumerate(self._seats):
+                    seat.news = SeatNews(slot, rewards=rules.tell_rewards, talk=self.play.talk)
 
     # Time
 
@@ -327,13 +327,21 @@ class GameTable:
             for slot, reward in enumerate(rewards):
                 if reward is not None:
                     self._log.add(self.play.tick - 1, REWARD, slot, value=reward)
-        talk = self.play.talk
         for slot, seat in enumerate(self._seats):
             if seat.news is not None:
-                heard = () if talk is None else talk.heard(slot)
-                seat.news.next_tick(None if rewards is None else rewards[slot], heard)
+                seat.news.next_tick(None if rewards is None else rewards[slot])
 
     # Messages to seats
+
+    def join(self, slot: int) -> list[dict[str, Any]]:
+        """Give a seat to a new connection; returns what it has heard and said that no observation will tell it."""
+        seat = self._seats[slot]
+        seat.pictures = False
+        return [] if seat.news is None else seat.news.talked(over=bool(self._over))
+
+    def leave(self, slot: int) -> None:
+        """Record that a seat has no connection, so that nobody looks at its pictures."""
+        self._seats[slot].pictures = False
 
     def news(self, slot: int) -> SeatNews | None:
         """What else a seat is told with its observations; None if the game tells nothing else."""
@@ -364,10 +372,6 @@ class GameTable:
             left = max(self.time_ends(slot) - at, 0.0)
             parts.append(f'"time_left":{left:.3f}')
         return f"{{{','.join(parts)}}}"
-
-    def show_pictures(self, slot: int, *, wanted: bool) -> None:
-        """Say whether a seat is shown on a page that wants pictures."""
-        self._seats[slot].pictures = wanted
 
     def draw_last(self) -> None:
         """Draw the end for the seats that are shown on pages, so that it is in the replay."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coworld_core.rules import EpisodeConfig, Rules, RulesError
@@ -30,7 +30,13 @@ def seat_schemas(rules: type[Rules]) -> dict[str, Any]:
     return {"action_schema": {}, **found}
 
 
-def hello_message(rules: type[Rules], config: EpisodeConfig, slot: int, schemas: Mapping[str, Any]) -> str:
+def hello_message(
+    rules: type[Rules],
+    config: EpisodeConfig,
+    slot: int,
+    schemas: Mapping[str, Any],
+    talked: Sequence[Mapping[str, Any]] = (),
+) -> str:
     """The message `hello` to a seat, as JSON text.
 
     Args:
@@ -38,11 +44,14 @@ def hello_message(rules: type[Rules], config: EpisodeConfig, slot: int, schemas:
         config: The config of the episode.
         slot: The seat.
         schemas: What `seat_schemas` returned.
+        talked: What the seat has heard and said before.
     """
     if rules.tell_rewards:
         schemas = {**schemas, "tells_rewards": True}
     if rules.talk is not None:
         schemas = {**schemas, "talk": rules.talk.describe()}
+    if talked:
+        schemas = {**schemas, "talked": talked}
     more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, **schemas}
     return compact({"type": "hello", **about_game(rules, config), **more})
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from coworld_core.rules.seat_rewards import reward_sum
+from coworld_core.rules.seat_talk import SeatChat, SeatMessage
 
 __all__ = ["SeatNews"]
 
 MAX_UNHEARD: Final = 100
 """Maximum number of messages of others that wait for a seat that reads none; older ones are dropped."""
+
+MAX_TALKED: Final = 100
+"""Maximum number of messages from before that a new connection is told."""
+
+MAX_TALKED_LETTERS: Final = 64 * 1024
+"""Maximum number of characters in them: many clients accept no message of more than 1 MiB."""
 
 
 class SeatNews:
@@ -20,29 +26,51 @@ class SeatNews:
     of these was sent.
 
     Args:
+        slot: The seat.
         rewards: Whether the game tells rewards.
+        talk: What seats say to each other; None if the game has no talk.
     """
 
-    def __init__(self, *, rewards: bool) -> None:
+    def __init__(self, slot: int, *, rewards: bool, talk: SeatChat | None) -> None:
+        self._slot = slot
         self._rewards = rewards
+        self._talk = talk
         self._reward: float | None = None
-        self._heard: list[dict[str, Any]] = []
         self._sent = True
 
-    def next_tick(self, reward: float | None, heard: Sequence[dict[str, Any]] = ()) -> None:
-        """Add what a tick has brought."""
+    def next_tick(self, reward: float | None) -> None:
+        """Add the reward of a tick."""
         if self._sent:
-            self._reward, self._heard, self._sent = None, [], False
+            self._reward, self._sent = None, False
         self._reward = reward_sum(self._reward, reward)
-        self._heard = [*self._heard, *heard][-MAX_UNHEARD:]
 
     def sent(self) -> None:
         """Record that an observation with all of it is on its way."""
         self._sent = True
+        if self._talk is not None:
+            self._talk.tell(self._slot)
 
     def told(self) -> dict[str, Any]:
         """The fields of an observation."""
         told: dict[str, Any] = {"reward": self._reward} if self._rewards else {}
-        if self._heard:
-            told["heard"] = self._heard
+        if heard := self._heard():
+            told["heard"] = [one.told() for one in heard]
         return told
+
+    def talked(self, *, over: bool) -> list[dict[str, Any]]:
+        """What a new connection is told of what the seat has heard and said before.
+
+        Args:
+            over: Whether the game is over. Otherwise observations follow, which tell what the seat hears now.
+        """
+        if self._talk is None:
+            return []
+        self._talk.tell(self._slot, again=True)
+        later = {id(one) for one in (() if over else self._heard())}
+        before = [one for one in self._talk.log(self._slot) if id(one) not in later][-MAX_TALKED:]
+        while sum(len(one.text) for one in before) > MAX_TALKED_LETTERS:
+            del before[0]
+        return [one.told() for one in before]
+
+    def _heard(self) -> list[SeatMessage]:
+        return [] if self._talk is None else self._talk.heard(self._slot)[-MAX_UNHEARD:]

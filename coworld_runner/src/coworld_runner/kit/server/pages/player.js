@@ -137,6 +137,8 @@ function hear(message) {
     sent = null;
     showGame(message, message.names[message.seat]);
     offerTalk(message);
+    spoken.splice(0, spoken.length, ...(message.talked || []));
+    heardAt = -1;
     showSpoken();
     send({ type: "picture" });
   } else if (message.type === "picture") {
