@@ -129,6 +129,15 @@ async def test_a_player_that_never_connected_is_not_measured(tmp_path: Path) -> 
     assert (report.stopped, report.blocks, report.void) == ("never_started", 0, 3)
 
 
+PLAYED = """
+import os, time
+from websockets.sync.client import connect
+seat = connect(os.environ["COWORLD_PLAYER_WS_URL"], proxy=None)
+seat.recv()
+time.sleep(0.5)
+"""
+
+
 @pytest.mark.parametrize(
     ("program", "source", "base", "party", "words"),
     [
@@ -142,6 +151,8 @@ async def test_a_player_that_never_connected_is_not_measured(tmp_path: Path) -> 
         # What only an older one has is a mistake of its own, and so is what has nothing to do with versions
         ("python3", "from os import nothing_yet", "python:3.1-slim", "player", "status 1"),
         ("python3", "raise SystemExit(1)", "python:99.1-slim", "player", "status 1"),
+        # Whoever has played is not excused by what it says as it leaves
+        ("python3", PLAYED + "from os import nothing_yet", "python:99.1-slim", "player", "status 1"),
         pytest.param(
             *("node", "new Later()", "docker.io/library/node:99", "operator", "its image has node 99, this machine v"),
             marks=pytest.mark.node,

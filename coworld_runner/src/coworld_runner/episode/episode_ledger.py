@@ -248,7 +248,9 @@ class Ledger:
                 tail = await unit.log_tail()
             if seen.hint is None and what in ("ended", "never_connected"):
                 seen = dataclasses.replace(seen, hint=unit.lacking(tail) or None)
-            if what in ("ended", "not_ready") and seen.exit is not None:
+            # A player that has played is not excused by what its log says
+            played = state is not None and state.connected
+            if what in ("ended", "not_ready") and seen.exit is not None and not played:
                 seen = dataclasses.replace(seen, unlike=await unit.unlike_image(tail))
         # Judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout
