@@ -10,6 +10,7 @@ import pytest
 from support.kit_packages import write_game
 
 from coworld_core.errors import UsageError
+from coworld_core.evaluation.elo import elo_difference
 from coworld_core.evaluation.gate_decision import gate_notes, judge_gate
 from coworld_core.evaluation.gate_history import (
     GatedPlayer,
@@ -150,6 +151,57 @@ def test_version_that_loses_ground_to_an_opponent_is_rejected() -> None:
     assert judge_gate([measured[0], undecided]).status == "accepted"
 
 
+PATIENCE = '''"""The rules of a game for one."""
+
+from typing import Literal
+
+from coworld_core import Rules
+
+
+class Patience(Rules):
+    """Guess a side, once."""
+
+    Action = Literal["left", "right"]
+    seats = 1
+    score_range = (0, 1)
+    version = "1"
+
+    def start(self):
+        self.shown = None
+
+    def to_act(self):
+        return [0] if self.shown is None else []
+
+    def legal(self, seat):
+        return ["left", "right"]
+
+    def observe(self, seat):
+        return {}
+
+    def step(self, actions):
+        self.shown = actions[0]
+
+    def scores(self):
+        return [float(self.shown == "left")]
+'''
+
+
+@pytest.mark.slow
+async def test_in_a_game_of_one_seat_nobody_else_is_met(tmp_path: Path) -> None:
+    game = write_game(tmp_path / "patience", "patience", PATIENCE, seats=1)
+    bots = tmp_path / "bots"
+    bots.mkdir()
+    for name, side in (("bot", "right"), ("other", "left")):
+        (bots / f"{name}.py").write_text(f"def act(observation, legal, rng):\n    return {side!r}\n")
+    package = await resolve_package(game)
+    accept_player(package, bots / "bot.py")
+    (bots / "bot.py").write_text(WEAK)
+    accept_player(package, bots / "bot.py")
+    (bots / "bot.py").write_text("def act(observation, legal, rng):\n    return 'left'\n# better\n")
+    better = await gate_player(package, bots / "bot.py")
+    assert (better.record.reason, len(better.record.measurements)) == ("better", 1)
+
+
 MORRA = '''"""The rules of Morra."""
 
 from typing import Literal
@@ -233,6 +285,99 @@ async def test_version_that_beats_the_accepted_one_and_loses_ground_is_rejected(
     assert "does worse than the accepted version against scissors.py" in folder_page(GateFolder(bots), beside=tmp_path)
     (one,) = bots_report(history).bots
     assert [version.player for version in one.versions] == [first.record.bot]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_circle_is_no_progress(tmp_path: Path) -> None:
+    """Rock, paper, scissors, rock: each beats the one before, and none but paper is better than all before it."""
+    game = write_game(tmp_path / "morra", "morra", MORRA)
+    bots = tmp_path / "bots"
+    bots.mkdir()
+    bot, seen = bots / "bot.py", []
+    for hand in ("rock", "paper", "scissors", "rock"):
+        bot.write_text(shows(hand))
+        seen.append(await gate_player(game, bot))
+    rock, paper, scissors, again = seen
+    assert [one.record.reason for one in seen] == ["first", "better", "circle", "worse"]
+    assert scissors.record.earlier == (rock.record.bot,)
+    assert [(one.role, one.verdict) for one in scissors.record.measurements] == [
+        ("accepted", "better"),
+        ("earlier", "worse"),
+    ]
+    assert f"but loses to an earlier one, which is a circle: {rock.record.bot} (" in scissors.record.message
+    assert again.record.accepted == paper.record.bot
+    assert again.notes == ("This is version 1 of bot.py again.",)
+    assert begin_gate(await resolve_package(game), bot).plan == (
+        f"{rock.record.bot} meets the accepted version {paper.record.bot}."
+    )
+
+    (one,) = bots_report(GateFolder(bots).history()).bots
+    assert {version.digest for version in one.circle} == {each.record.bot.digest for each in (rock, paper, scissors)}
+    last = f"{scissors.record.bot.version} (rejected)"
+    assert one.circle_said == (
+        f"Its versions go in a circle: {last} beats version 2 ({paper.record.bot.version}), which beats "
+        f"version 1 ({rock.record.bot.version}), which beats {last}."
+    )
+    assert "go in a circle" in folder_page(GateFolder(bots), beside=tmp_path)
+
+    # A person may know better, and is told
+    forced = accept_player(await resolve_package(game), bot)
+    assert forced.message.endswith("This is version 1 of bot.py again.")
+
+
+def against(role: str, digest: str, won: int, lost: int, verdict: str, *, before: int | None = None) -> GateMeasurement:
+    """A measurement of twenty blocks or more, whose results leave no doubt."""
+    return GateMeasurement.model_validate(
+        {
+            "role": role,
+            "player": {"name": "bot.py", "digest": digest},
+            "directory": role,
+            "verdict": verdict,
+            "results": {"won": won, "lost": lost, "elo": elo_difference([1.0] * won + [0.0] * lost)},
+            "before": None if before is None else {"won": before, "lost": won + lost - before},
+        }
+    )
+
+
+def test_circle_in_an_old_history_is_shown_and_an_earlier_version_need_only_be_beaten() -> None:
+    """A version was chosen for how it beats the one before it, so the next one may win less often against that."""
+    accepted = against("accepted", "sha256:2", 18, 2, "better")
+    less = judge_gate([accepted, against("earlier", "sha256:1", 14, 6, "worse", before=19)])
+    assert (less.reason, less.message.endswith(", and closes no circle with 1 earlier version.")) == ("better", True)
+    lost = judge_gate([accepted, against("earlier", "sha256:1", 2, 18, "worse", before=19)])
+    assert (lost.status, lost.reason) == ("rejected", "circle")
+
+    won = [
+        record(number, status="accepted", accepted=f"sha256:{before}").model_copy(
+            update={"measurements": (against("accepted", f"sha256:{before}", 18, 2, "better"),)}
+        )
+        for number, before in ((2, 1), (3, 2), (1, 3))
+    ]
+    history = GateHistory.of(won)
+    (one,) = bots_report(history).bots
+    assert [version.digest for version in one.circle] == ["sha256:3", "sha256:2", "sha256:1"]
+    assert bots_report(GateHistory.of(won[:2])).bots[0].circle == ()
+    assert [version.digest for version in history.versions_of("bot.py")] == ["sha256:1", "sha256:3", "sha256:2"]
+
+
+def test_last_three_earlier_versions_are_opponents(nim: Package, bots: Path) -> None:
+    """Each content once, though it was accepted many times; one whose files are gone is named."""
+    bot, folder = bots / "bot.py", GateFolder(bots)
+    numbers = [0, 1, 2, 3, *[4, 5] * 6]
+    for number in numbers:
+        bot.write_text(f"{WEAK}# {number}\n")
+        accept_player(nim, bot)
+    bot.write_text(STRONG)
+    begun = begin_gate(nim, bot)
+    met = [folder.version(version).read_text()[-2] for version in begun.record.earlier]
+    assert met == ["4", "3", "2"]
+    assert [one.role for one in begun.opponents] == ["earlier"] * 3
+    assert begun.plan.count("(earlier)") == 3
+    folder.version(begun.record.earlier[1]).unlink()
+    fewer = begin_gate(nim, bot)
+    assert len(fewer.record.earlier) == 2
+    assert "its files are gone" in fewer.left_out[0]
 
 
 def record(number: int, *, seed: int = 0, status: str = "rejected", accepted: str = "sha256:a") -> GateRecord:

@@ -96,8 +96,9 @@ def gate(
     """Accept a new version of a bot if it is better.
 
     BOT is a file or a directory of yours. It is compared with its last accepted version and, if it is better, with the
-    other bots beside it, against none of which it may do worse than that version. Everything is kept in .history beside
-    it: versions, results and ratings, which `coworld bots` shows.
+    other bots beside it, against none of which it may do worse than that version, and with the three versions accepted
+    before, so that versions do not go in a circle. Everything is kept in .history beside it: versions, results and
+    ratings, which `coworld bots` shows.
 
     Exit status: 1 unless the version is accepted.
     """
@@ -188,6 +189,7 @@ async def _gated(
     begun = await anyio.to_thread.run_sync(begin)
     if begun.unchanged:
         return await play_gate(begun)
+    out.note(begun.plan)
     running.so_far = "What was played is kept."
     running.to_go_on = "Run the same command again to go on."
     options.refuse_cluster()
@@ -278,8 +280,8 @@ def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> in
     """Show the bots of a folder: ratings, losses, worst games.
 
     DIR is the folder in which `coworld gate` has kept its history. You get the rating of each bot, against whom its
-    accepted version loses, and the last gates; --html adds ratings over time and the worst games, with the command that
-    shows each.
+    accepted version loses, whether its versions go in a circle, and the last gates; --html adds ratings over time and
+    the worst games, with the command that shows each.
     """
     from coworld_core.evaluation.gate_report import bots_report
     from coworld_runner.evaluation.gate import GateFolder, folder_page

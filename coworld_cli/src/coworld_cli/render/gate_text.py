@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["bots_text", "gate_answer", "gate_result", "look_answer", "look_line"]
 
 _COLOURS = {"accepted": "green", "better": "green", "rejected": "red", "worse": "red", "equal": "cyan"}
+_ROLES = {"accepted": " (accepted)", "earlier": " (earlier)"}
 _GROUND = {"better": "gained ground", "worse": "lost ground"}
 _GATES = 5
 
@@ -72,14 +73,13 @@ def gate_result(outcome: GateOutcome) -> str:
 
 
 def _measured(one: GateMeasurement) -> list[str]:
-    role = " (accepted)" if one.role == "accepted" else ""
     results = one.results
     verdict = click.style(clean(one.verdict.replace("_", " "), one_line=True), fg=_COLOURS.get(one.verdict))
     if one.before is not None:
         ground = click.style(_GROUND.get(one.verdict, "held its ground"), fg=_COLOURS.get(one.verdict))
         verdict = f"{ground} (before: {one.before})"
     return [
-        clean(f"{one.player}{role}", one_line=True),
+        clean(f"{one.player}{_ROLES.get(one.role, '')}", one_line=True),
         str(one.blocks),
         str(results.won),
         str(results.lost),
@@ -95,6 +95,7 @@ def look_answer(look: GateLook) -> dict[str, Any]:
         "version": look.version.model_dump(mode="json") if look.version is not None else None,
         "against": look.against.model_dump(mode="json") if look.against is not None else None,
         "problem": look.problem or None,
+        "note": look.note or None,
         "report": look.report.model_dump(mode="json") if look.report is not None else None,
     }
 
@@ -105,6 +106,7 @@ def look_line(look: GateLook) -> str:
     from coworld_core.evaluation.report_base import UNMEASURED
 
     who = clean(str(look.version), one_line=True) if look.version is not None else ""
+    note = f". {clean(look.note, one_line=True)}" if look.note else ""
     if look.report is None:
         hint = f"\n{hint_line(look.hint)}" if look.hint else ""
         problem = clean(look.problem, one_line=True)
@@ -120,7 +122,8 @@ def look_line(look: GateLook) -> str:
         return f"{who}{against}: {click.style(clean(report.headline, one_line=True), fg='red')}"
     verdict = click.style(report.verdict.replace("_", " "), fg=_COLOURS.get(report.verdict))
     elo = f", Elo {report.elo}" if report.elo is not None else ""
-    return f"{who}{against}: {verdict}, {report.won} won, {report.lost} lost, {report.drawn} drawn{elo}{failed}"
+    counts = f"{report.won} won, {report.lost} lost, {report.drawn} drawn"
+    return f"{who}{against}: {verdict}, {counts}{elo}{failed}{note}"
 
 
 def bots_text(report: BotsReport, folder: GateFolder) -> str:
@@ -134,6 +137,9 @@ def bots_text(report: BotsReport, folder: GateFolder) -> str:
     parts = [f"{title}\n{table(rows, right=(2, 3, 4), indent='  ')}"]
     for bot in report.bots:
         name = click.style(clean(bot.name, one_line=True), bold=True)
+        if bot.circle_said:
+            said = clean(bot.circle_said, one_line=True)
+            parts.append(f"{name}: {click.style(said, fg='yellow')}")
         if bot.against:
             losing = [
                 [

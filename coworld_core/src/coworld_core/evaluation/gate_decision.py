@@ -1,7 +1,9 @@
 """Whether a version of a bot is accepted: a pure function of what a gate has measured.
 
 A version is accepted if it is better than the last accepted one, or equal to it within a margin that was given, and if
-it does not do worse than that one against any opponent. The first version is accepted if it plays without failing.
+it does not do worse than that one against any opponent. Versions that were accepted earlier are opponents, too: a new
+one that does worse than the accepted version against one of them, and loses to it, closes a circle. The first version
+is accepted if it plays without failing.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..text.phrases import listed, plural
-from .gate_history import GateHistory, GateMeasurement, GateRecord
+from .gate_history import GatedPlayer, GateHistory, GateMeasurement, GateRecord
 from .report_base import UNMEASURED
 
-__all__ = ["GateDecision", "gate_notes", "judge_gate", "passes_accepted"]
+__all__ = ["GateDecision", "again_note", "gate_notes", "judge_gate", "passes_accepted"]
 
 _MANY = 5
 """Versions that were tried since the last accepted one, from which on it is said."""
@@ -43,30 +45,38 @@ def judge_gate(measurements: Sequence[GateMeasurement]) -> GateDecision:
 
     Args:
         measurements: What was measured: first against the accepted version, or with itself if there is none, then
-            against the opponents.
+            against the opponents and the earlier versions.
     """
     first, *others = measurements
     if not passes_accepted(first):
         return _rejected(first)
     worse = [one for one in others if one.before is not None and one.verdict == "worse"]
-    if worse:
-        told = listed((f"{one.player} ({one.results}; before {one.before})" for one in worse), limit=3)
-        return GateDecision(
-            status="rejected",
-            reason="lost_ground",
-            message=f"It does worse than the accepted version against {told}.",
-        )
-    ground = f", and has lost no ground to {plural(len(others), 'opponent')}" if others else ""
+    if lost := [one for one in worse if one.role != "earlier"]:
+        message = f"It does worse than the accepted version against {_told(lost)}."
+        return GateDecision(status="rejected", reason="lost_ground", message=message)
+    than = "better than" if first.verdict == "better" else "as good as"
+    # A version is chosen for how it beats the one before, so that the next one may win less often against that
+    if circle := [one for one in worse if one.results.share is None or one.results.share < 0.5]:
+        message = f"It is {than} the accepted version, but loses to an earlier one, which is a circle: {_told(circle)}."
+        return GateDecision(status="rejected", reason="circle", message=message)
+    opponents = [one for one in others if one.role != "earlier"]
+    said = [f"has lost no ground to {plural(len(opponents), 'opponent')}"] if opponents else []
+    if earlier := len(others) - len(opponents):
+        said.append(f"closes no circle with {plural(earlier, 'earlier version')}")
+    ground = f", and {' and '.join(said)}" if said else ""
     if first.role == "first":
         played = plural(first.blocks, "episode")
         message = f"It is the first version, and has played {played} with itself without failing."
         return GateDecision(status="accepted", reason="first", message=message)
-    than = "better than" if first.verdict == "better" else "as good as"
     return GateDecision(
         status="accepted",
         reason=first.verdict,
         message=f"It is {than} the accepted version ({first.results}){ground}.",
     )
+
+
+def _told(measurements: Sequence[GateMeasurement]) -> str:
+    return listed((f"{one.player} ({one.results}; before {one.before})" for one in measurements), limit=3)
 
 
 def _rejected(first: GateMeasurement) -> GateDecision:
@@ -90,14 +100,27 @@ def _rejected(first: GateMeasurement) -> GateDecision:
     return GateDecision(status="rejected", reason=reason, message=message)
 
 
+def again_note(history: GateHistory, bot: GatedPlayer, *, without: str = "") -> str:
+    """Say which accepted version of its bot a player is again; empty if it is none of them.
+
+    Args:
+        history: The history.
+        bot: The player.
+        without: A gate that does not count: its own.
+    """
+    number = history.number_of(bot, without=without)
+    return f"This is version {number} of {bot.name} again." if number is not None else ""
+
+
 def gate_notes(history: GateHistory, record: GateRecord) -> list[str]:
-    """What a reader must know before trusting a gate: seeds that were used before, and many tries.
+    """What a reader must know before trusting a gate: old versions, seeds that were used before, and many tries.
 
     Args:
         history: The history, with or without this gate.
         record: The gate.
     """
-    notes: list[str] = []
+    again = again_note(history, record.bot, without=record.gate)
+    notes = [again] if again else []
     if uses := history.uses_of_seed(record):
         notes.append(
             f"Seed {record.seed} was used for {plural(uses, 'other version')} of {record.bot.name}: a bot that is "
@@ -109,14 +132,14 @@ def gate_notes(history: GateHistory, record: GateRecord) -> list[str]:
             f"{plural(tried, 'other version')} of {record.bot.name} were rejected against the accepted one. Were all "
             f"as good as it is, one of {tried + 1} would pass by luck in up to {lucky:.0f} of 100 cases."
         )
-    again = [
+    repeats = [
         gate
         for gate in history.of_bot(record.bot.name)
         if gate.gate != record.gate and gate.seed != record.seed and gate.same_measurement(record)
     ]
-    if again:
+    if repeats:
         notes.append(
-            f"This version was gated before, on {plural(len(again), 'other seed')}: to try until it passes is luck. "
+            f"This version was gated before, on {plural(len(repeats), 'other seed')}: to try until it passes is luck. "
             "More blocks on the same seed are evidence."
         )
     if any(one.stopped in UNMEASURED for one in record.measurements[1:]):

@@ -26,6 +26,7 @@ __all__ = [
     "GateMeasurement",
     "GateRecord",
     "GateResults",
+    "GateRole",
     "GateStatus",
     "GatedPlayer",
     "gate_measurement",
@@ -38,6 +39,8 @@ GATE_HISTORY = "history.jsonl"
 GateStatus = Annotated[Literal["begun", "accepted", "rejected"], OpenEnum]
 """`begun`: it goes on, or was interrupted; `accepted`: this version is the bot's best; `rejected`: the one before
 stays."""
+
+GateRole = Literal["first", "accepted", "opponent", "earlier"]
 
 
 class GatedPlayer(Record):
@@ -90,8 +93,9 @@ class GateResults(Record):
 class GateMeasurement(Record):
     """What a gate has measured against one player."""
 
-    role: Annotated[Literal["first", "accepted", "opponent"], OpenEnum] = Field(
-        description="Against the accepted version, or an opponent; first: with itself, as there is no such version."
+    role: Annotated[GateRole, OpenEnum] = Field(
+        description="Against the accepted version, an opponent, or a version that was accepted earlier; first: with "
+        "itself, as there is no accepted version."
     )
     player: GatedPlayer = Field(description="That player.")
     directory: str = Field(description="The measurement's directory, in that of the gate.")
@@ -123,6 +127,10 @@ class GateRecord(Record):
     bot: GatedPlayer = Field(description="The version: the bot's name, and the digest of its content.")
     accepted: GatedPlayer | None = Field(default=None, description="The accepted version before; null: there was none.")
     opponents: tuple[GatedPlayer, ...] = Field(default=(), description="The opponents.")
+    earlier: tuple[GatedPlayer, ...] = Field(
+        default=(),
+        description="Versions accepted before that one, which are opponents, too; the last one first.",
+    )
     coworld: str = Field(description="Name of the Coworld.")
     version: str = Field(default="", description="Version of the Coworld.")
     variant: str = Field(default="", description="Variant that was played.")
@@ -136,11 +144,16 @@ class GateRecord(Record):
 
     def same_measurement(self, other: GateRecord) -> bool:
         """Whether two gates measure the same players on the same terms, perhaps on other seeds."""
-        players = [
-            (one.bot, one.accepted and one.accepted.digest, [each.identity for each in one.opponents], one.terms)
+        played = [
+            (
+                one.bot,
+                one.accepted and one.accepted.digest,
+                *([each.identity for each in met] for met in (one.opponents, one.earlier)),
+                one.terms,
+            )
             for one in (self, other)
         ]
-        return players[0] == players[1]
+        return played[0] == played[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +190,22 @@ class GateHistory:
     def accepted_of(self, name: str) -> GateRecord | None:
         """The gate that accepted the version of a bot that is its best now; None: there is none."""
         return next((gate for gate in reversed(self.accepted) if gate.bot.name == name), None)
+
+    def versions_of(self, name: str) -> tuple[GatedPlayer, ...]:
+        """The accepted versions of a bot, each content once, the one that was accepted last first."""
+        versions = (gate.bot for gate in reversed(self.accepted) if gate.bot.name == name)
+        return tuple({version.digest: version for version in versions}.values())
+
+    def number_of(self, bot: GatedPlayer, *, without: str = "") -> int | None:
+        """Which accepted version of its bot a player was first, from 1; None: none of them.
+
+        Args:
+            bot: The player.
+            without: A gate that does not count.
+        """
+        gates = [gate for gate in self.accepted if gate.bot.name == bot.name]
+        numbers = (number for number, gate in enumerate(gates, 1) if gate.bot == bot and gate.gate != without)
+        return next(numbers, None)
 
     def tried(self, record: GateRecord) -> int:
         """How many other versions of a bot were rejected against the version that a gate has measured against."""
@@ -239,7 +268,7 @@ def gate_measurement(
     report: ShownReport,
     player: GatedPlayer,
     *,
-    role: Literal["first", "accepted", "opponent"],
+    role: GateRole,
     directory: str,
     measured: Sequence[str] = (NEW,),
 ) -> GateMeasurement:

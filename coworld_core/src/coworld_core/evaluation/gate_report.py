@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import deque
 
 from pydantic import Field
 
@@ -42,11 +43,26 @@ class BotReport(Record):
         default=(), description="Opponents of the present version, whom it loses to most first."
     )
     gates: tuple[GateRecord, ...] = Field(default=(), description="Its gates, the newest first.")
+    circle: tuple[GatedPlayer, ...] = Field(
+        default=(),
+        description="Versions, accepted or not, each of which beats the next, and the last the first; empty: none.",
+    )
 
     @property
     def present(self) -> BotVersion | None:
         """The version that is accepted now."""
         return self.versions[-1] if self.versions else None
+
+    @property
+    def circle_said(self) -> str:
+        """The circle as a sentence; empty if there is none."""
+        accepted = [version.player for version in self.versions]
+        names = [
+            f"version {accepted.index(one) + 1} ({one.version})" if one in accepted else f"{one.version} (rejected)"
+            for one in self.circle
+        ]
+        beaten = ", which beats ".join((*names[1:], *names[:1]))
+        return f"Its versions go in a circle: {names[0]} beats {beaten}." if names else ""
 
 
 class BotsReport(Record):
@@ -83,6 +99,7 @@ def bots_report(history: GateHistory) -> BotsReport:
             versions=tuple(rated(gate) for gate in history.accepted if gate.bot.name == name),
             against=_against(history, name),
             gates=tuple(reversed(history.of_bot(name))),
+            circle=_circle(history, name),
         )
         for name in history.bots
     ]
@@ -107,7 +124,7 @@ def _against(history: GateHistory, name: str) -> tuple[BotAgainst, ...]:
     met: dict[str, BotAgainst] = {}
     for gate in history.gates:
         for one in gate.measurements:
-            if one.role == "opponent":
+            if one.role in ("opponent", "earlier"):
                 # As the version that was gated, the one before it, or the opponent of another bot
                 sides = [(gate.bot, one.player, one.results)]
                 if one.before is not None and gate.accepted is not None:
@@ -115,7 +132,40 @@ def _against(history: GateHistory, name: str) -> tuple[BotAgainst, ...]:
                 sides += [(other, own, results.reversed) for own, other, results in sides if gate.status == "accepted"]
                 for own, other, results in sides:
                     if own == present.bot and results.share is not None:
-                        met[other.name] = BotAgainst(
+                        # Of another bot the last version counts, of this one each
+                        met[other.identity if other.name == name else other.name] = BotAgainst(
                             player=other, results=results, gate=gate.gate, directory=one.directory
                         )
     return tuple(sorted(met.values(), key=lambda one: one.results.share or 0.0))
+
+
+def _circle(history: GateHistory, name: str) -> tuple[GatedPlayer, ...]:
+    """The shortest circle among the versions of a bot, by their last meetings that left no doubt."""
+    players: dict[str, GatedPlayer] = {}
+    beats: dict[str, dict[str, bool]] = {}
+    for gate in history.of_bot(name):
+        for one in gate.measurements:
+            for player, results in ((gate.bot, one.results), (gate.accepted, one.before)):
+                if player is None or results is None or one.player.name != name or one.role == "first":
+                    continue
+                for own, other, found in ((player, one.player, results), (one.player, player, results.reversed)):
+                    players[own.digest] = own
+                    sure = found.elo is not None and found.elo.low is not None and found.elo.low > 0
+                    beats.setdefault(own.digest, {})[other.digest] = sure
+    circles = (_shortest(beats, digest) for digest in reversed(players))
+    return tuple(players[digest] for digest in min(filter(None, circles), key=len, default=()))
+
+
+def _shortest(beats: dict[str, dict[str, bool]], start: str) -> tuple[str, ...]:
+    """The shortest way from a version over those that it beats back to itself; empty if there is none."""
+    ways: deque[tuple[str, ...]] = deque([(start,)])
+    seen = {start}
+    while ways:
+        way = ways.popleft()
+        for beaten in (digest for digest, sure in beats[way[-1]].items() if sure):
+            if beaten == start:
+                return way
+            if beaten not in seen:
+                seen.add(beaten)
+                ways.append((*way, beaten))
+    return ()

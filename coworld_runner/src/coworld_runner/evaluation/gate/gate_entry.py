@@ -7,22 +7,30 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from coworld_core.documents.canonical_json import json_digest
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.evaluation.gate_decision import again_note
 from coworld_core.evaluation.gate_history import GatedPlayer, GateHistory, GateRecord
+from coworld_core.evaluation.scrimmage import PLAYER
 from coworld_core.hints import Hint
 from coworld_core.secret_seeds import fresh_seed
+from coworld_core.text.phrases import listed
 
 from ...package.locations import expand
 from ...package.own_players.own_player import OwnPlayer
 from ...package.player_names import PlayerRef, files_player, is_player_path, read_players
 from ...package.player_registry.registered_player import REGISTRY, find_registered
 from ...package.resolver import Package
+from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from .gate_folder import GateFolder
 
 __all__ = ["Gate", "GateOpponent", "accept_player", "begin_gate", "gate_folder", "read_opponents"]
+
+_EARLIER = 3
+"""Versions before the accepted one that are opponents, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +40,8 @@ class GateOpponent:
     player: GatedPlayer
     word: str
     """As `read_players` reads it; its files are those that were kept."""
+    role: Literal["opponent", "earlier"] = "opponent"
+    """Whether it is a version of the bot that was accepted earlier."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +57,11 @@ class Gate:
     accepted: Path | None
     """The kept accepted version; None: there is none."""
     opponents: tuple[GateOpponent, ...]
+    """The standing ones, then versions of the bot that were accepted earlier."""
     rules: EvaluationRules
     margin: float | None
     left_out: tuple[str, ...] = ()
-    """Bots of the folder that cannot play, and why, in a sentence each."""
+    """Bots and versions that cannot play, and why, in a sentence each."""
 
     @property
     def unchanged(self) -> bool:
@@ -61,6 +72,14 @@ class Gate:
     def directory(self) -> Path:
         """Where it is measured."""
         return self.folder.gate(self.record.gate)
+
+    @property
+    def plan(self) -> str:
+        """Whom the version meets, as a sentence."""
+        record = self.record
+        first = f"the accepted version {record.accepted}" if record.accepted is not None else "itself"
+        then = [*map(str, record.opponents), *(f"{version} (earlier)" for version in record.earlier)]
+        return f"{record.bot} meets {first}{f'; if it passes, {listed(then, limit=10)}' if then else ''}."
 
     def players(self) -> tuple[str, ...]:
         """Everybody that plays."""
@@ -100,7 +119,8 @@ def begin_gate(
         package: The Coworld.
         bot: The bot's file or directory; the folder that it is in has the history.
         opponents: The opponents, as `read_players` reads them; None: the other bots of the folder. A bot of the folder
-            plays its accepted version, if it has one.
+            plays its accepted version, if it has one. The three versions of the bot that were accepted last before the
+            present one are opponents, too.
         rules: What to play and what counts; its seed is not used.
         margin: The largest difference of mean scores that is negligible: a version that is as good as the accepted one
             passes, too.
@@ -119,8 +139,18 @@ def begin_gate(
     _refuse_other_game(folder, history, package)
     last = history.accepted_of(own.path.name)
     found, left_out = read_opponents(folder, history, package, own, opponents)
+    if last is not None and Entrants(package, {PLAYER: str(own.path)}, rules).seats == 1:
+        # There is no seat for anyone else
+        found, earlier = [], []
+    else:
+        earlier, gone = _earlier(folder, history, own, {one.player.identity for one, _ in found})
+        left_out += gone
     record = _record(folder, package, own, rules, margin).model_copy(
-        update={"accepted": last.bot if last is not None else None, "opponents": tuple(one.player for one, _ in found)}
+        update={
+            "accepted": last.bot if last is not None else None,
+            "opponents": tuple(one.player for one, _ in found),
+            "earlier": tuple(one.player for one in earlier),
+        }
     )
     accepted = _accepted(folder, last)
     kept = [one for one, _ in found]
@@ -146,7 +176,7 @@ def begin_gate(
         record=record,
         bot=folder.version(record.bot),
         accepted=accepted,
-        opponents=tuple(kept),
+        opponents=(*kept, *earlier),
         rules=replace(rules, seed=record.seed, seed_secret=None),
         margin=margin,
         left_out=left_out,
@@ -175,11 +205,12 @@ def accept_player(
         _refuse_other_game(folder, history, package)
         folder.versions.keep(own)
         last = history.accepted_of(own.path.name)
+        again = again_note(history, begun.bot) if last is not None and last.bot != begun.bot else ""
         return begun.model_copy(
             update={
                 "status": "accepted",
                 "reason": reason,
-                "message": message,
+                "message": " ".join(filter(None, (message, again))),
                 "accepted": last.bot if last is not None else None,
             }
         )
@@ -263,6 +294,21 @@ def read_opponents(
             known.add(opponent[0].player.digest)
             found.append(opponent)
     return found, tuple(left_out)
+
+
+def _earlier(
+    folder: GateFolder, history: GateHistory, own: OwnPlayer, known: set[str]
+) -> tuple[list[GateOpponent], tuple[str, ...]]:
+    """The versions before the accepted one, the last one first, and why others are left out."""
+    before = history.versions_of(own.path.name)[1 : 1 + _EARLIER]
+    met = [
+        GateOpponent(player=version, word=str(folder.version(version)), role="earlier")
+        for version in before
+        if version.digest not in known | {own.digest}
+    ]
+    gone = [one.player for one in met if not Path(one.word).exists()]
+    left_out = tuple(f"{version} is left out: its files are gone from {folder.versions.place}." for version in gone)
+    return [one for one in met if one.player not in gone], left_out
 
 
 def _kept(folder: GateFolder, history: GateHistory, path: Path) -> GateOpponent | None:

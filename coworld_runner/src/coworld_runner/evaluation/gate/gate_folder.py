@@ -139,10 +139,14 @@ class GateFolder:
         """Remove the measurements of old gates, and versions that neither a kept gate nor a bot needs any more."""
         history = self.history()
         kept = history.gates[-_GATES:]
-        versions = {player.digest for gate in kept for player in (gate.bot, gate.accepted, *gate.opponents) if player}
+        versions = {
+            player.digest
+            for gate in kept
+            for player in (gate.bot, gate.accepted, *gate.opponents, *gate.earlier)
+            if player
+        }
         for bot in history.bots:
-            accepted = [gate.bot.digest for gate in history.accepted if gate.bot.name == bot]
-            versions.update(accepted[-_VERSIONS:])
+            versions.update(version.digest for version in history.versions_of(bot)[:_VERSIONS])
         self.versions.prune(versions)
         needed, place = {gate.gate for gate in kept}, self.place / "gates"
         for entry in place.iterdir() if place.is_dir() else ():

@@ -68,8 +68,10 @@ async def gate_player(
         print(outcome.record.message)
 
     It is accepted if `compare` finds it better than the accepted version, or, with a margin, as good as that, and if no
-    comparison finds that it does worse than that one against an opponent. The first version is accepted if it plays
-    some episodes with itself without failing. A call for the same files goes on where an earlier one has ended.
+    comparison finds that it does worse than that one against an opponent. The three versions accepted last before that
+    one are opponents, too, so that versions do not go in a circle: there it must also lose to be rejected. The first
+    version is accepted if it plays some episodes with itself without failing. A call for the same files goes on where
+    an earlier one has ended.
 
     Args:
         game: The Coworld: a package, or anything that `resolve_package` accepts.
@@ -190,4 +192,4 @@ class _Measuring:
                 alpha=alpha,
                 **at,
             )
-        return gate_measurement(report, opponent.player, role="opponent", directory=directory)
+        return gate_measurement(report, opponent.player, role=opponent.role, directory=directory)

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import CoworldError
+from coworld_core.evaluation.gate_decision import again_note
 from coworld_core.evaluation.gate_history import GatedPlayer
 from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.secret_seeds import fresh_seed
@@ -44,6 +45,8 @@ class GateLook:
     """What was measured; None: nothing, for `problem`."""
     problem: str = ""
     hint: str = ""
+    note: str = ""
+    """What is known of the version besides: that it is an earlier one again."""
 
 
 async def watch_player(
@@ -145,4 +148,4 @@ class _Watch:
             else:
                 report = await compare(self._package, str(bot), word, rules=rules, **run)
         self._seen = own.digest
-        self._say(GateLook(version=version, against=against, report=report))
+        self._say(GateLook(version=version, against=against, report=report, note=again_note(history, version)))
