@@ -25,6 +25,7 @@ from coworld_runner import Package, resolve_package
 from coworld_runner.evaluation import EvaluationRules
 from coworld_runner.evaluation.gate import (
     GateFolder,
+    GateOutcome,
     accept_player,
     begin_gate,
     folder_page,
@@ -294,7 +295,8 @@ async def test_circle_is_no_progress(tmp_path: Path) -> None:
     game = write_game(tmp_path / "morra", "morra", MORRA)
     bots = tmp_path / "bots"
     bots.mkdir()
-    bot, seen = bots / "bot.py", []
+    bot = bots / "bot.py"
+    seen: list[GateOutcome] = []
     for hand in ("rock", "paper", "scissors", "rock"):
         bot.write_text(shows(hand))
         seen.append(await gate_player(game, bot))
@@ -424,12 +426,15 @@ def test_history_with_a_torn_line_and_of_a_later_version(bots: Path) -> None:
 def test_what_is_kept_is_bounded(nim: Package, bots: Path) -> None:
     """Old versions and measurements are removed; the history, and what the bot is now, never."""
     folder = GateFolder(bots)
+    notes = folder.gate("notes")
+    notes.mkdir(parents=True)
     for number in range(40):
         (bots / "bot.py").write_text(f"{WEAK}# {number}\n")
         gate = accept_player(nim, bots / "bot.py")
         folder.gate(gate.gate).mkdir(parents=True)
     assert len(folder.history().accepted) == 40
     assert len(list((folder.place / "gates").iterdir())) <= 31
+    assert notes.is_dir(), "what no gate has made stays"
     assert len(list((folder.place / "versions").iterdir())) <= 31
     last = folder.history().accepted_of("bot.py")
     assert last is not None

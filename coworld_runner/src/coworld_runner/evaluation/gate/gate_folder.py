@@ -148,9 +148,9 @@ class GateFolder:
         for bot in history.bots:
             versions.update(version.digest for version in history.versions_of(bot)[:_VERSIONS])
         self.versions.prune(versions)
-        needed, place = {gate.gate for gate in kept}, self.place / "gates"
+        old, place = {gate.gate for gate in history.gates[:-_GATES]}, self.place / "gates"
         for entry in place.iterdir() if place.is_dir() else ():
-            if entry.name not in needed:
+            if entry.name in old:
                 remove_tree(entry)
 
     # --- bots
