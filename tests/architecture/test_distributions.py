@@ -53,6 +53,8 @@ def test_metadata(distribution: str) -> None:
     assert (folder / "LICENSE").read_text("utf-8") == (ROOT / "LICENSE").read_text("utf-8")
     assert data["keywords"]
     assert "Typing :: Typed" in data["classifiers"]
+    systems = [line for line in data["classifiers"] if line.startswith("Operating System")]
+    assert systems == ["Operating System :: MacOS", "Operating System :: POSIX :: Linux"]
     assert (folder / "src" / distribution / "py.typed").exists()
 
 

@@ -216,7 +216,7 @@ def test_doctor() -> None:
     done = coworld("doctor", "--json")
     assert done.status == 0, done.stdout
     names = [check["name"] for check in done.json["checks"]]
-    expected = ["coworld", "python", "processors", "temp", "inotify", "docker", "process", "leftovers"]
+    expected = ["coworld", "python", "system", "processors", "temp", "inotify", "docker", "process", "leftovers"]
     assert [name for name in expected if name in names] == names
     assert all(check["status"] in ("ok", "warn", "fail") for check in done.json["checks"])
     assert all(check["hint"] for check in done.json["checks"] if check["status"] != "ok")

@@ -6,6 +6,7 @@ The second kills what is still running. The third exits at once and names the co
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import Counter
@@ -227,7 +228,12 @@ async def _watch_signals(running: Running, *, task_status: anyio.abc.TaskStatus[
     watched = [signal.SIGINT, signal.SIGTERM]
     more = [signal.Signals[name] for name in _UNLESS_IGNORED if hasattr(signal, name)]
     watched += [number for number in more if signal.getsignal(number) is not signal.SIG_IGN]
-    with anyio.open_signal_receiver(*watched) as received:
+    with contextlib.ExitStack() as stack:
+        try:
+            received = stack.enter_context(anyio.open_signal_receiver(*watched))
+        except NotImplementedError:  # Windows, where Ctrl-C raises KeyboardInterrupt
+            task_status.started()
+            return
         task_status.started()
         async for number in received:
             running.receive(number.name)

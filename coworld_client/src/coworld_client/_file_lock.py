@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from coworld_core.operating_system import user_id
+
 __all__ = ["lock_still"]
 
 
@@ -27,6 +29,6 @@ def lock_still(descriptor: int, path: Path) -> bool:
         return False
     status = os.fstat(descriptor)
     try:
-        return os.path.samestat(status, path.lstat()) and status.st_uid == os.getuid()
+        return os.path.samestat(status, path.lstat()) and status.st_uid == user_id()
     except FileNotFoundError:
         return False

@@ -17,9 +17,10 @@ from typing import Literal
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
+from coworld_core.operating_system import SYSTEMS, plays_here, require_posix
 from coworld_core.text.phrases import plural
 
 from .backend import Backend
@@ -78,7 +79,7 @@ class Machine:
 
 
 async def check_machine(*, backends: Sequence[str] | None = None, cluster: ClusterOptions | None = None) -> Machine:
-    """Check everything that a run depends on: Python, processors, disk space, file watching, each backend.
+    """Check everything that a run depends on: Python, system, processors, disk space, file watching, each backend.
 
     Args:
         backends: Names of backends; None: those of this machine.
@@ -91,7 +92,8 @@ async def check_machine(*, backends: Sequence[str] | None = None, cluster: Clust
     Raises:
         UsageError: There is no backend of that name.
     """
-    chosen, broken = _made(backends, cluster)
+    # Elsewhere no backend works, and that is said once
+    chosen, broken = _made(backends, cluster) if plays_here() else ({}, {})
     found: dict[str, tuple[Check, ...]] = {}
     async with anyio.create_task_group() as group:
 
@@ -113,6 +115,7 @@ async def check_machine(*, backends: Sequence[str] | None = None, cluster: Clust
     checks = (
         _check_coworld(),
         _check_python(),
+        _check_system(),
         await _check_processors(),
         *await anyio.to_thread.run_sync(lambda: (_check_temp(), _check_inotify())),
         *looked_at,
@@ -209,6 +212,15 @@ def _check_coworld() -> Check:
 def _check_python() -> Check:
     message = f"{platform.python_implementation()} {platform.python_version()} ({sys.executable})"
     return Check(name="python", status="ok", message=message)
+
+
+def _check_system() -> Check:
+    try:
+        require_posix()
+    except EnvironmentFault as error:
+        return _failed("system", error)
+    message = f"{platform.system()} {platform.release()}; coworld plays on {SYSTEMS}"
+    return Check(name="system", status="ok", message=message)
 
 
 async def _check_processors() -> Check:

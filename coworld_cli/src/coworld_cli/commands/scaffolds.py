@@ -60,6 +60,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     from coworld_core.episode.layout import EpisodeLayout
     from coworld_core.ids import new_run_id
     from coworld_core.manifest.manifest_file import TEMPLATE_NAME
+    from coworld_core.operating_system import require_posix
     from coworld_runner.episode.single import run_episode
     from coworld_runner.kit.server.scaffolds import new_sample
     from coworld_runner.replay.recorded_page import replay_page
@@ -71,6 +72,7 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     from ..render.results import episode_result
     from ..run_preparation import episode_arguments, evidence_directory, find_package, opened_backend
 
+    require_posix()
     out = running.out
     directory = output_dir or _DEMO
     if output_dir is not None or not (directory / TEMPLATE_NAME).is_file():

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.files.atomic import write_whole
 from coworld_core.hints import Hint
+from coworld_core.operating_system import user_id
 
 from ._tokens import PlayerSession, Token, is_player_id, normalise_server
 
@@ -289,7 +290,7 @@ class CredentialStore:
 def _close_to_others(path: Path, descriptor: int) -> None:
     """Remove others' permissions from a file and its directory if we own them; failures are ignored."""
     status = os.fstat(descriptor)
-    if status.st_mode & 0o077 and status.st_uid == os.getuid():
+    if status.st_mode & 0o077 and status.st_uid == user_id():
         with contextlib.suppress(OSError):
             os.fchmod(descriptor, 0o600)
     with contextlib.suppress(OSError):
@@ -299,7 +300,7 @@ def _close_to_others(path: Path, descriptor: int) -> None:
 def _close_directory(path: Path) -> None:
     status = path.stat()
     shared = status.st_mode & stat.S_ISVTX or path == Path.home()
-    if status.st_mode & 0o077 and status.st_uid == os.getuid() and not shared:
+    if status.st_mode & 0o077 and status.st_uid == user_id() and not shared:
         with contextlib.suppress(OSError):
             path.chmod(0o700)
 

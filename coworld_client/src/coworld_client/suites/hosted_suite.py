@@ -34,6 +34,7 @@ from coworld_core.evaluation.suite_settings import CANDIDATE, SuiteSettings, rea
 from coworld_core.files.atomic import write_whole
 from coworld_core.hints import Hint
 from coworld_core.manifest.manifest_file import load_manifest
+from coworld_core.operating_system import require_posix
 from coworld_core.records.labels import check_labels
 
 from .._file_lock import lock_still
@@ -240,6 +241,7 @@ def _opened(directory: str | os.PathLike[str]) -> Generator[Path]:
                 hint="Name another directory.",
                 context={"path": str(place)},
             )
+        require_posix()
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise _unwritable(place, error) from error

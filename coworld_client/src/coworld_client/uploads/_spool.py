@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.operating_system import plays_here
 
 from .._file_lock import lock_still
 
@@ -33,6 +34,10 @@ async def spool_directory() -> AsyncGenerator[Path]:
     Raises:
         EnvironmentFault: The directory cannot be created.
     """
+    if not plays_here():  # Nor can a directory be locked
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made:
+            yield Path(made)
+        return
     path, lock = await anyio.to_thread.run_sync(_make)
     try:
         yield path

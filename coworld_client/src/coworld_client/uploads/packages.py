@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from coworld_core.errors import ImageError, ManifestError, unwrapped
 from coworld_core.files.atomic import write_whole
 from coworld_core.images import DOWNLOADED_TAG, ImageRef
 from coworld_core.manifest.manifest_file import MANIFEST_NAME, TEMPLATE_NAME, dump_manifest, load_manifest
+from coworld_core.operating_system import user_id
 
 from ..errors import ApiShapeError
 from ..transfers._parts import inside, storage
@@ -186,7 +186,7 @@ def _is_own(server: str, directory: str | None, fresh: Path) -> bool:
         return False
     origin = Path(directory)
     try:
-        mine = origin.is_absolute() and origin.stat().st_uid == os.getuid() and not (origin / IMAGES_NAME).exists()
+        mine = origin.is_absolute() and origin.stat().st_uid == user_id() and not (origin / IMAGES_NAME).exists()
         files = [path for path in fresh.rglob("*") if path.is_file() and path != fresh / MANIFEST_NAME]
         # The manifest names the programs, so it must be the directory's, too
         mine = mine and _but_images(fresh / MANIFEST_NAME) == _but_images(origin / TEMPLATE_NAME)

@@ -12,6 +12,7 @@ import anyio.to_thread
 from coworld_core.errors import BackendUnavailable
 from coworld_core.hints import Hint
 from coworld_core.manifest.models import Runnable
+from coworld_core.operating_system import require_posix
 
 from ..backend import Backend
 from ..backends.registry import BackendOptions, ClusterOptions, find_backend
@@ -107,7 +108,9 @@ def make_backend(
     Raises:
         UsageError: There is no backend of that name.
         BackendUnavailable: The backend installed under that name cannot be used.
+        EnvironmentFault: Nothing can be played on this system.
     """
+    require_posix()
     contexts: Mapping[str, Path] = package.contexts if package is not None else {}
     options = BackendOptions(contexts=contexts, cluster=cluster or ClusterOptions(), install=install)
     return find_backend(name)(options)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coworld_core.files.atomic import write_whole
 from coworld_core.files.regular import read_regular
+from coworld_core.operating_system import plays_here
 
 from ..runs._locks import while_opening
 
@@ -48,7 +49,7 @@ def remember_place(place: Path) -> None:
     """
     place = place.expanduser().absolute()
     known = known_places()
-    if "\n" in str(place) or place in known or any(place.parent == other for other in known):
+    if not plays_here() or "\n" in str(place) or place in known or any(place.parent == other for other in known):
         return
     with contextlib.suppress(OSError):
         path = _list()

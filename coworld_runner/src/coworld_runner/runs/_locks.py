@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coworld_core.errors import WorkspaceError
+from coworld_core.operating_system import plays_here, require_posix
 
 __all__ = ["busy", "is_free", "lock", "while_opening"]
 
@@ -40,8 +41,10 @@ def is_free(path: Path, *, unknown: bool = True) -> bool:
 
     Args:
         path: The file; one that does not exist is free.
-        unknown: The answer if the file cannot be opened, or its file system has no locks.
+        unknown: The answer if the file cannot be opened, or its system or file system has no locks.
     """
+    if not plays_here():
+        return unknown
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -57,6 +60,7 @@ def is_free(path: Path, *, unknown: bool = True) -> bool:
 
 def _locked(descriptor: int, *, shared: bool) -> bool | None:
     """Lock an open file without waiting; None on a file system without locks."""
+    require_posix()
     import fcntl
 
     try:
@@ -73,7 +77,11 @@ def while_opening(directory: Path, *, shared: bool = False) -> Generator[None]:
     Args:
         directory: The directory.
         shared: Whether others that share it may do so at the same time.
+
+    Raises:
+        EnvironmentFault: This system has no such locks.
     """
+    require_posix()
     import fcntl
 
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

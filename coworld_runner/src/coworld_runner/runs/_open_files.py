@@ -7,6 +7,8 @@ import sys
 
 import anyio
 
+from coworld_core.operating_system import plays_here
+
 __all__ = ["FileBudget", "of_units"]
 
 _SPARE = 64
@@ -56,7 +58,7 @@ class FileBudget:
         self._held = 0
         self._freed = anyio.Event()
         self._limit = self._size = sys.maxsize
-        if sys.platform != "win32":
+        if plays_here():
             import resource
 
             self._limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

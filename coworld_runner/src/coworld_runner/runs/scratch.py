@@ -26,6 +26,7 @@ import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
 from coworld_core.ids import new_run_id
+from coworld_core.operating_system import plays_here, require_posix, user_id
 
 from ..backend import Found, Reaped
 from ._locks import is_free, while_opening
@@ -55,7 +56,7 @@ def scratch_roots() -> dict[Path, str]:
 
     The reason is empty if the directory is safe or does not exist yet.
     """
-    user = os.getuid() if hasattr(os, "getuid") else "user"
+    user = user_id()
     places = [tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR") or ""]
     roots = [Path(place) / f"coworld-{user}" for place in dict.fromkeys(places) if place and Path(place).is_absolute()]
     return {root: _unsafe(root) for root in roots}
@@ -73,6 +74,8 @@ def scratch_root() -> Path:
 
 
 def _unsafe(root: Path) -> str:
+    if not plays_here():
+        return ""  # No run can have made it
     try:
         # Check the opened descriptor, so that nothing can be swapped in between
         descriptor = _open_root(root)
@@ -86,7 +89,7 @@ def _unsafe(root: Path) -> str:
         status = os.fstat(descriptor)
     finally:
         os.close(descriptor)
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+    if status.st_uid != user_id():
         return "belongs to another user"
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "is writable by other users"
@@ -167,6 +170,7 @@ def make_scratch(run_id: str | None = None) -> Scratch:
     Raises:
         EnvironmentFault: It cannot be made: the disk is full, permission is missing, or the root is unsafe.
     """
+    require_posix()
     import fcntl
 
     root, run_id = scratch_root(), run_id or new_run_id()

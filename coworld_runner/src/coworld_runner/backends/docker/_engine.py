@@ -29,6 +29,7 @@ from coworld_core.docker_address import (
 )
 from coworld_core.errors import BackendUnavailable
 from coworld_core.images import Platform
+from coworld_core.operating_system import require_posix
 
 if TYPE_CHECKING:
     import ssl
@@ -116,7 +117,10 @@ class Engine:
         Raises:
             BackendUnavailable: The message says why: not installed, not running, not permitted, wrong address,
                 silent, or too old.
+            EnvironmentFault: It is at a socket of a kind that this system lacks.
         """
+        if address.socket is not None:
+            require_posix()
         async with AsyncExitStack() as stack:
             try:
                 engine = await stack.enter_async_context(cls(address))

@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.events import ImageProgressed, ImageReady
 from coworld_core.errors import BackendUnavailable, ImageError, StartError
 from coworld_core.issues import Issue
+from coworld_core.operating_system import require_posix
 
 from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reaped, UnitSpec
 from ...images.compose import Build, Contexts
@@ -107,12 +108,7 @@ class ProcessBackend(BaseBackend):
         )
 
     async def __aenter__(self) -> Self:
-        if os.name != "posix":
-            raise BackendUnavailable(
-                "The process backend needs Linux or macOS.",
-                hint="Use the docker backend, or run coworld inside WSL.",
-                context={"platform": sys.platform},
-            )
+        require_posix()
         if not sys.executable:
             raise BackendUnavailable(
                 "The process backend cannot tell which Python interpreter runs it.",
@@ -130,15 +126,7 @@ class ProcessBackend(BaseBackend):
                 hint="Use the docker backend for all others.",
             )
         ]
-        if os.name != "posix":
-            issues.append(
-                Issue(
-                    code="platform_unsupported",
-                    message="The process backend needs Linux or macOS.",
-                    hint="Use the docker backend, or run coworld inside WSL.",
-                )
-            )
-        elif sys.platform != "linux":
+        if sys.platform != "linux":
             issues.append(
                 Issue(
                     code="limits_unsupported",
