@@ -50,7 +50,7 @@ WORDS: Mapping[str, str] = {
     "other_backend": "Use a backend that can (--backend docker), or do not ask for it.",
     "play_programs": "Play the game and its players as programs: --backend process.",
     "play_in_containers": "`coworld play` runs it in containers.",
-    "install_wsl": "On Windows, install WSL 2 with `wsl --install`, and coworld in it.",
+    "install_wsl": "On Windows, install WSL 2 with `wsl --install`, and play there.",
     "sweep": "`coworld clean` finds them.",
     "sweep_leftovers": "`coworld clean` lists them, `coworld clean --yes` removes them.",
     "install_packages": "Local processes run with the Python that runs coworld, which has no {module}: install it there"

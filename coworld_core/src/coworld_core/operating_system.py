@@ -33,7 +33,7 @@ def require_posix() -> None:
         raise EnvironmentFault(
             f"coworld plays on {SYSTEMS}. Here it only validates manifests, reads records and uses platforms.",
             code="system_unsupported",
-            hint=Hint("install_wsl", "On Windows, install WSL 2, and coworld in it."),
+            hint=Hint("install_wsl", "On Windows, install WSL 2, and play there."),
             context={"platform": sys.platform},
         )
 
