@@ -49,7 +49,8 @@ def leave(place: Path, run_id: str = "abcdef0123") -> Path:
     """The log of a run that has begun."""
     place.mkdir(parents=True)
     log = place / "events.ndjson"
-    log.write_text(RunStarted(what="episode", seq=1, run_id=run_id, players=("ada", "bob")).model_dump_json() + "\n")
+    started = RunStarted(what="episode", seq=1, run_id=run_id, backend="process", players=("ada", "bob"))
+    log.write_text(started.model_dump_json() + "\n")
     return log
 
 
@@ -57,7 +58,13 @@ def begin_again(log: Path, process: subprocess.Popen[bytes], later: float = 0) -
     """Let a log say that a process has resumed its run, or another one with its number that began later."""
     identity = process_identity(process.pid)
     assert identity is not None
-    event = RunStarted(what="episode", run_id="abcdef0123", pid=identity[0], process_start=identity[1] + later)
+    event = RunStarted(
+        what="episode",
+        run_id="abcdef0123",
+        backend="process",
+        pid=identity[0],
+        process_start=identity[1] + later,
+    )
     with log.open("a") as file:
         file.write(event.model_dump_json() + "\n")
 
