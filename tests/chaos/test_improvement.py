@@ -16,6 +16,7 @@ from support.launcher import Command
 from coworld_core.episode.record import read_rows
 from coworld_core.roles.improvement import read_improvement_steps
 from coworld_core.roles.improvement_report import read_improvement_report
+from coworld_runner.runs.scratch import find_scratch, reap_scratch
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +67,8 @@ def improved(game: Path, player: Path, optimizer: Path, variant: str, *, longest
         assert len(keys) == len(set(keys)), rows
     assert player.read_bytes() == before
     assert not [path for path in workspace.rglob(".*") if path.is_dir()]
+    # The files of players that a killed process measured are what clean finds
+    assert all(item.removed for item in reap_scratch(find_scratch()))
     return workspace
 
 

@@ -395,7 +395,7 @@ async def test_every_bad_change_loses_its_step_and_the_others_go_on(tmp_path: Pa
     again = "    if task.step == 8:\n        import time; print('thinking', flush=True); time.sleep(600)"
     (tmp_path / "opt.py").write_text("\n".join(["def optimize(task, player):", *lines, again, ""]))
     rules = ImprovementRules(
-        episodes=1, evaluation=EvaluationRules(count_starved=True), optimizer=RoleOptions(timeout=6)
+        episodes=1, evaluation=EvaluationRules(count_starved=True), optimizer=RoleOptions(timeout=12)
     )
 
     async def improved() -> Improvement:

@@ -30,6 +30,7 @@ from coworld_runner.kit.rollout.bot_messages import ACT, NEW, framed
 from coworld_runner.kit.rollout.match_process import MatchProcess
 from coworld_runner.kit.rollout.match_worker import Chunk, SeatedGame
 from coworld_runner.package.resolver import resolve_package
+from coworld_runner.runs.scratch import find_scratch, reap_scratch
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 RANDOM = {0: BotProgram(name="")}
@@ -134,6 +135,9 @@ def test_nothing_outlives_a_comparison_whose_rules_hang(tmp_path: Path, number: 
         running.wait(30)
     _, alive = psutil.wait_procs(started, timeout=20)
     assert alive == []
+    # Only the files of its players, if it had no time to remove them; clean finds these
+    left = reap_scratch(find_scratch())
+    assert [item.removed for item in left] == ([True] if number == signal.SIGKILL else [])
 
 
 # --- players --------------------------------------------------------------------------------------------------------
