@@ -60,10 +60,10 @@ def test_accepting_published_versions_are_reported(world: World) -> None:
 def test_warnings_that_a_fix_leaves_may_fail_too(world: World) -> None:
     template = world() / "coworld_manifest_template.json"
     manifest = json.loads(template.read_text())
-    manifest["variants"][0]["game_config"]["colour"] = "red"
+    manifest["game"]["results_schema"] = {"type": "object", "required": ["scores"]}
     template.write_text(json.dumps(manifest))
     left = coworld("validate", template, "--fix", "--yes", "--json")
-    assert (left.status, [issue["severity"] for issue in left.json["issues"]]) == (0, ["warning"])
+    assert (left.status, left.json["issues"][0]["code"]) == (0, "scores_undeclared")
     assert coworld("validate", template, "--fix", "--yes", "--fail-on", "warning").status == 1
 
 

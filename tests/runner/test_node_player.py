@@ -49,7 +49,7 @@ async def test_javascript_player_plays_a_game(bot: Path) -> None:
 
 
 async def test_javascript_player_lets_the_time_pass_where_no_actions_are_listed(bot: Path) -> None:
-    async with serving(Talk, sticks=2, turn_seconds=0.1) as table, sit(table, 1):
+    async with serving(Talk, sticks=2, seconds_per_move=0.1) as table, sit(table, 1):
         assert await play(bot, table.url(0)) == (0, "")
 
 
