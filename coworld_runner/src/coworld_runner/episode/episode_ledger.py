@@ -253,8 +253,7 @@ class Ledger:
             if what in ("ended", "not_ready") and seen.exit is not None and not played:
                 # An interruption at this moment would cost a game that is over its result
                 with anyio.CancelScope(shield=True):
-                    unlike = await unit.unlike_image(tail)
-                seen = dataclasses.replace(seen, unlike=unlike)
+                    seen = dataclasses.replace(seen, unlike=await unit.unlike_image(tail))
         # Judge again: more may be known after reading the log
         who, layout = self.who(component, slot), self._setup.layout
         ruling = rule(seen, self.known(), who=who, log=layout.relative(log) if log is not None else "its log")
