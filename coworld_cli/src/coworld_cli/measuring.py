@@ -40,7 +40,7 @@ __all__ = [
     "show_report",
 ]
 
-ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "retry", "episodes")
+ELSEWHERE = ("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "episodes")
 """Options for playing that commands which measure declare differently, or do not need."""
 BASE_SEED = {
     "help": "Base seed: that of a report repeats it. A player may guess small numbers.  [default: a fresh one]"

@@ -326,7 +326,6 @@ def batch_arguments(
     return {
         **run,
         "venue": venue,
-        "retry": options.attempts,
         "labels": options.labels,
         "hooks": options.hook,
         "parallel": options.parallel,

@@ -35,8 +35,6 @@ _LEFT_OUT = (
     "human",
     "admin",
     "watch",
-    "resume",
-    "retry",
     "episodes",
     "parallel",
     "verify_replay",

@@ -9,7 +9,7 @@ import click
 from .._group import NounGroup
 from ..options.common import browser_option, in_terminal_option
 from ..options.declarations import SectionCommand, takes
-from ..options.play_options import PlayOptions
+from ..options.play_options import AttemptOptions, PlayOptions
 from ..options.role_options import EpisodeRoleOptions
 from ..options.serving_options import ServingOptions
 from ..output import Output, output_options
@@ -34,7 +34,7 @@ __all__ = ["MEASURING", "commands", "play_episodes"]
 commands = NounGroup()
 
 _PEOPLE = ("human", "admin")
-_MANY = ("resume", "episodes", "parallel", "retry")
+_MANY = ("episodes", "parallel")
 _LIVE = ("watch",)
 MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
 """Options of `coworld mix` that an episode has no use for."""
@@ -59,9 +59,10 @@ class _Run(SectionCommand):
 
 @commands.command("run", cls=_Run)
 @takes("options", PlayOptions, without=_PEOPLE)
+@takes("attempts", AttemptOptions)
 @takes("roles", EpisodeRoleOptions)
 @output_options
-def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
+def run(out: Output, options: PlayOptions, attempts: AttemptOptions, roles: EpisodeRoleOptions) -> int:
     """Play episodes of a Coworld, and keep scores, replay and logs.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
@@ -77,7 +78,7 @@ def run(out: Output, options: PlayOptions, roles: EpisodeRoleOptions) -> int:
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: play_episodes(options, running, roles))
+    return run_async(out, lambda running: play_episodes(options, running, roles, attempts))
 
 
 @commands.command("play")
@@ -180,7 +181,9 @@ def _request_path(players: tuple[str, ...]) -> Path | None:
 # --- from a plan to a result --------------------------------------------------------------------------------------
 
 
-async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Sequence[EpisodePlan]]:
+async def _playable(
+    options: PlayOptions, attempts: AttemptOptions, running: Running
+) -> tuple[Package, Sequence[EpisodePlan]]:
     """Prepare a run without people.
 
     Raises:
@@ -189,8 +192,8 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Se
     from coworld_core.errors import UsageError
 
     package, plans = await _prepared(options, running)
-    many = _are_many(options, plans)
-    if options.resume and (options.output_dir is None or not many or options.overwrite):
+    many = _are_many(options, attempts, plans)
+    if attempts.resume and (options.output_dir is None or not many or options.overwrite):
         raise UsageError(
             "--resume continues a run of several episodes in its directory.",
             code="nothing_to_resume",
@@ -209,12 +212,17 @@ async def _playable(options: PlayOptions, running: Running) -> tuple[Package, Se
     return package, plans
 
 
-def _are_many(options: PlayOptions, plans: Sequence[EpisodePlan]) -> bool:
+def _are_many(options: PlayOptions, attempts: AttemptOptions, plans: Sequence[EpisodePlan]) -> bool:
     """Whether a run may have more than one attempt at more than one episode, each with a row."""
-    return options.episodes > 1 or len(plans) > 1 or bool(options.retry)
+    return options.episodes > 1 or len(plans) > 1 or bool(attempts.retry)
 
 
-async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRoleOptions | None = None) -> int:
+async def play_episodes(
+    options: PlayOptions,
+    running: Running,
+    asked: EpisodeRoleOptions | None = None,
+    attempts: AttemptOptions | None = None,
+) -> int:
     """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
     from coworld_runner.episode.batch import run_batch
@@ -225,8 +233,9 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
     from ..run_preparation import batch_arguments, episode_arguments, evidence_directory, opened_backend
 
     out = running.out
-    package, plans = await _playable(options, running)
-    plan, many = plans[0], _are_many(options, plans)
+    attempts = attempts or AttemptOptions()
+    package, plans = await _playable(options, attempts, running)
+    plan, many = plans[0], _are_many(options, attempts, plans)
     roles = _roles(asked, package) if asked is not None else ()
     results: Sequence[RoleResult] = ()
     run_id = new_run_id()
@@ -259,7 +268,9 @@ async def play_episodes(options: PlayOptions, running: Running, asked: EpisodeRo
             else:
                 progress.expect(options.episodes * len(plans))
                 batch = batch_arguments(options, progress, run)
-                summary = await run_batch(plans, episodes=options.episodes, resume=options.resume, **batch)
+                summary = await run_batch(
+                    plans, episodes=options.episodes, resume=attempts.resume, retry=attempts.again, **batch
+                )
                 if options.verify_replay:
                     from coworld_runner.replay.replay_verification import verify_batch_replays
 

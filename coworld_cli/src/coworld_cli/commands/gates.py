@@ -32,7 +32,7 @@ commands = NounGroup()
 
 _ELSEWHERE = (
     *("hook", "hook_timeout_seconds"),
-    *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "resume", "retry", "episodes"),
+    *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "episodes"),
     *("seed", "output_dir", "overwrite"),
 )
 

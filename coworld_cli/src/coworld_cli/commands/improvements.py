@@ -23,19 +23,7 @@ commands = NounGroup()
 
 _ELSEWHERE = (
     *("hook", "hook_timeout_seconds"),
-    *(
-        "watch",
-        "manifest",
-        "players",
-        "player",
-        "human",
-        "admin",
-        "verify_replay",
-        "resume",
-        "retry",
-        "episodes",
-        "overwrite",
-    ),
+    *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "episodes", "overwrite"),
     "seed",
 )
 

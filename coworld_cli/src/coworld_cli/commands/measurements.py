@@ -38,7 +38,7 @@ commands = NounGroup()
 @takes(
     "options",
     EvaluationOptions,
-    without=("manifest", "players", "human", "admin", "resume", "retry", "watch", "max_blocks"),
+    without=("manifest", "players", "human", "admin", "watch", "max_blocks"),
     output_dir=RESUMABLE,
     episodes={"help": "Number of episodes. With 2 or more, each has its own seed, and you get means with intervals."},
     seed={"help": "Put this seed into the game config; with several episodes, derive their seeds from it."},

@@ -27,7 +27,7 @@ commands = NounGroup()
 
 _LEFT_OUT = (
     *("manifest", "players", "variant", "assignments", "config", "steps", "seed", "episodes"),
-    *("human", "admin", "watch", "verify_replay", "resume", "retry", "overwrite"),
+    *("human", "admin", "watch", "verify_replay", "overwrite"),
 )
 """Options for playing that the suite's file sets, or that have no meaning here."""
 

@@ -44,8 +44,6 @@ _LEFT_OUT = (
     "human",
     "admin",
     "verify_replay",
-    "resume",
-    "retry",
     "episodes",
     "output_dir",
     "overwrite",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ONE_VARIANT",
     "REQUIREMENTS",
+    "AttemptOptions",
     "EvaluationOptions",
     "PackageOptions",
     "PlayOptions",
@@ -264,23 +265,6 @@ class PlayOptions(PackageOptions):
         is_flag=True,
         help="Remove what an earlier run left in the output directory first.",
     )
-    resume: bool = option(
-        "--resume",
-        section="Evidence",
-        default=False,
-        is_flag=True,
-        help="Continue the run in the output directory: play only the missing episodes, and those that the platform or "
-        "the operator lost.",
-    )
-    retry: tuple[str, ...] = option(
-        "--retry",
-        section="Evidence",
-        default=(),
-        multiple=True,
-        metavar="PARTY=N",
-        help="Play an episode again, up to N times, if the platform (or the operator) is at fault; the last attempt "
-        "counts.",
-    )
     episodes: int = option(
         "--episodes",
         "-n",
@@ -478,16 +462,6 @@ class PlayOptions(PackageOptions):
         return self.players or self.player
 
     @property
-    def attempts(self) -> dict[str, int]:
-        """How often what was lost is played again, by whose fault it was."""
-        from .values import key_values
-
-        try:
-            return {party: int(count) for party, count in key_values("--retry", self.retry, form="PARTY=N").items()}
-        except ValueError:
-            raise click.UsageError(f"--retry {' '.join(self.retry)} names no number of attempts.") from None
-
-    @property
     def labels(self) -> dict[str, str]:
         """The labels of the run."""
         from .values import labels_given
@@ -523,6 +497,38 @@ class PlayOptions(PackageOptions):
             "countdown_seconds": countdown,
         }
         return EpisodeOptions(**named | special)
+
+
+class AttemptOptions(Options):
+    """Options of a run of many episodes: which of them are played, and how often."""
+
+    resume: bool = option(
+        "--resume",
+        section="Evidence",
+        default=False,
+        is_flag=True,
+        help="Continue the run in the output directory: play only the missing episodes, and those that the platform or "
+        "the operator lost.",
+    )
+    retry: tuple[str, ...] = option(
+        "--retry",
+        section="Evidence",
+        default=(),
+        multiple=True,
+        metavar="PARTY=N",
+        help="Play an episode again, up to N times, if the platform (or the operator) is at fault; the last attempt "
+        "counts.",
+    )
+
+    @property
+    def again(self) -> dict[str, int]:
+        """How often what was lost is played again, by whose fault it was."""
+        from .values import key_values
+
+        try:
+            return {party: int(count) for party, count in key_values("--retry", self.retry, form="PARTY=N").items()}
+        except ValueError:
+            raise click.UsageError(f"--retry {' '.join(self.retry)} names no number of attempts.") from None
 
 
 class EvaluationOptions(PlayOptions):

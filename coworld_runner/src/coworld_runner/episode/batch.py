@@ -36,6 +36,7 @@ async def run_batch(
     seed: int | None = None,
     config: Mapping[str, Any] | None = None,
     resume: bool = False,
+    retry: Mapping[str, int] | None = None,
     **run: Unpack[BatchArguments],
 ) -> BatchSummary:
     """Play several episodes, up to `parallel` at a time.
@@ -53,7 +54,10 @@ async def run_batch(
         players: The players, one for all seats or one per seat.
         seed: The seed of the first episode of each variant.
         config: Changes to the game config, as for `plan_episode`.
-        resume: Whether to resume the batch in the workspace: only the missing episodes are played.
+        resume: Whether to resume the batch in the workspace: only the missing episodes are played, and those that the
+            platform or the operator lost.
+        retry: How often to play an episode again that failed through the platform's or the operator's fault:
+            `{"platform": 2}`. Each attempt has a row and a directory of its own, and the last one counts.
         run: Where and how to play. The key of an episode is the name of its directory.
 
     Returns:
@@ -67,7 +71,7 @@ async def run_batch(
     """
     if episodes < 1:
         raise UsageError("The number of episodes must be at least 1.", code="bad_count")
-    options = RunOptions.of(BatchArguments, run, resume=resume)
+    options = RunOptions.of(BatchArguments, run, resume=resume, retry=retry)
     if resume and options.workspace is None:
         raise UsageError(
             "To resume a batch, its directory must be named.",

@@ -7,7 +7,7 @@ and what to do with a row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,7 +56,11 @@ class RunCounts:
 
 
 async def run_many(
-    plans: Iterable[tuple[str, EpisodePlan]], *, resume: bool = False, **run: Unpack[BatchArguments]
+    plans: Iterable[tuple[str, EpisodePlan]],
+    *,
+    resume: bool = False,
+    retry: Mapping[str, int] | None = None,
+    **run: Unpack[BatchArguments],
 ) -> RunCounts:
     """Play episodes of any plans, up to `parallel` at a time.
 
@@ -69,6 +73,8 @@ async def run_many(
         plans: Keys and plans. A key identifies its episode for good: it must not occur twice.
         resume: Whether to resume the run in the workspace: episodes that have a row are left alone, unless the platform
             or the operator was at fault, and the leftovers of others are removed.
+        retry: How often to play an episode again that failed through the platform's or the operator's fault:
+            `{"platform": 2}`. Each attempt has a row and a directory of its own, and the last one counts.
         run: Where and how to play; the `backend` must be entered.
 
     Returns:
@@ -79,7 +85,7 @@ async def run_many(
         WorkspaceError: The workspace is not fresh or not writable, or another run writes to it.
         EnvironmentFault: The machine or the engine failed; episodes that ended before have their rows.
     """
-    options = RunOptions.of(BatchArguments, run, resume=resume)
+    options = RunOptions.of(BatchArguments, run, resume=resume, retry=retry)
     async with open_keyed_run(options, "", RunStarted(what="batch")) as keyed:
         await keyed.play(plans)
     return keyed.counts
@@ -261,7 +267,7 @@ class KeyedRun:
             taken.add(key)
             if key in self.rows.seen:
                 self.rows.check(key, plan)
-            earlier = self.rows.lost.get(key, 0) if self.options.resume and not self.terms.same_players else 0
+            earlier = self.rows.lost.get(key, 0)
             if key in self.rows.seen and not earlier:
                 self.counts.kept += 1
             else:

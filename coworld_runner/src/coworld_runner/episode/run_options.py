@@ -68,9 +68,6 @@ class BatchArguments(EpisodeArguments, total=False):
     files, even after raising its limit."""
     episode_listeners: EpisodeListeners | None
     """Readers of one episode's events, by the episode's key."""
-    retry: Mapping[str, int]
-    """How often to play an episode again that failed through the fault of somebody: `{"platform": 2}`. Each attempt has
-    a row and a directory of its own, and the last one counts. Evaluations play again what was lost anyway."""
 
 
 _Arguments = TypeVar("_Arguments", bound=RunArguments)
@@ -102,6 +99,7 @@ class RunOptions:
     parallel: Parallel | None = None
     episode_listeners: EpisodeListeners | None = None
     retry: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often an episode is played again that failed through the fault of somebody, by whose it was."""
 
     def __post_init__(self) -> None:
         if self.parallel is not None:
@@ -120,7 +118,13 @@ class RunOptions:
 
     @classmethod
     def of(
-        cls, kind: type[_Arguments], given: _Arguments, *, resume: bool = False, without: Collection[str] = ()
+        cls,
+        kind: type[_Arguments],
+        given: _Arguments,
+        *,
+        resume: bool = False,
+        retry: Mapping[str, int] | None = None,
+        without: Collection[str] = (),
     ) -> RunOptions:
         """Return the options that a function was given as keyword arguments.
 
@@ -128,6 +132,7 @@ class RunOptions:
             kind: The keyword arguments that it takes.
             given: Those that it was given.
             resume: Whether to continue the run in the workspace.
+            retry: How often to play lost episodes again; None: not at all.
             without: Keyword arguments that it does not take after all.
 
         Raises:
@@ -138,4 +143,4 @@ class RunOptions:
             if name not in kind.__optional_keys__ or name in without:
                 raise TypeError(f"Unexpected keyword argument {name!r}.")
         values: dict[str, Any] = {**given, "hooks": find_hooks(cast("EpisodeArguments", given).get("hooks", ()))}
-        return cls(resume=resume, **values)
+        return cls(resume=resume, retry=retry or {}, **values)

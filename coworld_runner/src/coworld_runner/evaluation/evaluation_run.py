@@ -186,8 +186,6 @@ async def open_evaluation_run(
         EnvironmentFault: The machine or the engine failed.
     """
     plan, seated = evaluation.plan, entrants.rows().values()
-    # A block that was lost is played again, whole
-    options = replace(options, retry={})
     start = RunStarted(
         what="batch",
         coworld=plan.coworld,
