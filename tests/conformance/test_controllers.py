@@ -82,7 +82,7 @@ async def first(stream: AsyncIterator[T], fits: Callable[[T], object] = lambda _
 async def test_an_episode_is_started_followed_and_known_afterwards(end: AbstractAsyncContextManager[End]) -> None:
     async with end as one:
         assert isinstance(one.mine, EpisodeController)
-        episode = await one.mine.start(one.spec(seed=5))
+        episode = await one.mine.start(one.spec(seed=5), idempotency_key="once")
         assert isinstance(episode, EpisodeHandle)
         seen = [event async for event in episode.events()]
         assert seen[-1].state == "completed"
@@ -92,6 +92,10 @@ async def test_an_episode_is_started_followed_and_known_afterwards(end: Abstract
         assert (info.id, info.state, info.kind, info.coworld) == (episode.id, "completed", "episode", "quick")
         assert (info.scores, info.error, len(info.players)) == ((5.0, 6.0), None, 2)
         assert info.created_at is not None
+        assert (info.party, info.player_faults) == (None, ())
+        assert ((await episode.results()) or {})["scores"] == [5.0, 6.0]
+        # Nobody starts it twice
+        assert (await one.theirs.start(one.spec(seed=5), idempotency_key="once")).id == episode.id
         seats = await episode.seats()
         assert [(seat.slot, seat.name, seat.score) for seat in seats] == [
             (slot, name, 5.0 + slot) for slot, name in enumerate(info.players)

@@ -251,6 +251,20 @@ async def test_a_pickup(tmp_path: Path) -> None:
     assert [one.label for one in report.credits] == ["candidate", "pool-1"]
 
 
+async def test_another_player_has_the_seats_of_the_games_own(tmp_path: Path) -> None:
+    async with contest(2.0) as small:
+        run = how(small, tmp_path / "run")
+        run["rules"] = dataclasses.replace(run["rules"], others="third")
+        report = await pickup(small.package, "first", ["second"], episodes=1, credit="shapley", **run)
+        with pytest.raises(UsageError) as refused:
+            await compared(small, tmp_path / "other", others="third")
+    assert refused.value.code == "no_other_seats"
+    assert not (tmp_path / "other").exists()
+    assert (report.plan.others or report.plan.candidate).name == "Third"
+    seated = {seat.player_id for row in read_rows(tmp_path / "run") for seat in row.slots}
+    assert seated == {"first", "second", "third"}
+
+
 class _Pushed(FakeBackend):
     """Has another image under the same name from some moment on."""
 

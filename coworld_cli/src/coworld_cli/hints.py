@@ -130,6 +130,8 @@ WORDS: Mapping[str, str] = {
     "hook_deadline": "Give every wait in it a limit, or it more time with --hook-timeout-seconds.",
     "hook_for_runs": "Use it with `coworld run`.",
     "more_blocks": "Allow more (--max-blocks).",
+    "leave_others_out": "Leave --others out.",
+    "name_others": "Name the policy that is to sit there (--others).",
     "fewer_episodes": "Fewer at a time may help (--parallel).",
     "give_commissioner": "Name a command or an image with --commissioner.",
     "name_commissioner": "Name one with --commissioner: {known}.",

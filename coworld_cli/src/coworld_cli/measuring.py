@@ -8,7 +8,7 @@ import click
 
 from . import exitcodes
 from .options.declarations import SectionOption
-from .options.play_options import EvaluationOptions
+from .options.play_options import MeasuringOptions
 from .output import Output
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ RESUMABLE = {
     "help": "Directory for the evidence: new, empty, or that of the same command, which then resumes. "
     "Default: a fresh one under results/ beside the manifest."
 }
-EPISODES_ELSEWHERE = ("watch", "max_blocks", *(name for name in ELSEWHERE if name != "episodes"))
+EPISODES_ELSEWHERE = ("watch", "max_blocks", "others", *(name for name in ELSEWHERE if name != "episodes"))
 """The same, for commands that take a number of episodes instead of blocks."""
 EPISODES = {"default": 50, "help": "Minimum number of episodes to play: the last block is played whole."}
 game_option = click.option(
@@ -98,7 +98,7 @@ def refuse_given(given: Mapping[str, bool], why: str) -> None:
 
 
 async def play_evaluation(
-    options: EvaluationOptions,
+    options: MeasuringOptions,
     running: Running,
     players: Sequence[str],
     play: Callable[[Package, BatchArguments, EvaluationRules], Awaitable[_Report]],
@@ -114,6 +114,9 @@ async def play_evaluation(
         play: Plays it.
         others: Whether the game's own players sit among them even if there are only two seats.
     """
+    from contextlib import AsyncExitStack
+    from dataclasses import replace
+
     from coworld_core.ids import new_run_id
     from coworld_runner.evaluation.entrants import Entrants
     from coworld_runner.package.player_names import read_players
@@ -127,29 +130,38 @@ async def play_evaluation(
         evidence_directory,
         find_package,
         opened_for_measuring,
+        opened_platform,
         player_secrets,
         tell_players,
     )
 
     out = running.out
-    package = await find_package(options, running)
-    # Report a wrong player before opening a backend
-    named = read_players(players, package)
-    rules = evaluation_rules(options, package, await player_secrets(options, out))
-    run_id = new_run_id()
-    workspace = evidence_directory(options, package, run_id)
-    where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
-    # Whether variants fit together is for the measurement to say
-    entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
-    others = others or entrants.seats > 2
-    async with opened_for_measuring(options, package, entrants, running, others=others) as venue:
+    async with AsyncExitStack() as stack:
+        everyone = [*players, *([options.others] if options.others is not None else [])]
+        if options.on_platform:
+            opened = opened_platform(options, everyone, running)
+            package, venue = await stack.enter_async_context(opened)
+        else:
+            package, venue = await find_package(options, running), None
+        # Report a wrong player before opening a backend
+        named = read_players(everyone, package)
+        secrets = await player_secrets(options, out)
+        rules = replace(evaluation_rules(options, package, secrets), others=options.others)
+        run_id = new_run_id()
+        workspace = evidence_directory(options, package, run_id)
+        where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
+        if venue is None:
+            # Whether variants fit together is for the measurement to say
+            entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
+            opened = opened_for_measuring(options, package, entrants, running, others=others or entrants.seats > 2)
+            venue = await stack.enter_async_context(opened)
         running.to_go_on = f"Run the same command{where} again to resume."
         own, registered = [player.own for player in named], [player.registered for player in named]
         tell_players(options, own, rules.secret_env, package, venue.backend, out, registered=registered, measured=True)
-        with show_progress(running, package.manifest.game.name) as progress:
-            episode = episode_arguments(options, progress, None, workspace, run_id, watch=out.live)
-            run = batch_arguments(options, progress, episode, venue=venue)
-            return await play(package, run, rules), workspace
+        progress = stack.enter_context(show_progress(running, package.manifest.game.name))
+        episode = episode_arguments(options, progress, None, workspace, run_id, watch=out.live)
+        run = batch_arguments(options, progress, episode, venue=venue)
+        return await play(package, run, rules), workspace
 
 
 def measured(report: ShownReport) -> bool:

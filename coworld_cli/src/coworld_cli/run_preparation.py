@@ -30,7 +30,7 @@ from .event_loop import Running, opened_client
 from .files import DOWNLOADS, read_object
 from .hints import worded
 from .options.platform import Connection, server_for
-from .options.play_options import EvaluationOptions, PackageOptions, PlayOptions, WhereOptions
+from .options.play_options import EvaluationOptions, MeasuringOptions, PackageOptions, PlayOptions, WhereOptions
 from .options.values import key_values
 from .output import Output
 from .render.issues import render_issue
@@ -58,6 +58,7 @@ __all__ = [
     "opened_backend",
     "opened_for_measuring",
     "opened_gateway",
+    "opened_platform",
     "player_secrets",
     "read_secrets",
     "tell_network",
@@ -183,6 +184,32 @@ async def opened_for_measuring(
             running.out.note(f"Games are played as programs: {clean(why, one_line=True)}.")
         async with opened_backend(options, package, running) as backend:
             yield ProgramVenue(backend)
+
+
+@asynccontextmanager
+async def opened_platform(
+    options: MeasuringOptions, players: Sequence[str], running: Running
+) -> AsyncGenerator[tuple[Package, Venue]]:
+    """Find a game and its players on a platform, which is to play them.
+
+    Args:
+        options: The options of the command. The game is a Coworld there, or a package here that has its name.
+        players: Names of policies.
+        running: The command that runs.
+    """
+    from coworld_client import HostedController
+    from coworld_runner import HostedVenue
+
+    options.refuse_here()
+    game = options.manifest
+    if await (await anyio.Path(game).expanduser()).exists():
+        game = (await resolve_package(game)).manifest.game.name
+    running.so_far = "What was played is kept, and what was requested goes on."
+    async with opened_client(Connection(server=options.server)) as api:
+        controller = HostedController(api)
+        hosted = await controller.game(game, players)
+        running.out.note(f"The platform plays: {api.server} ({hosted.manifest.game.name}, {hosted.id})")
+        yield await resolve_package(hosted), HostedVenue(controller, hosted)
 
 
 def tell_players(

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from .pages import Page as Page
     from .sign_in.credentials import CredentialStore as CredentialStore
     from .sign_in.credentials import Token as Token
-    from .suites.hosted_suite import play_hosted_suite as play_hosted_suite
     from .sync import SyncClient as SyncClient
     from .transport._retry import Backoff as Backoff
     from .watch import Change as Change
@@ -77,7 +76,6 @@ else:
             ".hosted_store": ("HostedStore",),
             ".pages": ("AsyncPager", "Page"),
             ".sign_in.credentials": ("CredentialStore", "Token"),
-            ".suites.hosted_suite": ("play_hosted_suite",),
             ".sync": ("SyncClient",),
             ".transport._retry": ("Backoff",),
             ".watch": ("Change", "Changes"),

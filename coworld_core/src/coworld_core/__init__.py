@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._version import __version__ as __version__
     from .controller import EpisodeController as EpisodeController
     from .controller import EpisodeSpec as EpisodeSpec
+    from .controller import HostedGame as HostedGame
     from .episode.events import Event as Event
     from .episode.events import UnknownEvent as UnknownEvent
     from .episode.events import parse_event as parse_event
@@ -71,6 +72,7 @@ else:
             ".controller": (
                 "EpisodeController",
                 "EpisodeSpec",
+                "HostedGame",
             ),
             ".episode.layout": ("EpisodeLayout",),
             ".episode.events": (

@@ -15,7 +15,10 @@ from pydantic import Field
 
 from .documents.records import Record
 from .episode.events import BaseEvent
+from .episode.outcome import FaultParty
+from .episode.record import PlayerFault
 from .errors import UsageError
+from .manifest.manifest_file import LoadedManifest
 from .records.run_entries import SeatEntry
 from .text.phrases import closest, listed
 
@@ -28,6 +31,8 @@ __all__ = [
     "EpisodeInfo",
     "EpisodeSpec",
     "EpisodeState",
+    "HostedGame",
+    "HostedPolicy",
     "already_ended",
     "bad_cursor",
     "has_ended",
@@ -84,6 +89,26 @@ class EpisodeSpec(Record):
     labels: dict[str, str] = Field(default_factory=dict, description="Labels by which the episode is found again.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class HostedPolicy:
+    """A version of a policy on a platform."""
+
+    id: str
+    """Its UUID."""
+    label: str
+    """`name:v3`; its UUID where its name is not known."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HostedGame(LoadedManifest):
+    """A Coworld of a platform, and those who are to play it there."""
+
+    id: str
+    """`cow_…`."""
+    policies: Mapping[str, HostedPolicy]
+    """The versions of policies, by the words that name them."""
+
+
 class EpisodeInfo(Record):
     """An episode, as far as it is known at a moment."""
 
@@ -101,6 +126,11 @@ class EpisodeInfo(Record):
     ended_at: dt.datetime | None = Field(default=None, description="When it ended; null: not yet, or unknown.")
     error_type: str | None = Field(default=None, description="Type of the fault that decided it, if there was one.")
     error: str | None = Field(default=None, description="That fault in a sentence.")
+    party: FaultParty | None = Field(default=None, description="Whose fault that was.")
+    fault_slot: int | None = Field(default=None, description="The player's slot, if it was a player's.")
+    player_faults: tuple[PlayerFault, ...] = Field(
+        default=(), description="How players failed, by slot; also in an episode that counts."
+    )
     workspace: str | None = Field(default=None, description="On this machine, the directory with its evidence.")
     server: str | None = Field(default=None, description="On a platform, the platform's address.")
 
@@ -171,6 +201,10 @@ class EpisodeHandle(Protocol):
         """Who sits in it, by slot; scores once there are any."""
         ...
 
+    async def results(self) -> dict[str, Any] | None:
+        """The game's results; None: it has none, or not yet."""
+        ...
+
     async def terminate(self, *, hard: bool = False) -> None:
         """Ask for it to be stopped, and return at once; `result` waits for that.
 
@@ -191,12 +225,16 @@ class EpisodeHandle(Protocol):
 class EpisodeController(Protocol):
     """Starts episodes, finds them again, and follows them all."""
 
-    async def start(self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None) -> EpisodeHandle:
+    async def start(
+        self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None, idempotency_key: str = ""
+    ) -> EpisodeHandle:
         """Start an episode, and return once it has begun, or waits to begin.
 
         Args:
             spec: What is to be played.
             labels: Further labels, above those of the spec.
+            idempotency_key: A key of the caller's; the episode that was started with it before is returned, whether it
+                goes on or has ended. Empty: each call starts one.
 
         Raises:
             CoworldError: It cannot be played; nothing was started.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .episode.backend_choice import make_backend as make_backend
     from .episode.backend_choice import open_backend as open_backend
     from .episode.batch import run_batch as run_batch
+    from .episode.hosted_venue import HostedVenue as HostedVenue
     from .episode.many import run_many as run_many
     from .episode.play_links import PlayLinks as PlayLinks
     from .episode.program import Program as Program
@@ -96,6 +97,7 @@ else:
             ".evaluation.ranking": ("rank",),
             ".evaluation.evaluation_rules": ("EvaluationRules",),
             ".evaluation.self_play": ("scrimmage",),
+            ".episode.hosted_venue": ("HostedVenue",),
             ".episode.many": ("run_many",),
             ".package.player_registry.local_registry": ("LocalRegistry",),
             ".package.resolver": (

@@ -21,7 +21,7 @@ from ..measuring import (
     show_report,
 )
 from ..options.declarations import SectionOption, takes
-from ..options.play_options import REQUIREMENTS, EvaluationOptions
+from ..options.play_options import REQUIREMENTS, MeasuringOptions
 from ..options.values import RATINGS
 from ..output import Output, output_options
 
@@ -47,7 +47,7 @@ _FAILED = ("worse", "not_better")
 @game_option
 @takes(
     "options",
-    EvaluationOptions,
+    MeasuringOptions,
     without=ELSEWHERE,
     seed=BASE_SEED,
     output_dir=RESUMABLE,
@@ -106,7 +106,7 @@ _FAILED = ("worse", "not_better")
 @output_options
 def compare(
     out: Output,
-    options: EvaluationOptions,
+    options: MeasuringOptions,
     new: str,
     old: str,
     game: str,
@@ -168,12 +168,12 @@ def compare(
     help="Rating system; the same command with another one rates the episodes again, without playing.  "
     "[default: plackett-luce for games of more than two seats, otherwise bradley-terry]",
 )
-@takes("options", EvaluationOptions, without=ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE)
+@takes("options", MeasuringOptions, without=ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE)
 @markdown_option
 @output_options
 def rank(
     out: Output,
-    options: EvaluationOptions,
+    options: MeasuringOptions,
     manifest: str,
     bots: tuple[str, ...],
     rating: RatingName | None,
@@ -203,7 +203,7 @@ def rank(
     return run_async(out, body)
 
 
-async def _forecast(options: EvaluationOptions, running: Running, new: str, old: str, terms: Mapping[str, Any]) -> int:
+async def _forecast(options: MeasuringOptions, running: Running, new: str, old: str, terms: Mapping[str, Any]) -> int:
     """Say how many blocks a comparison takes."""
     from coworld_runner.evaluation.comparison import ComparisonTerms, forecast_comparison
 

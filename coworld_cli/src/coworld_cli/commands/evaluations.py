@@ -19,7 +19,7 @@ from ..measuring import (
 )
 from ..options.common import overwrite_option
 from ..options.declarations import SectionOption, takes
-from ..options.play_options import EvaluationOptions
+from ..options.play_options import MeasuringOptions
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
@@ -66,7 +66,7 @@ def evaluation() -> None:
 )
 @takes(
     "options",
-    EvaluationOptions,
+    MeasuringOptions,
     without=ELSEWHERE,
     seed=BASE_SEED,
     output_dir=RESUMABLE,
@@ -77,7 +77,7 @@ def evaluation() -> None:
 @output_options
 def diagnose(
     out: Output,
-    options: EvaluationOptions,
+    options: MeasuringOptions,
     manifest: str,
     bot: str,
     baseline: str | None,

@@ -19,7 +19,7 @@ from ..measuring import (
     show_report,
 )
 from ..options.declarations import SectionOption, takes
-from ..options.play_options import EvaluationOptions
+from ..options.play_options import MeasuringOptions
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
@@ -37,15 +37,15 @@ commands = NounGroup()
 @click.argument("bot")
 @takes(
     "options",
-    EvaluationOptions,
-    without=("manifest", "players", "human", "admin", "watch", "max_blocks"),
+    MeasuringOptions,
+    without=("manifest", "players", "human", "admin", "watch", "max_blocks", "others"),
     output_dir=RESUMABLE,
     episodes={"help": "Number of episodes. With 2 or more, each has its own seed, and you get means with intervals."},
     seed={"help": "Put this seed into the game config; with several episodes, derive their seeds from it."},
 )
 @markdown_option
 @output_options
-def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, markdown: bool) -> int:
+def scrimmage(out: Output, options: MeasuringOptions, manifest: str, bot: str, markdown: bool) -> int:
     """Measure a player that plays itself in every seat.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT is a file, a
@@ -94,12 +94,10 @@ def scrimmage(out: Output, options: EvaluationOptions, manifest: str, bot: str, 
     metavar="PLAYER[,proportion=X]",
     help="A player, and its share of the seats relative to the others; repeatable.  [default proportion: 1]",
 )
-@takes(
-    "options", EvaluationOptions, without=EPISODES_ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE, episodes=EPISODES
-)
+@takes("options", MeasuringOptions, without=EPISODES_ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE, episodes=EPISODES)
 @markdown_option
 @output_options
-def mix(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+def mix(out: Output, options: MeasuringOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
     """Measure players that share the seats.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file,
@@ -152,13 +150,18 @@ def mix(out: Output, options: EvaluationOptions, manifest: str, bots: tuple[str,
     help="Also measure what BOT, each player of the pool, and each pair of them add to the mean of the whole table.",
 )
 @takes(
-    "options", EvaluationOptions, without=EPISODES_ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE, episodes=EPISODES
+    "options",
+    MeasuringOptions,
+    without=[name for name in EPISODES_ELSEWHERE if name != "others"],
+    seed=BASE_SEED,
+    output_dir=RESUMABLE,
+    episodes=EPISODES,
 )
 @markdown_option
 @output_options
 def pickup(
     out: Output,
-    options: EvaluationOptions,
+    options: MeasuringOptions,
     manifest: str,
     bot: str,
     pool: tuple[str, ...],

@@ -10,11 +10,10 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import overwrite_option
-from ..options.declarations import SectionOption, takes
-from ..options.play_options import PlayOptions
+from ..options.declarations import takes
+from ..options.play_options import MeasuringOptions
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
-from ..platform_suites import play_on_platform
 
 if TYPE_CHECKING:
     from coworld_core.evaluation.suite_report import SuiteReport
@@ -27,7 +26,18 @@ commands = NounGroup()
 
 _LEFT_OUT = (
     *("manifest", "players", "variant", "assignments", "config", "steps", "seed", "episodes"),
-    *("human", "admin", "watch", "verify_replay", "overwrite"),
+    *(
+        "human",
+        "admin",
+        "watch",
+        "verify_replay",
+        "overwrite",
+        "max_blocks",
+        "metric",
+        "forfeit",
+        "count_starved",
+        "others",
+    ),
 )
 """Options for playing that the suite's file sets, or that have no meaning here."""
 
@@ -63,7 +73,7 @@ def suite() -> None:
 @click.option("--game", "-m", metavar="MANIFEST", help="The game.  [default: the one that the file names]")
 @takes(
     "options",
-    PlayOptions,
+    MeasuringOptions,
     without=_LEFT_OUT,
     player={"help": "A player that {player} stands for: a file, a directory, an id, or an image. Repeatable."},
     output_dir={
@@ -71,16 +81,8 @@ def suite() -> None:
         "Default: a fresh one under results/ beside the manifest."
     },
 )
-@click.option(
-    "--on-platform",
-    cls=SectionOption,
-    section="Where it runs",
-    is_flag=True,
-    help="Have the platform play it: players are names of your policies (mine, mine:v3), and the game a Coworld's name "
-    "or id, or a package with its name. --parallel is 4 by default.",
-)
 @output_options
-def run(out: Output, options: PlayOptions, file: Path, game: str | None, *, on_platform: bool) -> int:
+def run(out: Output, options: MeasuringOptions, file: Path, game: str | None) -> int:
     """Play a suite, or go on with it.
 
     FILE is the suite. Everything in it is checked before the first game starts. With --on-platform, each episode is
@@ -90,12 +92,10 @@ def run(out: Output, options: PlayOptions, file: Path, game: str | None, *, on_p
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: _run(out, running, options, file, game, on_platform=on_platform))
+    return run_async(out, lambda running: _run(out, running, options, file, game))
 
 
-async def _run(
-    out: Output, running: Running, options: PlayOptions, file: Path, game: str | None, *, on_platform: bool
-) -> int:
+async def _run(out: Output, running: Running, options: MeasuringOptions, file: Path, game: str | None) -> int:
     from contextlib import AsyncExitStack
 
     from coworld_core.ids import new_run_id
@@ -105,31 +105,33 @@ async def _run(
 
     from ..render.progress import show_progress
     from ..render.text import shown_path
-    from ..run_preparation import evidence_directory, find_package, opened_backend, player_secrets
+    from ..run_preparation import evidence_directory, find_package, opened_backend, opened_platform, player_secrets
 
     settings = read_suite_settings(file)
     game = game or settings.game
     if not game:
         raise click.UsageError("The suite names no game: give it with -m.", click.get_current_context())
-    if on_platform:
-        report, workspace = await play_on_platform(running, options, settings, game)
-        return _show(out, report, workspace, markdown=False, html=None)
     named = options.but(manifest=game)
-    package = await find_package(named, running)
-    secrets = await player_secrets(options, out)
-    workspace = evidence_directory(options, package, new_run_id())
-    where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
-    running.so_far = "What was played is kept."
-    running.to_go_on = f"Run the same command{where} again to go on."
-    options.refuse_cluster()
     async with AsyncExitStack() as stack:
         backend: Backend | str = options.backend
+        running.so_far = "What was played is kept."
+        if options.on_platform:
+            words = (*settings.players, *options.player)
+            package, venue = await stack.enter_async_context(opened_platform(named, words, running))
+        else:
+            package, venue = await find_package(named, running), None
+        secrets = await player_secrets(options, out)
+        workspace = evidence_directory(options, package, new_run_id())
+        where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
+        running.to_go_on = f"Run the same command{where} again to go on."
+        options.refuse_cluster()
         # Each measurement knows best where it is played, unless that was said
-        if backend != "auto" or options.install:
+        if venue is None and (backend != "auto" or options.install):
             backend = await stack.enter_async_context(opened_backend(named, package, running))
         progress = stack.enter_context(show_progress(running, settings.name))
         how: BatchArguments = {
             "backend": backend,
+            "venue": venue,
             "workspace": workspace,
             "options": options.episode(watch=out.live),
             "listeners": (progress,),

@@ -26,6 +26,7 @@ __all__ = [
     "REQUIREMENTS",
     "AttemptOptions",
     "EvaluationOptions",
+    "MeasuringOptions",
     "PackageOptions",
     "PlayOptions",
     "WhereOptions",
@@ -563,6 +564,45 @@ class EvaluationOptions(PlayOptions):
         is_flag=True,
         help="Also count episodes that were short of CPU time: for games in which time does not matter.",
     )
+
+
+_ON_PLATFORMS = frozenset(
+    {
+        *("manifest", "server", "players", "player", "variant", "assignments", "config", "steps", "seed"),
+        *("output_dir", "label", "overwrite", "episodes", "parallel", "require"),
+        *("max_blocks", "metric", "forfeit", "count_starved", "on_platform", "others"),
+    }
+)
+"""Fields that mean something on a platform; the others say how programs run on this machine."""
+
+
+class MeasuringOptions(EvaluationOptions):
+    """Options of the commands whose measurements a platform can play, too."""
+
+    on_platform: bool = option(
+        "--on-platform",
+        section=_WHERE,
+        default=False,
+        is_flag=True,
+        help="Have the platform play: players are names of your policies (mine, mine:v3), and the game a Coworld's "
+        "name or id, or a package with its name. --parallel is 4 by default.",
+    )
+
+    others: str | None = option(
+        "--others",
+        section="What to play",
+        metavar="PLAYER",
+        help="The player in the seats that no measured player has.  [default: the game's own players]",
+    )
+
+    def refuse_here(self) -> None:
+        """Refuse options that say how programs run on this machine.
+
+        Raises:
+            click.UsageError: One was given on the command line.
+        """
+        here = [name for name in self.declared if name not in _ON_PLATFORMS]
+        refuse_options(here, "is about programs that run here: it does not go with --on-platform.")
 
 
 def _limits(memory: float | None, cpus: float | None, pids: int | None) -> Limits:

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
 import coworld_core
 from coworld_core.api import ExperienceDetail, ExperienceRequest, check_id
+from coworld_core.api.platform_ids import is_uuid
 from coworld_core.controller import (
     EPISODE_STATES,
     EpisodeChange,
     EpisodeSpec,
     EpisodeState,
+    HostedGame,
+    HostedPolicy,
     has_ended,
     read_states,
 )
-from coworld_core.errors import UsageError
+from coworld_core.errors import RemoteError, UsageError
+from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.records.labels import check_labels
 
 from .._version import __version__
 from ..resources._base import has_labels
 from ..watch import Outage, next_pause, until_ended
 from .episode_bodies import episode_body
-from .hosted_episode import GameNames, HostedEpisode, state_of
+from .hosted_episode import KnownGames, HostedEpisode, state_of
 from .hosted_play import HostedPlay
 
 if TYPE_CHECKING:
@@ -55,23 +59,56 @@ class HostedController:
 
     def __init__(self, client: CoworldClient) -> None:
         self._client = client
-        self._games = GameNames(client)
+        self._games = KnownGames(client)
 
-    async def start(self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None) -> HostedEpisode:
+    async def game(self, coworld: str, players: Iterable[str] = ()) -> HostedGame:
+        """A Coworld, and policies that are to be measured in it (`coworld_runner.HostedVenue`).
+
+        ::
+
+            game = await controller.game("nim", ["mine:v3", "mine:v2"])
+            report = await compare(game, "mine:v3", "mine:v2", venue=HostedVenue(controller, game))
+
+        Args:
+            coworld: Its name or `cow_` id.
+            players: Your policies: `name` (the newest version), `name:v3`, or a version's UUID.
+
+        Raises:
+            ManifestError: The platform's manifest is invalid.
+            NotFound: There is no such Coworld or policy.
+        """
+        found = await self._client.coworlds.find(coworld)
+        loaded = load_manifest(found.manifest, template=True)
+        report = loaded.report.model_copy(update={"source": found.id})
+        policies = {word: await self._policy(word) for word in dict.fromkeys(players)}
+        return HostedGame(manifest=loaded.manifest, report=report, id=found.id, policies=policies)
+
+    async def _policy(self, word: str) -> HostedPolicy:
+        if is_uuid(word):
+            return HostedPolicy(id=word, label=word)
+        row = await self._client.policies.lookup(word)
+        return HostedPolicy(id=row.id, label=f"{row.name}:v{row.version}")
+
+    async def start(
+        self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None, idempotency_key: str = ""
+    ) -> HostedEpisode:
         """Request an episode, and return once the platform has it in its queue.
 
         Args:
             spec: What is to be played; the variant is the first one of the Coworld, unless one is named.
             labels: Further labels, above those of the spec.
+            idempotency_key: See `EpisodeController.start`; platforms know it for some days.
 
         Raises:
             UsageError: There is no such variant or field of the config, a label is none, or the players are not one, or
                 one for each seat.
             ApiError: The platform refuses: there is no such Coworld or policy, or it keeps no labels.
+            RemoteError: It has made no episode of the request (`no_episode`).
         """
         held = check_labels({**spec.labels, **(labels or {})})
-        coworld = await self._client.coworlds.find(spec.coworld)
-        made = await self._client.experience.create(episode_body(coworld, spec, held))
+        coworld = await self._games.find(spec.coworld)
+        body = episode_body(coworld, spec, held)
+        made = await self._client.experience.create(body, idempotency_key=idempotency_key or None)
         if not made.episodes:
 
             def begun(request: ExperienceDetail) -> bool:
@@ -79,7 +116,7 @@ class HostedController:
 
             made = await until_ended(lambda: self._client.experience.get(made.id), ended=begun)
         if not made.episodes:
-            raise UsageError(
+            raise RemoteError(
                 f"{self._client.server} has made no episode for {made.id}: {made.error or made.status}.",
                 code="no_episode",
                 context={"request": made.id},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from coworld_core.api import EpisodeRequest, RequestStatus
+from coworld_core.api import Coworld, EpisodeRequest, RequestStatus
 from coworld_core.controller import (
     EPISODE_STATES,
     EpisodeEvent,
@@ -15,6 +15,9 @@ from coworld_core.controller import (
     bad_cursor,
     has_ended,
 )
+from coworld_core.episode.outcome import FaultParty
+from coworld_core.episode.record import PlayerFault
+from coworld_core.episode.verdict import party_of
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
 from coworld_core.records.run_entries import SeatEntry
@@ -25,29 +28,33 @@ from ..watch import until_ended
 if TYPE_CHECKING:
     from ..client import CoworldClient
 
-__all__ = ["GameNames", "HostedEpisode", "state_of"]
+__all__ = ["KnownGames", "HostedEpisode", "state_of"]
 
 _WAITING = ("pending", "submitted", "dispatched")
 
 
-class GameNames:
-    """The names and versions of Coworlds, each asked for once."""
+class KnownGames:
+    """The Coworlds of a platform, each asked for once by its id."""
 
     def __init__(self, client: CoworldClient) -> None:
         self._client = client
-        self._known: dict[str, tuple[str, str]] = {}
+        self._known: dict[str, Coworld] = {}
 
-    async def of(self, coworld_id: str | None) -> tuple[str, str]:
+    async def find(self, named: str) -> Coworld:
+        """A Coworld by its id, or by its name, which may stand for another version soon."""
+        if named not in self._known:
+            found = await self._client.coworlds.find(named)
+            self._known[found.id] = found
+            return found
+        return self._known[named]
+
+    async def names(self, coworld_id: str | None) -> tuple[str, str]:
         """Name and version; empty if the platform does not tell."""
-        if coworld_id is None:
-            return "", ""
-        if coworld_id not in self._known:
-            try:
-                row = await self._client.coworlds.get(coworld_id)
-            except ApiError:
-                return "", ""
-            self._known[coworld_id] = row.name, row.version
-        return self._known[coworld_id]
+        try:
+            row = await self.find(coworld_id) if coworld_id is not None else None
+        except ApiError:
+            row = None
+        return (row.name, row.version) if row is not None else ("", "")
 
 
 class HostedEpisode:
@@ -57,7 +64,7 @@ class HostedEpisode:
     states that follow each other quickly may be told as the last of them.
     """
 
-    def __init__(self, client: CoworldClient, games: GameNames, id: str) -> None:
+    def __init__(self, client: CoworldClient, games: KnownGames, id: str) -> None:
         self._client = client
         self._games = games
         self._id = id
@@ -101,10 +108,12 @@ class HostedEpisode:
 
     async def info_of(self, row: EpisodeRequest) -> EpisodeInfo:
         """What a row of the platform says of it."""
-        name, version = await self._games.of(row.coworld_id)
+        name, version = await self._games.names(row.coworld_id)
+        state = state_of(row.status)
+        party, error_type, error = _fault_of(row, state)
         return EpisodeInfo(
             id=row.id,
-            state=state_of(row.status),
+            state=state,
             coworld=name,
             version=version,
             variant=row.variant_id or "",
@@ -114,8 +123,11 @@ class HostedEpisode:
             created_at=row.created_at,
             started_at=row.started_at,
             ended_at=row.completed_at,
-            error_type=row.error_type,
-            error=row.error,
+            error_type=error_type,
+            error=error,
+            party=party,
+            fault_slot=row.failed_policy_index if party == "player" else None,
+            player_faults=_player_faults(row, party),
             server=self._client.server,
         )
 
@@ -127,6 +139,16 @@ class HostedEpisode:
         """
         row = await self._client.episodes.get(self._id)
         return _seats_of(row, await self._scores(row))
+
+    async def results(self) -> dict[str, Any] | None:
+        """The game's results; None: it has none, or not yet.
+
+        Raises:
+            NotFound: As `info`.
+        """
+        row = await self._client.episodes.get(self._id)
+        found: Any = await self._client.episodes.results(row) if row.status.is_success else None
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
     async def terminate(self, *, hard: bool = False) -> None:
         """Cancel it, while it waits to begin. Platforms let an episode that has begun come to its end.
@@ -200,6 +222,33 @@ class HostedEpisode:
             hint=hint,
             context={"id": self._id},
         )
+
+
+def _fault_of(row: EpisodeRequest, state: EpisodeState) -> tuple[FaultParty | None, str | None, str | None]:
+    """Whose fault decided an episode, its type, and a sentence."""
+    if state == "completed":
+        first = row.player_faults[0] if row.player_faults else None
+        return ("player", first.error_type, first.message) if first is not None else (None, None, None)
+    if not has_ended(state):
+        return None, row.error_type, row.error
+    said = row.error or f"The episode is {row.status}."
+    if state == "interrupted":
+        return "operator", row.error_type or "interrupted", said
+    kind = row.error_type or "platform_error"
+    return party_of(kind, row.failed_policy_index), kind, said
+
+
+def _player_faults(row: EpisodeRequest, party: FaultParty | None) -> tuple[PlayerFault, ...]:
+    found = {
+        fault.position: PlayerFault(
+            slot=fault.position, error_type=fault.error_type or "player_error", message=fault.message or ""
+        )
+        for fault in reversed(row.player_faults)
+        if fault.position >= 0
+    }
+    if party == "player" and (slot := row.failed_policy_index) is not None and slot not in found:
+        found[slot] = PlayerFault(slot=slot, error_type=row.error_type or "player_error", message=row.error or "")
+    return tuple(found[slot] for slot in sorted(found))
 
 
 def _seats_of(row: EpisodeRequest, scores: Sequence[float | None] = ()) -> tuple[SeatEntry, ...]:

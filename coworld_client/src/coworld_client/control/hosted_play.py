@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -20,7 +20,7 @@ from coworld_core.controller import (
 from coworld_core.records.run_entries import SeatEntry
 
 from ..watch import Outage, next_pause, until_ended
-from .hosted_episode import GameNames, HostedEpisode
+from .hosted_episode import KnownGames, HostedEpisode
 
 if TYPE_CHECKING:
     from ..client import CoworldClient
@@ -38,7 +38,7 @@ class HostedPlay:
     nothing changes, so states that follow each other quickly may be told as the last of them.
     """
 
-    def __init__(self, client: CoworldClient, games: GameNames, id: str) -> None:
+    def __init__(self, client: CoworldClient, games: KnownGames, id: str) -> None:
         self._client = client
         self._games = games
         self._id = id
@@ -94,6 +94,11 @@ class HostedPlay:
             for seat in session.players or ()
         )
 
+    async def results(self) -> dict[str, Any] | None:
+        """The game's results, once it has been played; None: it has none."""
+        episode = self._episode_of(await self._session())
+        return await episode.results() if episode is not None else None
+
     async def terminate(self, *, hard: bool = False) -> None:
         """End it at once, whether `hard` or not; nothing of it is kept.
 
@@ -122,7 +127,7 @@ class HostedPlay:
     async def _info_of(self, session: PlaySession) -> EpisodeInfo:
         if (episode := self._episode_of(session)) is not None:
             return (await episode.info()).model_copy(update={"id": self._id})
-        name, version = await self._games.of(session.coworld_id)
+        name, version = await self._games.names(session.coworld_id)
         return EpisodeInfo(
             id=self._id,
             state=_state_of(session.status),

@@ -6,7 +6,7 @@ Records are written strictly and read leniently (`records`), by `read_record`, `
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
 
@@ -272,6 +272,20 @@ class EpisodeRecord(Record, Tabular):
                 hint="Read it from the episode's directory.",
             )
         return EpisodeLayout(self._workspace)
+
+    def player_faults(self, *, acted: Collection[int] = ()) -> tuple[PlayerFault, ...]:
+        """How players failed, by slot: the first fault of each.
+
+        Args:
+            acted: Slots whose players have acted: a connection may be too short to be seen, but these were there.
+        """
+        first: dict[int, Fault] = {}
+        for fault in self.faults:
+            if fault.party == "player" and fault.slot is not None:
+                first.setdefault(fault.slot, fault)
+        connected: dict[int, bool | None] = {slot.slot: slot.connected for slot in self.slots}
+        connected |= dict.fromkeys(acted, True)
+        return tuple(PlayerFault.of(fault, slot=slot, connected=connected.get(slot)) for slot, fault in first.items())
 
     @property
     def replay(self) -> Path:

@@ -17,7 +17,7 @@ from .outcome import ErrorType, Fault, FaultParty, decisive
 if TYPE_CHECKING:
     from .record import EpisodeRecord, EpisodeRow
 
-__all__ = ["Verdict", "VerdictPolicy", "blame_for", "judge", "judge_error", "judge_row"]
+__all__ = ["Verdict", "VerdictPolicy", "blame_for", "judge", "judge_error", "judge_row", "party_of"]
 
 _MESSAGE_LIMIT = 2000
 _PUBLISHED: dict[str, str] = {
@@ -36,6 +36,13 @@ _PUBLISHED: dict[str, str] = {
     "interrupted": "crash",
 }
 """The published platform's names for error types that it does not know; the others keep their names."""
+
+
+_OF_PLAYERS = ("player_error", "player_left_early", "player_timeout", "player_never_started")
+_OF_THE_GAME = (
+    *("game_unhealthy", "game_contract_violation", "episode_timeout"),
+    *("results_missing", "results_malformed", "replay_missing", "replay_unloadable"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +169,18 @@ def blame_for(error: CoworldError) -> tuple[FaultParty, ErrorType]:
     if isinstance(error, ManifestError | UsageError | CapabilityError | HookError):
         return "operator", "config_error"
     return "platform", "platform_error"
+
+
+def party_of(error_type: str | None, slot: int | None) -> FaultParty:
+    """The party to blame where only the type of a fault is told, as by platforms.
+
+    Args:
+        error_type: The type; unknown ones are the platform's own.
+        slot: The player's slot, if the fault is a player's.
+    """
+    if slot is not None or error_type in _OF_PLAYERS:
+        return "player"
+    return "game" if error_type in _OF_THE_GAME else "platform"
 
 
 def _against(fault: Fault | None) -> Verdict | None:

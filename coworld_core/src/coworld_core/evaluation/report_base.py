@@ -94,6 +94,16 @@ class EvaluationPlan(EvaluationTerms):
     same_commands: tuple[tuple[str, ...], ...] = Field(
         default=(), description="Groups of labels of players with the same command and settings."
     )
+    others: SlotRow | None = Field(
+        default=None,
+        exclude_if=is_empty,
+        description="The player in the seats that no measured player has; left out: the game's own players.",
+    )
+
+    @property
+    def played(self) -> str:
+        """The variant, what is changed in its config, and who else plays."""
+        return f"{super().played}, among {self.others.name}" if self.others is not None else super().played
 
     @abc.abstractmethod
     def players(self) -> dict[str, SlotRow]:

@@ -53,6 +53,12 @@ class SuiteSettings(SettingsPart):
     """Changes to the game config."""
     entry: list[EntrySettings] = Field(min_length=1)
 
+    @property
+    def players(self) -> tuple[str, ...]:
+        """The players that line-ups name, each once, without `{player}`."""
+        words = (word for entry in self.entry for lineup in entry.lineups for word in lineup)
+        return tuple(dict.fromkeys(word for word in words if word != CANDIDATE))
+
 
 def read_suite_settings(path: str | os.PathLike[str]) -> SuiteSettings:
     """Read a suite; its paths become relative to the current directory.

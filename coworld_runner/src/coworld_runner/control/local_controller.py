@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import os
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import AsyncExitStack
@@ -95,18 +96,28 @@ class LocalController:
     ) -> bool | None:
         return await self._stack.__aexit__(kind, value, traceback)
 
-    async def start(self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None) -> LocalEpisode:
+    async def start(
+        self, spec: EpisodeSpec, *, labels: Mapping[str, str] | None = None, idempotency_key: str = ""
+    ) -> LocalEpisode:
         """Start an episode, and return once it has begun.
 
         Args:
             spec: What is to be played.
             labels: Further labels, above those of the spec.
+            idempotency_key: See `EpisodeController.start`. The run's id follows from it.
 
         Raises:
             CoworldError: It cannot be played, as for `run_episode`; nothing was started.
         """
         held = check_labels({**spec.labels, **(labels or {})})
-        starting = _Starting(new_run_id())
+        run_id = hashlib.sha256(idempotency_key.encode()).hexdigest()[:16] if idempotency_key else new_run_id()
+        if idempotency_key:
+            try:
+                return await self.episode(run_id)
+            except UsageError as error:
+                if error.code != "no_such_run":
+                    raise
+        starting = _Starting(run_id)
         self._tasks.start_soon(self._play, spec, held, starting)
         try:
             await starting.settled.wait()

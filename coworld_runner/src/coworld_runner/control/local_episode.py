@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -22,6 +23,8 @@ from coworld_core.controller import (
 )
 from coworld_core.episode.events import RunFinished, RunStarted, parse_event
 from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.outcome import FaultParty
+from coworld_core.episode.record import read_record
 from coworld_core.errors import UsageError
 from coworld_core.records.run_entries import SeatEntry
 
@@ -143,6 +146,16 @@ class LocalEpisode:
             if name is not None
         )
 
+    async def results(self) -> dict[str, Any] | None:
+        """The game's results; None: it has none, or not yet, or is a run of many.
+
+        Raises:
+            RecordError: The episode's record is broken.
+        """
+        if not EpisodeLayout(self.workspace).record.is_file():
+            return None
+        return (await anyio.to_thread.run_sync(read_record, self.workspace)).results
+
     async def terminate(self, *, hard: bool = False) -> None:
         """Ask for it to be stopped; `result` waits for that.
 
@@ -213,6 +226,9 @@ def info_of(workspace: Path, run: ReadRun) -> EpisodeInfo:
         ended_at=ended,
         error_type=episode.error_type if episode is not None else None,
         error=episode.message if episode is not None else None,
+        party=cast("FaultParty | None", episode.party) if episode is not None else None,
+        fault_slot=episode.fault_slot if episode is not None else None,
+        player_faults=episode.player_faults if episode is not None else (),
         workspace=str(workspace),
     )
 

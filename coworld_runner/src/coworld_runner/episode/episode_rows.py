@@ -14,9 +14,9 @@ from typing import Any
 from coworld_core.documents.canonical_json import canonical_json
 from coworld_core.episode.hook_record import HookRecord
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.outcome import LOST, Fault
-from coworld_core.episode.record import EpisodeRecord, EpisodeRow, PlayerFault, SlotRow, read_rows
-from coworld_core.episode.seat_behaviour import SeatBehaviour, read_behaviour
+from coworld_core.episode.outcome import LOST
+from coworld_core.episode.record import EpisodeRecord, EpisodeRow, SlotRow, read_rows
+from coworld_core.episode.seat_behaviour import read_behaviour
 from coworld_core.episode.verdict import judge_error
 from coworld_core.errors import UsageError
 from coworld_core.text.phrases import listed
@@ -26,7 +26,7 @@ from ..runs._append_log import AppendedFile
 from .plan_hooks import EpisodeHook
 from .venue import Wanted
 
-__all__ = ["RowFile", "Rows", "planned_digest", "require_same_hooks", "row_of_error", "row_of_record"]
+__all__ = ["RowFile", "Rows", "planned_digest", "require_same_hooks", "row_of_error", "row_of_record", "slot_rows"]
 
 
 class Rows(abc.ABC):
@@ -111,7 +111,7 @@ class RowFile(Rows):
 
 def planned_digest(plan: EpisodePlan) -> bytes:
     """Return a digest of what is planned: the variant, its changes, the seed and the players."""
-    return _what(plan.variant, plan.seed, _seats(plan), plan.config_changes)
+    return _what(plan.variant, plan.seed, slot_rows(plan), plan.config_changes)
 
 
 def row_of_record(
@@ -142,7 +142,7 @@ def row_of_record(
         planned=planned,
         status=record.status,
         ok=record.ok,
-        slots=_seats(plan, record),
+        slots=slot_rows(plan, record),
         scores=record.scores,
         seconds=record.seconds,
         phases=record.phases,
@@ -152,7 +152,7 @@ def row_of_record(
         party=fault.party if fault is not None else None,
         fault_slot=fault.slot if fault is not None else None,
         message=fault.message if fault is not None else None,
-        player_faults=_player_faults(record, conduct),
+        player_faults=record.player_faults(acted=[slot for slot, seat in enumerate(conduct) if seat.acted]),
         replay_sha256=next((file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name), ""),
         conduct=conduct,
     )
@@ -160,7 +160,7 @@ def row_of_record(
 
 def row_of_error(
     episode: Wanted,
-    directory: Path,
+    directory: Path | None,
     plan: EpisodePlan,
     error: Exception,
     *,
@@ -169,14 +169,17 @@ def row_of_error(
     hooks: tuple[HookRecord, ...] = (),
     planned: str = "",
 ) -> EpisodeRow:
-    """Return the row of an episode that failed before it had a record; the arguments are as for `row_of_record`."""
+    """Return the row of an episode that failed before it had a record; the arguments are as for `row_of_record`.
+
+    Without a directory, nothing of it was to be kept here.
+    """
     verdict = judge_error(error)
     return EpisodeRow(
         index=episode.index,
         key=episode.key,
         earlier=episode.earlier,
         run_id=run_id,
-        workspace=directory.name,
+        workspace=directory.name if directory is not None else "",
         variant=plan.variant,
         config_changes=dict(plan.config_changes),
         seed=plan.seed,
@@ -185,7 +188,7 @@ def row_of_error(
         planned=planned,
         status="failed",
         ok=False,
-        slots=_seats(plan),
+        slots=slot_rows(plan),
         seconds=seconds,
         error_type=verdict.error_type,
         party=verdict.party,
@@ -193,18 +196,8 @@ def row_of_error(
     )
 
 
-def _player_faults(record: EpisodeRecord, conduct: Sequence[SeatBehaviour]) -> tuple[PlayerFault, ...]:
-    first: dict[int, Fault] = {}
-    for fault in record.faults:
-        if fault.party == "player" and fault.slot is not None:
-            first.setdefault(fault.slot, fault)
-    connected = {slot.slot: slot.connected for slot in record.slots}
-    # A connection may be too short to be seen, but who has acted was there
-    connected |= {slot: True for slot, seat in enumerate(conduct) if seat.acted}
-    return tuple(PlayerFault.of(fault, slot=slot, connected=connected.get(slot)) for slot, fault in first.items())
-
-
-def _seats(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SlotRow, ...]:
+def slot_rows(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SlotRow, ...]:
+    """Return who sits in an episode, by slot; the digests of images are those of its record, if there is one."""
     digests = [slot.image.digest for slot in record.slots] if record is not None else [""] * len(plan.seats)
     return tuple(
         SlotRow(

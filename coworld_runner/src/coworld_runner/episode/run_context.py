@@ -82,9 +82,15 @@ async def entered_backend(
         install: Whether the backend that is opened installs what the package needs (see `RunArguments`).
 
     Raises:
-        UsageError: There is no backend of that name, a backend is named without a package, or one that is open already
-            was to install.
+        UsageError: There is no backend of that name, a backend is named without a package, one that is open already was
+            to install, or the package is a platform's game (`hosted_game`).
     """
+    if isinstance(origin, Package) and origin.policies is not None:
+        raise UsageError(
+            f"{origin.manifest.game.name} is a game of a platform, and is played there.",
+            code="hosted_game",
+            hint="Measure its policies with venue=HostedVenue(controller, game), or download it to play it here.",
+        )
     if isinstance(backend, Backend):
         if install:
             raise UsageError(

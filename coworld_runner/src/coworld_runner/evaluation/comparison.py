@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -13,7 +12,7 @@ from coworld_core.evaluation.power import ComparisonForecast, forecast
 
 from ..episode.many import KeyedRun
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, resolve_package
+from ..package.resolver import Game, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -23,7 +22,7 @@ __all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
 
 
 async def compare(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     new: str,
     old: str,
     *,
@@ -45,7 +44,7 @@ async def compare(
     first move in which the two players differed.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         new: The player expected to be better, as `players.read_players` reads it: an id, a file, an image, …
         old: The player it is compared with.
         opponent: Compare how the two do against this player, instead of against each other.
@@ -79,7 +78,7 @@ async def compare(
 
 
 async def forecast_comparison(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     new: str,
     old: str,
     *,
@@ -89,7 +88,7 @@ async def forecast_comparison(
     """Say how many blocks a comparison takes for which difference; nothing is played.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         new: The player expected to be better.
         old: The player it is compared with.
         rules: What would be played and what would count.

@@ -19,7 +19,7 @@ from coworld_core.evaluation.battery import (
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, resolve_package
+from ..package.resolver import Game, Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, read_evaluation, settled_rules
@@ -28,7 +28,7 @@ __all__ = ["diagnose", "play_battery"]
 
 
 async def diagnose(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     player: str,
     *,
     baseline: str | None = None,
@@ -44,7 +44,7 @@ async def diagnose(
     strong player each take its place in turn. A workspace that already contains this diagnosis is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         player: The player to diagnose, as `read_players` reads it.
         baseline: The player that scores 0 on the normalised scale.
         strong: The player that scores 1 on the normalised scale.

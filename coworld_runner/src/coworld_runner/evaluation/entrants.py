@@ -50,7 +50,11 @@ class Entrants:
         self.package = package
         # Files are read once, so that their current content plays in every episode
         self._players = {label: _entrant(player, package) for label, player in players.items()}
+        self._others = _entrant(rules.others, package) if rules.others is not None else None
         self._seed = rules.seed if rules.seed is not None else fresh_seed()
+        if package.policies is not None and rules.variant is None:
+            # A platform plays no fixture
+            rules = dataclasses.replace(rules, variant=package.manifest.variants[0].id)
         self._rules = rules
         self._plans: dict[tuple[int, Lineup], EpisodePlan] = {}
         self.bases = tuple(
@@ -108,11 +112,19 @@ class Entrants:
             "highest": highest,
             "count_starved": rules.count_starved,
             "same_commands": self._same_commands(),
+            "others": _row(self.others[0]) if self._others is not None else None,
         }
 
     def seat(self, label: str) -> Seat:
         """Return the seat of the player with this label."""
         return self._plan((label,) * len(self.base.seats), 0).seats[0]
+
+    @property
+    def others(self) -> tuple[Seat, ...]:
+        """The seats of those who may sit among the players."""
+        if self._others is not None:
+            return self._plan((None,) * len(self.base.seats), 0).seats[:1]
+        return tuple(seat for base in self.bases for seat in base.seats)
 
     def rows(self) -> dict[str, SlotRow]:
         """Return all players by label, under distinct names."""
@@ -120,12 +132,7 @@ class Entrants:
         names = {label: seat.player_name or seat.name for label, seat in seats.items()}
         alike = {name for name in names.values() if list(names.values()).count(name) > 1}
         return {
-            label: SlotRow(
-                name=f"{names[label]} ({label})" if names[label] in alike else names[label],
-                player_id=seat.player_id,
-                image=seat.image,
-                player_version=seat.player_version,
-            )
+            label: _row(seat, f"{names[label]} ({label})" if names[label] in alike else names[label])
             for label, seat in seats.items()
         }
 
@@ -137,7 +144,7 @@ class Entrants:
             runnable = seat.runnable
             what = (runnable.run, sorted(runnable.env.items())) if runnable is not None else ()
             # Files are compared by content, not by name
-            what = seat.own.digest if seat.own is not None else what
+            what = seat.own.digest if seat.own is not None else what if seat.policy is None else seat.policy.id
             groups.setdefault(repr(what), []).append(label)
         return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
@@ -171,7 +178,7 @@ class Entrants:
                 self.package,
                 variant=None if self._rules.variant is None else base.variant,
                 players=[
-                    self._players[label] if label is not None else base.seats[slot].player_id or ""
+                    self._players[label] if label is not None else self._others or base.seats[slot].player_id or ""
                     for slot, label in enumerate(lineup)
                 ],
                 run=self._rules.command,
@@ -179,6 +186,15 @@ class Entrants:
                 config=self._rules.config,
             )
         return self._plans[at, lineup]
+
+
+def _row(seat: Seat, name: str = "") -> SlotRow:
+    return SlotRow(
+        name=name or seat.player_name or seat.name,
+        player_id=seat.player_id,
+        image=seat.image,
+        player_version=seat.player_version,
+    )
 
 
 def _entrant(word: str, package: Package) -> PlayerRef:

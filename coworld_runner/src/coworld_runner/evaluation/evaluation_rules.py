@@ -27,6 +27,8 @@ class EvaluationRules:
     certification fixture."""
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Changes to the game config, as for `plan_episode`. The blocks' seeds are the measurement's."""
+    others: str | None = None
+    """The player in the seats that no measured player has; None: the game's own players."""
     command: tuple[str, ...] = ()
     """Command for players given as images."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

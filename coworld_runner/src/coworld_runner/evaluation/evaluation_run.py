@@ -200,6 +200,18 @@ async def open_evaluation_run(
             for block in range(1, min(evaluation.last_block, 2) + 1)
             for lineup in evaluation.lineups(block)
         )
+        if others and entrants.package.policies is not None and plan.others is None:
+            raise UsageError(
+                f"{plan.coworld}'s own players have seats in this, and a platform plays policies alone.",
+                code="no_own_players",
+                hint=Hint("name_others", "Name the policy that is to sit there (others)."),
+            )
+        if plan.others is not None and not others:
+            raise UsageError(
+                f"Measured players have all seats, so there is none for {plan.others.name}.",
+                code="no_other_seats",
+                hint=Hint("leave_others_out", "Leave the others out."),
+            )
         workers = find_workers(entrants, options, others=others, programs=programs)
         venue, _ = await stack.enter_async_context(workers)
         options = options if venue is None else replace(options, venue=venue)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Unpack
 
@@ -13,7 +12,7 @@ from coworld_core.evaluation.ranking import player_labels
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, resolve_package
+from ..package.resolver import Game, Package, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -22,7 +21,7 @@ __all__ = ["mix", "plan_mixture"]
 
 
 async def mix(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     players: Mapping[str, float],
     *,
     episodes: int = 50,
@@ -35,7 +34,7 @@ async def mix(
     that already contains this mixture is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         players: The players, as `read_players` reads them, and the proportion of the seats that each gets.
         episodes: Minimum number of episodes to play; the last block is always completed.
         rules: What to play and what counts; `episodes` replaces `max_blocks`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Literal, Unpack
 
@@ -12,7 +11,7 @@ from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, Pickup
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, resolve_package
+from ..package.resolver import Game, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -24,7 +23,7 @@ _MOST = 8
 
 
 async def pickup(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     candidate: str,
     pool: Sequence[str],
     *,
@@ -40,7 +39,7 @@ async def pickup(
     already contains this pickup is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         candidate: The player to measure, as `read_players` reads it.
         pool: The players that it replaces.
         episodes: Minimum number of episodes to play; the last block is always completed.

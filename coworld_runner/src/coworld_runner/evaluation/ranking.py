@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Unpack
 
@@ -11,7 +10,7 @@ from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport,
 from coworld_core.evaluation.ratings import RatingName
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, resolve_package
+from ..package.resolver import Game, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, rating_for
 from .evaluation_run import play_evaluation, settled_rules
@@ -20,7 +19,7 @@ __all__ = ["rank"]
 
 
 async def rank(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     players: Sequence[str],
     *,
     rating: RatingName | None = None,
@@ -35,7 +34,7 @@ async def rank(
     that already contains this ranking is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         players: At least two players, as `players.read_players` reads them: ids, files, directories, images.
         rating: The rating model; None: Plackett–Luce for more than two seats, otherwise Bradley–Terry. It may change
             when a run resumes.

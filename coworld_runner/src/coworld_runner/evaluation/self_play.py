@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Unpack
 
 from coworld_core.evaluation.designs import blocks_for
 from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, ScrimmageReport
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, resolve_package
+from ..package.resolver import Game, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -18,7 +17,7 @@ __all__ = ["scrimmage"]
 
 
 async def scrimmage(
-    what: Package | str | os.PathLike[str],
+    what: Game,
     player: str,
     *,
     episodes: int = 50,
@@ -30,7 +29,7 @@ async def scrimmage(
     Each block is one episode with its own seed. A workspace that already contains this scrimmage is resumed.
 
     Args:
-        what: The Coworld: a package, or anything that `resolve_package` accepts.
+        what: The Coworld, as `resolve_package` takes it.
         player: The player, as `read_players` reads it.
         episodes: Number of episodes to play.
         rules: What to play and what counts; `episodes` replaces `max_blocks`.

@@ -90,5 +90,5 @@ async def find_workers(
     workers = options.parallel if isinstance(options.parallel, int) else None
     async with WorkerVenue(entrants.package, options=options.options, workers=workers) as found:
         seats = [entrants.seat(label) for label in entrants.rows()]
-        reason = await found.hindrance([*seats, *(seat for base in entrants.bases if others for seat in base.seats)])
+        reason = await found.hindrance([*seats, *(entrants.others if others else ())])
         yield (None, reason) if reason else (found, "")

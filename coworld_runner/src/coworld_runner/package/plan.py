@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from coworld_core.controller import HostedPolicy
 from coworld_core.episode.hook_record import HookRecord
 from coworld_core.episode.request import JobSpec, LoadedRequest, build_request, with_image
 from coworld_core.errors import ManifestError, UsageError
@@ -68,6 +69,8 @@ class Seat:
     """The file or directory that plays; then `runnable` is the image in which it runs."""
     registered: RegisteredPlayer | None = None
     """The version in the user's registry that plays, if it is one."""
+    policy: HostedPolicy | None = None
+    """The version of a policy that plays on a platform; then `runnable` stands for it, and its image is the id."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secrets for this seat's player alone; never in logs, records or argument lists."""
     secret_files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
@@ -409,7 +412,7 @@ def _plan_of_players(
     changes: Mapping[str, Any],
 ) -> EpisodePlan:
     """The plan of a variant with the named players, or with those of the certification fixture."""
-    if run and all(player.kind in ("own", "human") for player in named):
+    if run and all(player.kind in ("own", "human", "policy") for player in named):
         instead = f"{listed(dict.fromkeys(map(str, named)))} is not an image" if named else "no image"
         raise UsageError(
             f"A command was given for player images, but {instead}.",
@@ -441,6 +444,8 @@ def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[st
         return Seat(runnable=None)
     if player.kind == "bundled":
         return _bundled_seat(package, next(entry for entry in package.manifest.player if entry.id == player.word))
+    if player.policy is not None:
+        return Seat(runnable=with_image(usual, player.policy.id), policy=player.policy)
     if player.own is None:
         made = package.contexts
         if isinstance(made, Contexts) and (build := made.build(player.image)) and build == made.build(usual.image):
@@ -536,6 +541,8 @@ def _brief_name(seat: Seat) -> tuple[str, str]:
     """A player's name, and its longer name for when another player has the same one."""
     if seat.runnable is None:
         return _PERSON, _PERSON
+    if seat.policy is not None:
+        return seat.policy.label, seat.policy.id
     if seat.registered is not None:
         return seat.registered.name, seat.registered.name
     if seat.own is not None:

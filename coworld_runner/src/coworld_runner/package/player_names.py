@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from coworld_core.controller import HostedPolicy
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
@@ -62,11 +63,13 @@ class PlayerRef:
     """A player as it was named, and its meaning."""
 
     word: str
-    kind: Literal["bundled", "own", "image", "human"]
+    kind: Literal["bundled", "own", "image", "human", "policy"]
     own: OwnPlayer | None = None
     """The file or directory."""
     registered: RegisteredPlayer | None = None
     """The version in the user's registry, if it is one."""
+    policy: HostedPolicy | None = None
+    """The version of a policy, if a platform plays."""
 
     @property
     def image(self) -> str:
@@ -232,6 +235,8 @@ def _counted(word: str) -> tuple[str, int]:
 
 def _read(word: str, package: Package) -> PlayerRef:
     manifest = package.manifest
+    if package.policies is not None:
+        return _policy(word, manifest, package.policies)
     if any(player.id == word for player in manifest.player):
         return PlayerRef(word=word, kind="bundled")
     if manifest.game.player_runtime == GAME_HOSTED and word != HUMAN:
@@ -249,6 +254,17 @@ def _read(word: str, package: Package) -> PlayerRef:
     if is_bare(word) and word not in _images(manifest) and word not in package.contexts:
         raise _unknown(word, manifest)
     return PlayerRef(word=word, kind="image")
+
+
+def _policy(word: str, manifest: Manifest, policies: Mapping[str, HostedPolicy]) -> PlayerRef:
+    if word not in policies:
+        raise UsageError(
+            f"{word!r} is none of the policies that are to play {manifest.game.name}.",
+            code="unknown_player",
+            hint=f"They are {listed(policies) or 'none'}. A platform plays policies alone.",
+            context={"player": word, "players": list(policies)},
+        )
+    return PlayerRef(word=word, kind="policy", policy=policies[word])
 
 
 def _registered(word: str, player: RegisteredPlayer) -> PlayerRef:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import anyio.to_thread
 
+from coworld_core.controller import HostedGame, HostedPolicy
 from coworld_core.errors import ManifestError, RemoteError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.images import DOWNLOADED_TAG, ImageRef
@@ -38,6 +39,7 @@ from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
 
 __all__ = [
     "MANIFEST_LIMIT",
+    "Game",
     "Package",
     "coworld_id",
     "default_results_dir",
@@ -65,6 +67,8 @@ class Package(LoadedManifest):
     """Whether it was downloaded as files, from which its images have to be built here."""
     coworld_id: str | None = None
     """Its id on the platform, if the argument was an id."""
+    policies: Mapping[str, HostedPolicy] | None = None
+    """Who may play it, by the words that name them, if a platform is to play it; None: it is played here."""
     contexts: Mapping[str, Path] = field(default_factory=Contexts)
     """The directory each image is built from, by image or placeholder; empty for a fetched package with images."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -178,6 +182,9 @@ class Package(LoadedManifest):
         return Path.cwd() / "coworld-results"
 
 
+Game = Package | HostedGame | str | os.PathLike[str]
+"""What `resolve_package` takes: a package, a game of a platform, or where a manifest is."""
+
 _Load = Callable[..., LoadedManifest]
 """`load_manifest` with the rules by which a manifest is checked."""
 
@@ -201,7 +208,7 @@ def default_results_dir(argument: str) -> Path:
 
 
 async def resolve_package(
-    argument: Package | str | os.PathLike[str],
+    argument: Game,
     *,
     mode: Mode = "read",
     prefer: Preference = "newer",
@@ -217,7 +224,7 @@ async def resolve_package(
     Args:
         argument: The path of a manifest or of a directory that contains one (`~` is expanded), `file://…`,
             `http(s)://…` (a manifest, or an object of the API with one under `manifest`), `/v2/coworlds/<id>`, or
-            a bare `cow_…` id. A package is returned as it is.
+            a bare `cow_…` id. A package is returned as it is, and a game of a platform as one that is played there.
         mode: How strictly the manifest is checked.
         prefer: Which file to use if a directory contains both a manifest and a template.
         template: Whether a template is accepted.
@@ -235,6 +242,11 @@ async def resolve_package(
     """
     if isinstance(argument, Package):
         return argument
+    if isinstance(argument, HostedGame):
+        game = argument
+        return Package(
+            manifest=game.manifest, report=game.report, fetched=True, coworld_id=game.id, policies=game.policies
+        )
     load = partial(load_manifest, mode=mode, published=published)
     text = None if isinstance(argument, os.PathLike) else argument.strip()
     if text is not None:

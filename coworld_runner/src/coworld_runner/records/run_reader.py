@@ -246,6 +246,7 @@ def _row(record: EpisodeRecord) -> EpisodeRow:
         party=fault.party if fault is not None else None,
         fault_slot=fault.slot if fault is not None else None,
         message=fault.message if fault is not None else None,
+        player_faults=record.player_faults(),
     )
 
 

@@ -26,7 +26,7 @@ from coworld_core.ids import new_run_id
 from ...episode.episode_rows import require_same_hooks
 from ...episode.plan_hooks import EpisodeHook, find_hooks
 from ...episode.run_options import BatchArguments
-from ...package.resolver import Package, resolve_package
+from ...package.resolver import Game, Package, resolve_package
 from ...runs.workspace import atomic_write, default_workspace, prepare_workspace
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
@@ -39,7 +39,7 @@ __all__ = ["SuiteSettings", "play_suite", "read_suite", "read_suite_settings"]
 async def play_suite(
     suite: SuiteSettings | str | os.PathLike[str],
     *,
-    package: Package | None = None,
+    package: Game | None = None,
     players: Sequence[str] = (),
     command: tuple[str, ...] = (),
     secret_env: Mapping[str, str] | None = None,
@@ -76,8 +76,8 @@ async def play_suite(
                 code="no_game",
                 hint="Name it in the file (game), or pass the package.",
             )
-        package = await resolve_package(settings.game)
-    game = package
+        package = settings.game
+    game = await resolve_package(package)
 
     def plan(what: SuiteCombination) -> tuple[MixturePlan, Entrants]:
         rules = EvaluationRules(
@@ -93,21 +93,24 @@ async def play_suite(
         return plan_mixture(game, what.shares, episodes=what.episodes, rules=rules)
 
     workspace = run.pop("workspace", None)
-    place = Path(workspace) if workspace is not None else default_workspace(package.default_results_dir(), new_run_id())
+    place = Path(workspace) if workspace is not None else default_workspace(game.default_results_dir(), new_run_id())
     place = place.expanduser().absolute()
     seed = suite_seed(settings, place)
-    cells = list(plan_cells(settings, package.manifest, players, seed, plan))
+    cells = list(plan_cells(settings, game.manifest, players, seed, plan))
     hooks = find_hooks(run.get("hooks", ()))
     run["hooks"] = hooks
-    report = _begun(place, settings.name, seed, package, cells, hooks)
+    report = _begun(place, settings.name, seed, game, cells, hooks)
     records = {cell.directory: cell for cell in report.cells}
     _write(place, report)
     for cell in cells:
         if records[cell.record.directory].stopped and read_plan(place / cell.record.directory) == cell.plan:
             continue
-        measured = await play_evaluation(
-            Mixture(cell.plan), cell.seating, **{**run, "workspace": place / cell.record.directory}
-        )
+        here: BatchArguments = {
+            **run,
+            "workspace": place / cell.record.directory,
+            "labels": {**run.get("labels", {}), "suite": settings.name, "cell": cell.record.directory},
+        }
+        measured = await play_evaluation(Mixture(cell.plan), cell.seating, **here)
         records[cell.record.directory] = cell.record.measured(measured)
         report = report.with_cells([*records.values()])
         _write(place, report)

@@ -12,14 +12,17 @@ import anyio
 import pytest
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, seed
 
-from coworld_client import CoworldClient, NotFound, TooManyRequests, play_hosted_suite
-from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_rows
+from coworld_client import CoworldClient, HostedController, NotFound, TooManyRequests
+from coworld_core.episode.events import BaseEvent, BatchProgressed
+from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.evaluation.suite_plan import read_suite
-from coworld_core.evaluation.suite_report import SuiteCell, SuiteReport
+from coworld_core.evaluation.suite_report import SuiteReport
+from coworld_runner import HostedVenue
+from coworld_runner.evaluation.suite import play_suite, read_suite_settings
 from observatory.quotas import Quotas
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 TEXT = """
 episodes = 4
@@ -55,6 +58,16 @@ def suite(directory: Path, text: str = TEXT) -> Path:
     return path
 
 
+async def play(
+    api: CoworldClient, path: Path, directory: Path, *, coworld: str, players: tuple[str, ...] = ("left",), **how: Any
+) -> SuiteReport:
+    settings = read_suite_settings(path)
+    controller = HostedController(api)
+    game = await controller.game(coworld, (*settings.players, *players))
+    venue = HostedVenue(controller, game)
+    return await play_suite(settings, package=game, players=players, venue=venue, workspace=directory, **how)
+
+
 async def requested(api: CoworldClient) -> list[dict[str, str] | None]:
     """The labels of all requests."""
     return [row.tags async for row in api.experience.list(mine=True)]
@@ -63,24 +76,22 @@ async def requested(api: CoworldClient) -> list[dict[str, str] | None]:
 async def test_a_platform_plays_a_suite_and_goes_on_after_a_cut(tmp_path: Path) -> None:
     path, out = suite(tmp_path), tmp_path / "out"
     async with hosted(tmp_path) as (_, _, world, api):
-        seen: list[EpisodeRow] = []
+        ended: list[str] = []
         with anyio.CancelScope() as cut:
 
-            def stop(cell: SuiteCell, row: EpisodeRow) -> None:
-                seen.append(row)
-                if len(seen) == 1:
+            def stop(event: BaseEvent) -> None:
+                if isinstance(event, BatchProgressed):
+                    ended.append(event.key)
                     cut.cancel()
 
-            await play_hosted_suite(
-                api, path, directory=out, players=["left"], coworld=world.name, parallel=2, on_episode=stop
-            )
+            await play(api, path, out, coworld=world.name, parallel=2, listeners=(stop,))
         so_far, _ = read_suite(out)
-        assert (so_far.complete, len(seen)) == (False, 1)
+        assert (so_far.complete, len(ended)) == (False, 1)
         before = await requested(api)
         assert 1 <= len(before) <= 4
 
         async def whole(directory: Path, **more: Any) -> SuiteReport:
-            return await play_hosted_suite(api, path, directory=directory, players=["left"], coworld=world.name, **more)
+            return await play(api, path, directory, coworld=world.name, **more)
 
         report = await whole(out)
         # Four episodes of two seats, and one of four that a single policy has
@@ -128,32 +139,30 @@ async def test_what_is_wrong_is_said_before_anything_is_requested(tmp_path: Path
     out = tmp_path / "out"
     async with hosted(tmp_path, backend="none") as (_, _, world, api):
 
-        async def play(**more: Any) -> None:
+        async def attempt(**more: Any) -> None:
             text: str = more.pop("text", TEXT)
-            given: dict[str, Any] = {"directory": out, "players": ["left"], "coworld": world.name, **more}
-            await play_hosted_suite(api, suite(tmp_path, text), **given)
+            await play(api, suite(tmp_path, text), out, **{"coworld": world.name, **more})
 
         with pytest.raises(NotFound, match="no policy 'stranger'"):
-            await play(players=["left", "stranger"])
+            await attempt(players=("left", "stranger"))
         with pytest.raises(NotFound, match="left:v9"):
-            await play(players=["left:v9"])
+            await attempt(players=("left:v9",))
         mistakes: tuple[tuple[dict[str, Any], str], ...] = (
             ({"text": TEXT.replace('"duel"', '"due"')}, "Entry 'pairs': .*due"),
             ({"text": TEXT.replace("linger = 0.0", "linked = 1")}, r"Entry 'table', line-up 1 \(left\): .*linked"),
             ({"text": TEXT.replace("linger = 0.0", "seed = 1")}, "Each block has a seed of its own"),
             ({"text": TEXT.replace('["{player}", "right"]', '["{player}", "right", "right:v1"]')}, "3 players"),
-            ({"players": []}, "no player is named"),
-            ({"coworld": None}, "names no game"),
-            ({"parallel": 0}, "at least 1 episode"),
+            ({"players": ()}, "no player is named"),
+            ({"command": ("bot",)}, "is not an image"),
         )
         for wrong, words in mistakes:
             with pytest.raises(UsageError, match=words):
-                await play(**wrong)
+                await attempt(**wrong)
         assert not out.exists()
         out.mkdir()
         (out / "mine").touch()
-        with pytest.raises(WorkspaceError, match="no suite"):
-            await play()
+        with pytest.raises(WorkspaceError, match="not empty"):
+            await attempt()
         assert await requested(api) == []
 
 
@@ -178,9 +187,7 @@ lineups = [["well"]]
         await platform.policy(ann, "well", "well", subject=MISFITS)
         await platform.policy(ann, "bad", "exits-3-midway", subject=MISFITS)
         async with CoworldClient(platform.url, token=ann.token) as api:
-            report = await play_hosted_suite(
-                api, suite(tmp_path, text), directory=tmp_path / "out", players=["bad"], coworld=world.id
-            )
+            report = await play(api, suite(tmp_path, text), tmp_path / "out", players=("bad",), coworld=world.id)
     player, game = report.cells
     (well, bad) = player.entrants
     assert (player.names, well.forfeits, bad.forfeits, player.blocks) == (("well:v1", "bad:v1"), 0, 2, 1)
@@ -199,9 +206,7 @@ async def test_a_used_up_budget_ends_it_and_keeps_what_there_is(tmp_path: Path) 
         CoworldClient(platform.url, token=ann.token, max_retries=0) as api,
     ):
         with pytest.raises(TooManyRequests):
-            await play_hosted_suite(
-                api, suite(tmp_path), directory=tmp_path / "out", players=["left"], coworld=world.name, parallel=2
-            )
+            await play(api, suite(tmp_path), tmp_path / "out", coworld=world.name, parallel=2)
         assert len(await requested(api)) == 1
     so_far, _ = read_suite(tmp_path / "out")
     assert "not over yet" in " ".join(so_far.contents().notes)

@@ -1,1 +1,0 @@
-"""Suites that a platform plays: planned and added up as those of this machine, by the same code of core."""
