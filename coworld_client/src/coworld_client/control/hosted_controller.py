@@ -28,7 +28,7 @@ from .._version import __version__
 from ..resources._base import has_labels
 from ..watch import Outage, next_pause, until_ended
 from .episode_bodies import episode_body
-from .hosted_episode import KnownGames, HostedEpisode, state_of
+from .hosted_episode import HostedEpisode, KnownGames, state_of
 from .hosted_play import HostedPlay
 
 if TYPE_CHECKING:

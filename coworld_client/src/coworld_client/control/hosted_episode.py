@@ -28,7 +28,7 @@ from ..watch import until_ended
 if TYPE_CHECKING:
     from ..client import CoworldClient
 
-__all__ = ["KnownGames", "HostedEpisode", "state_of"]
+__all__ = ["HostedEpisode", "KnownGames", "state_of"]
 
 _WAITING = ("pending", "submitted", "dispatched")
 

@@ -20,7 +20,7 @@ from coworld_core.controller import (
 from coworld_core.records.run_entries import SeatEntry
 
 from ..watch import Outage, next_pause, until_ended
-from .hosted_episode import KnownGames, HostedEpisode
+from .hosted_episode import HostedEpisode, KnownGames
 
 if TYPE_CHECKING:
     from ..client import CoworldClient

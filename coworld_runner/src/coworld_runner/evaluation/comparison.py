@@ -12,7 +12,7 @@ from coworld_core.evaluation.power import ComparisonForecast, forecast
 
 from ..episode.many import KeyedRun
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Game, resolve_package
+from ..package.resolver import PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -22,7 +22,7 @@ __all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
 
 
 async def compare(
-    what: Game,
+    what: PackageSource,
     new: str,
     old: str,
     *,
@@ -78,7 +78,7 @@ async def compare(
 
 
 async def forecast_comparison(
-    what: Game,
+    what: PackageSource,
     new: str,
     old: str,
     *,

@@ -19,7 +19,7 @@ from coworld_core.evaluation.battery import (
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Game, Package, resolve_package
+from ..package.resolver import Package, PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, read_evaluation, settled_rules
@@ -28,7 +28,7 @@ __all__ = ["diagnose", "play_battery"]
 
 
 async def diagnose(
-    what: Game,
+    what: PackageSource,
     player: str,
     *,
     baseline: str | None = None,

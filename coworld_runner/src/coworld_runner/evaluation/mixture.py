@@ -12,7 +12,7 @@ from coworld_core.evaluation.ranking import player_labels
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Game, Package, resolve_package
+from ..package.resolver import Package, PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -21,7 +21,7 @@ __all__ = ["mix", "plan_mixture"]
 
 
 async def mix(
-    what: Game,
+    what: PackageSource,
     players: Mapping[str, float],
     *,
     episodes: int = 50,

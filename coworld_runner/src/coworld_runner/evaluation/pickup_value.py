@@ -11,7 +11,7 @@ from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, Pickup
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Game, resolve_package
+from ..package.resolver import PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -23,7 +23,7 @@ _MOST = 8
 
 
 async def pickup(
-    what: Game,
+    what: PackageSource,
     candidate: str,
     pool: Sequence[str],
     *,

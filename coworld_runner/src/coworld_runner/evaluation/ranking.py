@@ -10,7 +10,7 @@ from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport,
 from coworld_core.evaluation.ratings import RatingName
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Game, resolve_package
+from ..package.resolver import PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules, rating_for
 from .evaluation_run import play_evaluation, settled_rules
@@ -19,7 +19,7 @@ __all__ = ["rank"]
 
 
 async def rank(
-    what: Game,
+    what: PackageSource,
     players: Sequence[str],
     *,
     rating: RatingName | None = None,

@@ -8,7 +8,7 @@ from coworld_core.evaluation.designs import blocks_for
 from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, ScrimmageReport
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Game, resolve_package
+from ..package.resolver import PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
 from .evaluation_run import play_evaluation, settled_rules
@@ -17,7 +17,7 @@ __all__ = ["scrimmage"]
 
 
 async def scrimmage(
-    what: Game,
+    what: PackageSource,
     player: str,
     *,
     episodes: int = 50,

@@ -39,8 +39,8 @@ from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
 
 __all__ = [
     "MANIFEST_LIMIT",
-    "Game",
     "Package",
+    "PackageSource",
     "coworld_id",
     "default_results_dir",
     "resolve_package",
@@ -182,7 +182,7 @@ class Package(LoadedManifest):
         return Path.cwd() / "coworld-results"
 
 
-Game = Package | HostedGame | str | os.PathLike[str]
+PackageSource = Package | HostedGame | str | os.PathLike[str]
 """What `resolve_package` takes: a package, a game of a platform, or where a manifest is."""
 
 _Load = Callable[..., LoadedManifest]
@@ -208,7 +208,7 @@ def default_results_dir(argument: str) -> Path:
 
 
 async def resolve_package(
-    argument: Game,
+    argument: PackageSource,
     *,
     mode: Mode = "read",
     prefer: Preference = "newer",

@@ -26,7 +26,7 @@ from coworld_core.ids import new_run_id
 from ...episode.episode_rows import require_same_hooks
 from ...episode.plan_hooks import EpisodeHook, find_hooks
 from ...episode.run_options import BatchArguments
-from ...package.resolver import Game, Package, resolve_package
+from ...package.resolver import Package, PackageSource, resolve_package
 from ...runs.workspace import atomic_write, default_workspace, prepare_workspace
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
@@ -39,7 +39,7 @@ __all__ = ["SuiteSettings", "play_suite", "read_suite", "read_suite_settings"]
 async def play_suite(
     suite: SuiteSettings | str | os.PathLike[str],
     *,
-    package: Game | None = None,
+    package: PackageSource | None = None,
     players: Sequence[str] = (),
     command: tuple[str, ...] = (),
     secret_env: Mapping[str, str] | None = None,
