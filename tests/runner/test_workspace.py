@@ -19,8 +19,8 @@ import pytest
 from coworld_core.episode.events import ArtifactCollected, RunStarted
 from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, UnitRecord
 from coworld_core.errors import WorkspaceError
+from coworld_core.files.locks import is_free, lock
 from coworld_core.hints import hint_fields
-from coworld_runner.runs._locks import is_free, lock
 from coworld_runner.runs.workspace import (
     artifact_records,
     atomic_write,

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.files.locks import lock
 
-from ._locks import busy, lock
 from ._unit_files import cut_unfinished
+from .lock_holder import busy
 
 __all__ = ["AppendedFile"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from coworld_core.files.locks import while_opening
 from coworld_core.records.labels import LABELS_NAME, RunLabels, check_changes, read_labels
 
-from ._locks import while_opening
 from .workspace import atomic_write, unwritable
 
 __all__ = ["change_labels"]

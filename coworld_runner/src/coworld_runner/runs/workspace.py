@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Self
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_core.files.atomic import write_whole
+from coworld_core.files.locks import is_free, lock, while_opening
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
-from ._locks import busy, is_free, lock, while_opening
+from .lock_holder import busy
 
 if TYPE_CHECKING:
     from coworld_core.episode.record import ArtifactRecord

@@ -20,6 +20,7 @@ from coworld_core.evaluation.gate_history import (
     GateRecord,
     read_gate_history,
 )
+from coworld_core.files.locks import while_opening
 from coworld_core.hints import Hint
 from coworld_core.rules.player_directories import defines_player, player_entry
 
@@ -27,7 +28,6 @@ from ...package.own_players.kept_players import KeptPlayers
 from ...package.own_players.own_player import OwnPlayer
 from ...package.own_players.player_directory import CACHES
 from ...runs._append_log import AppendedFile
-from ...runs._locks import while_opening
 from ...runs._tree_removal import remove_tree
 from ...runs.workspace import timestamp, unwritable
 

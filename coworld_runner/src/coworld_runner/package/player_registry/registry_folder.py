@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.files.locks import while_opening
 from coworld_core.files.new_files import write_new_files
 from coworld_core.images import ImageRef
 from coworld_core.player_registry import (
@@ -33,7 +34,6 @@ from coworld_core.player_registry import (
 from coworld_core.text.phrases import listed
 
 from ...runs._append_log import AppendedFile
-from ...runs._locks import while_opening
 from ...runs.workspace import unwritable
 from ..own_players.kept_players import KeptPlayers, kept_name
 from ..own_players.own_player import OwnPlayer
