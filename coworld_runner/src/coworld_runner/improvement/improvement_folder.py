@@ -112,7 +112,7 @@ class ImprovementFolder:
         """
         self.refuse_other(plan)
         if not self.plan.is_file():
-            atomic_write(self.plan, (plan.model_dump_json(indent=2) + "\n").encode())
+            atomic_write(self.plan, plan.to_document())
         self._sweep()
         if not self.files_of(0, plan.player).is_dir():
             self.put_player(0, plan.player, *player_files(own))

@@ -73,7 +73,7 @@ def optimizer_work(
     directories = {_PLAYER: player, _EVIDENCE: evidence, _DOCS: docs}
     return RoleWork(
         inputs={name: path for name, path in directories.items() if path is not None and any(path.iterdir())},
-        documents={IMPROVEMENT_TASK: lambda _: task.to_json(), _MANIFEST: lambda _: manifest},
+        documents={IMPROVEMENT_TASK: lambda _: task.to_document().decode(), _MANIFEST: lambda _: manifest},
         variables=variables,
         output=PLAYER_OUTPUT,
         read=lambda path: _checked(path, limits),

@@ -86,7 +86,7 @@ class EventLog:
         if not self._file.entered:
             return
         try:
-            self._file.append(event.model_dump_json().encode() + b"\n")
+            self._file.append(event.to_line())
         except EnvironmentFault as fault:
             error = fault.__cause__
             raise EnvironmentFault(

@@ -32,7 +32,7 @@ def change_labels(workspace: Path, changes: Mapping[str, str | None], *, episode
         # Two programs that label at once must not undo what the other does
         with while_opening(workspace):
             labels = read_labels(workspace).changed(changes, episode=episode)
-            atomic_write(workspace / LABELS_NAME, (labels.model_dump_json(indent=2) + "\n").encode())
+            atomic_write(workspace / LABELS_NAME, labels.to_document())
     except OSError as error:
         raise unwritable(workspace, error) from error
     return labels
