@@ -108,18 +108,11 @@ def open_workspace(
     layout = EpisodeLayout(_made(path))
     with ExitStack() as stack:
         try:
-            # What is there is only looked at while nobody else can open it
-            with while_opening(layout.workspace):
-                held = _locked(layout, stack) if _is_regular(layout.events) else None
-                earlier = _earlier(layout, overwrite=overwrite, resume=resume)
-                if held is None:
-                    held = _locked(layout, stack)
-            if earlier is not None:
-                _empty(layout, earlier, held)
+            log = _taken(layout, stack, overwrite=overwrite, resume=resume)
             layout.logs.mkdir(exist_ok=True)
         except OSError as error:
             raise unwritable(layout.workspace, error) from error
-        yield layout, held
+        yield layout, log
 
 
 def remove_workspace(path: Path) -> None:
@@ -133,13 +126,7 @@ def remove_workspace(path: Path) -> None:
     layout = EpisodeLayout(path.expanduser().absolute())
     with ExitStack() as stack:
         try:
-            with while_opening(layout.workspace):
-                held = _locked(layout, stack) if _is_regular(layout.events) else None
-                earlier = _earlier(layout, overwrite=True, resume="")
-                if held is None:
-                    held = _locked(layout, stack)
-            if earlier is not None:
-                _empty(layout, earlier, held)
+            _taken(layout, stack, overwrite=True)
             with contextlib.suppress(FileNotFoundError):
                 layout.logs.rmdir()
             layout.events.unlink()
@@ -172,9 +159,19 @@ def _made(path: Path) -> Path:
     return path
 
 
-def _locked(layout: EpisodeLayout, stack: ExitStack) -> AppendedFile:
-    """Lock the log of events, which is made if it is missing, until the stack is closed."""
-    return stack.enter_context(AppendedFile(layout.events, place=layout.workspace, follow_links=False))
+def _taken(layout: EpisodeLayout, stack: ExitStack, *, overwrite: bool, resume: str = "") -> AppendedFile:
+    """Lock the log of events, which is made if it is missing, and remove what an earlier run has left."""
+    log = AppendedFile(layout.events, place=layout.workspace, follow_links=False)
+    # What is there is only looked at while nobody else can open it
+    with while_opening(layout.workspace):
+        if there := _is_regular(layout.events):
+            stack.enter_context(log)
+        earlier = _earlier(layout, overwrite=overwrite, resume=resume)
+        if not there:
+            stack.enter_context(log)
+    if earlier is not None:
+        _empty(layout, earlier, log)
+    return log
 
 
 def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents | None:
@@ -244,11 +241,11 @@ def _refuse_own_place(workspace: Path) -> None:
             )
 
 
-def _empty(layout: EpisodeLayout, earlier: Contents, held: AppendedFile) -> None:
+def _empty(layout: EpisodeLayout, earlier: Contents, log: AppendedFile) -> None:
     """Remove what an earlier run has left; the log of events comes last, so that this can be repeated at any point."""
     try:
         earlier.remove(keep=(layout.events, layout.logs))
-        held.clear()
+        log.clear()
     except OSError as error:
         raise WorkspaceError(
             f"{layout.workspace} cannot be emptied: {error.filename or layout.events}: {error.strerror}.",
