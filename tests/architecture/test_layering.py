@@ -187,14 +187,14 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
         ("coworld_cli.planted", "from observatory.store import tables", "imports observatory.store.tables"),
     ),
     private_names_stay_in_their_distribution: (
-        ("coworld_cli.planted", "import coworld_runner.runs._locks", "imports coworld_runner.runs._locks"),
+        ("coworld_cli.planted", "import coworld_runner.runs._append_log", "imports coworld_runner.runs._append_log"),
         ("coworld_cli.planted", "from coworld_core.ids import _checked", "imports coworld_core.ids._checked"),
     ),
     examples_use_public_doors: (
         (
             "observatory.planted",
-            "from coworld_runner.runs._locks import lock",
-            "imports coworld_runner.runs._locks.lock",
+            "from coworld_runner.runs._append_log import AppendedFile",
+            "imports coworld_runner.runs._append_log.AppendedFile",
         ),
         ("observatory.planted", "from coworld_cli.output import Output", "imports coworld_cli.output.Output"),
     ),

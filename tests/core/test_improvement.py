@@ -136,8 +136,8 @@ def test_a_log_is_read_as_it_was_written_without_a_torn_line(
 @quick
 @given(tasks, reports)
 def test_tasks_and_reports_are_read_as_they_were_written(task: ImprovementTask, report: ImprovementReport) -> None:
-    assert read_improvement_task(task.to_json().encode()) == task
-    assert read_improvement_report(report.to_json()) == report
+    assert read_improvement_task(task.to_document()) == task
+    assert read_improvement_report(report.to_document()) == report
     evidence = ImprovementEvidence(episodes=task.evidence, left_out=task.left_out)
     assert read_evidence(evidence.model_dump_json().encode()) == evidence
     assert task_page(task).startswith("# Improve a player of ")

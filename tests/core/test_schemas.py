@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from coworld_core import build_request, load_manifest, manifest_schema
-from coworld_core.manifest.models import ROLE_SECTIONS
+from coworld_core.role_kinds import ROLE_SECTIONS
 from coworld_core.schemas import SCHEMA_FILES, episode_request_schema, schema_path, write_schemas
 
 DEFINITIONS = {

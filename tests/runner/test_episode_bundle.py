@@ -160,7 +160,7 @@ async def test_latest_is_the_newest_run(small: World, tmp_path: Path, monkeypatc
 
 
 def test_an_episode_that_has_not_ended_has_no_bundle(tmp_path: Path) -> None:
-    with open_workspace(tmp_path / "w") as layout:
+    with open_workspace(tmp_path / "w") as (layout, _):
         with pytest.raises(UsageError, match="is still being played") as caught:
             read_episode(layout.workspace)
         assert caught.value.code == "episode_unfinished"

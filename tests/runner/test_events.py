@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coworld_core.episode.events import BaseEvent, Notice, PhaseStarted, read_events
+from coworld_runner.runs._append_log import AppendedFile
 from coworld_runner.runs.event_bus import EventBus, EventLog
 
 
@@ -32,8 +33,8 @@ def test_numbers_have_no_gaps_and_carry_the_run() -> None:
 
 async def test_the_log_is_the_stream(tmp_path: Path) -> None:
     path = tmp_path / "events.ndjson"
-    with EventLog(path) as log:
-        bus = EventBus("r1", log)
+    with AppendedFile(path) as file:
+        bus = EventBus("r1", EventLog(file))
         bus.publish(PhaseStarted(phase="prepare"))
         bus.publish(notice("ünïcode\nand a second line"))
         # Readable while the run goes on
@@ -45,10 +46,9 @@ async def test_the_log_is_the_stream(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_log_not_the_run(tmp_path: Path) -> None:
     heard: list[BaseEvent] = []
     path = tmp_path / "events.ndjson"
-    with EventLog(path) as log, FileIO("/dev/full", "w") as full:
-        assert log._file is not None
-        os.dup2(full.fileno(), log._file.fileno())
-        bus = EventBus("r1", log, heard.append)
+    with AppendedFile(path) as file, FileIO("/dev/full", "w") as full:
+        os.dup2(full.fileno(), file.fileno())
+        bus = EventBus("r1", EventLog(file), heard.append)
         bus.publish(notice("lost"))
         bus.publish(notice("not tried again"))
     assert [event.message for event in heard if isinstance(event, Notice)] == [
@@ -66,11 +66,12 @@ def test_full_disk_leaves_no_partial_event(tmp_path: Path) -> None:
         import resource, signal, sys
         from pathlib import Path
         from coworld_core.episode.events import Notice
+        from coworld_runner.runs._append_log import AppendedFile
         from coworld_runner.runs.event_bus import EventBus, EventLog
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-        with EventLog(Path(sys.argv[1])) as log:
-            bus = EventBus("r1", log)
+        with AppendedFile(Path(sys.argv[1])) as file:
+            bus = EventBus("r1", EventLog(file))
             for number in range(20):
                 bus.publish(Notice(message=str(number)))
             print(bus.history[-1].seq)

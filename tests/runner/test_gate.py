@@ -9,7 +9,7 @@ import anyio
 import pytest
 from support.kit_packages import write_game
 
-from coworld_core.errors import UsageError
+from coworld_core.errors import UsageError, WorkspaceError
 from coworld_core.evaluation.elo import elo_difference
 from coworld_core.evaluation.gate_decision import gate_notes, judge_gate
 from coworld_core.evaluation.gate_history import (
@@ -421,6 +421,14 @@ def test_history_with_a_torn_line_and_of_a_later_version(bots: Path) -> None:
     folder.enter(lambda _: record(4))
     after = folder.log.read_bytes()
     assert after == before[: before.rindex(b"\n") + 1] + record(4).to_line()
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(bots: Path) -> None:
+    folder = GateFolder(bots)
+    folder.log.mkdir(parents=True)  # Nor may root write to that
+    with pytest.raises(WorkspaceError, match="cannot be written to") as error:
+        folder.enter(lambda _: record(1))
+    assert error.value.code == "workspace_unwritable"
 
 
 def test_what_is_kept_is_bounded(nim: Package, bots: Path) -> None:

@@ -124,7 +124,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (inputs / "docs").mkdir()
     (inputs / "docs" / "readme.md").write_text("Take sticks.")
     (inputs / "grade.json").write_text('{"score": 0.5}')
-    (inputs / "task.json").write_text(TASK.model_copy(update={"docs": ("docs/readme.md",)}).to_json())
+    (inputs / "task.json").write_bytes(TASK.model_copy(update={"docs": ("docs/readme.md",)}).to_document())
     (inputs / "manifest.json").write_text('{"game": {"name": "nim"}}')
     outputs.mkdir()
     for name, place in {

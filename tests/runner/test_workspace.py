@@ -19,8 +19,8 @@ import pytest
 from coworld_core.episode.events import ArtifactCollected, RunStarted
 from coworld_core.episode.record import BatchSummary, EpisodeRecord, EpisodeRow, ImageRecord, UnitRecord
 from coworld_core.errors import WorkspaceError
+from coworld_core.files.locks import is_free, lock
 from coworld_core.hints import hint_fields
-from coworld_runner.runs._locks import is_free, lock
 from coworld_runner.runs.workspace import (
     artifact_records,
     atomic_write,
@@ -86,7 +86,7 @@ def snapshot(directory: Path) -> dict[str, str]:
 
 def opened(path: Path, **more: Any) -> dict[str, str]:
     """Open a workspace, and return what is in it then."""
-    with open_workspace(path, **more) as layout:
+    with open_workspace(path, **more) as (layout, _):
         return snapshot(layout.workspace)
 
 
@@ -319,7 +319,7 @@ def test_the_current_and_the_home_directory_are_never_emptied(
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    with open_workspace(tmp_path / "run") as layout:
+    with open_workspace(tmp_path / "run") as (layout, _):
         layout.events.write_text(event("episode"))
         for more in ({}, {"overwrite": True}, {"resume": "events.ndjson"}):
             with pytest.raises(WorkspaceError, match="Another run is writing to") as error:
@@ -330,7 +330,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
 
 
 def test_an_episode_of_a_living_run_is_not_overwritten(tmp_path: Path) -> None:
-    with open_workspace(tmp_path / "run") as layout:
+    with open_workspace(tmp_path / "run") as (layout, _):
         an_episode(layout.workspace / "episode-0001")
         with pytest.raises(WorkspaceError, match=r"Another run is writing to .*/run[: .]"):
             opened(layout.workspace / "episode-0001", overwrite=True)
@@ -342,7 +342,7 @@ def test_a_run_in_another_process_keeps_its_workspace_until_it_dies(tmp_path: Pa
     code = (
         "import sys\nfrom pathlib import Path\n"
         "from coworld_runner.runs.workspace import open_workspace\n"
-        "with open_workspace(Path(sys.argv[1])) as layout:\n"
+        "with open_workspace(Path(sys.argv[1])) as (layout, _):\n"
         "    layout.events.write_text(sys.argv[2])\n"
         "    print('open', flush=True)\n"
         "    sys.stdin.read()\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from coworld_core.files.locks import flock
 from coworld_core.operating_system import user_id
 
 __all__ = ["lock_still"]
@@ -23,9 +24,7 @@ def lock_still(descriptor: int, path: Path) -> bool:
     Raises:
         OSError: The file system does not support locks.
     """
-    from filelock import lock_descriptor
-
-    if not lock_descriptor(descriptor, blocking=False):
+    if not flock(descriptor):
         return False
     status = os.fstat(descriptor)
     try:

@@ -6,6 +6,7 @@ import re
 
 from .player_seeds import PLAYER_SEED_ENV, PLAYER_SEEDS_ENV
 from .ports import EXTRA_PORTS_ENV
+from .role_kinds import ROLES
 
 __all__ = ["AUTHOR_ENV", "RESERVED_ENV", "RESERVED_ENV_PREFIXES", "is_reserved_env"]
 
@@ -33,21 +34,8 @@ RESERVED_ENV = frozenset(
         "COGAMES_ENGINE_WS_URL",
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL",
         "BEDROCK_REQUEST_METADATA",
-        # Roles and artifacts: reporter, grader, diagnoser, optimizer
-        "COGAME_REPORT_REQUEST",
-        "COGAME_EPISODE_BUNDLE_URI",
-        "COGAME_GRADE_URI",
-        "COGAME_TARGET_POLICY_URI",
-        "COGAME_DIAGNOSIS_URI",
-        "COWORLD_MANIFEST_URI",
-        "COGAME_OPTIMIZER_ID",
-        "COGAME_OPTIMIZER_OUTPUT_URI",
-        "COGAME_POLICY_WORKSPACE_URI",
-        "COGAME_REPORT_URIS",
-        "COGAME_GRADER_OUTPUT_URIS",
-        "COGAME_DIAGNOSER_OUTPUT_URIS",
     }
-)
+).union(*(kind.variables for kind in ROLES.values()))
 """Variables that a runner sets; a manifest must not set them."""
 
 RESERVED_ENV_PREFIXES = ("COGAME_", "COGAMES_", "COWORLD_")

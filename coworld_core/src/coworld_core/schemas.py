@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from .certificate import Certificate
 from .episode.request import JobSpec
-from .manifest.models import ROLE_SECTIONS, Manifest
+from .manifest.models import Manifest
+from .role_kinds import ROLE_SECTIONS
 
 __all__ = [
     "SCHEMA_FILES",

@@ -35,6 +35,7 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import CapabilityError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
+from coworld_core.role_kinds import RunnableType
 
 if TYPE_CHECKING:
     from coworld_core.episode.record import ImageRecord
@@ -68,7 +69,7 @@ def to_nobody(_: BaseEvent) -> None:
     """A `Publish` for whoever reads no events."""
 
 
-Component = Literal["game", "player", "replay", "reporter", "commissioner", "grader", "diagnoser", "optimizer", "proxy"]
+Component = Literal["replay", "proxy", RunnableType]
 """The role a unit plays."""
 
 INPUTS_MOUNT = "/coworld-inputs"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from coworld_core.errors import UsageError
-from coworld_core.manifest.models import ROLE_SECTIONS
+from coworld_core.role_kinds import ROLE_SECTIONS
 
 __all__ = ["apply_images", "image_values", "merge_patch", "replace_images"]
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from pydantic import Field
 
+from ..role_kinds import HostedRole
 from ._open_enums import RequestStatus
 from ._wire_models import Body, Text, Time, Wire, required
 from .experience import MAX_ROSTER
 
 __all__ = ["HostedRole", "RoleRun", "RoleRunBody"]
-
-HostedRole: TypeAlias = Literal["grader", "reporter", "diagnoser"]
-"""A role that is run on an episode which is over."""
 
 
 class RoleRun(Wire):

@@ -83,6 +83,14 @@ class Record(BaseModel):
             value = self.model_dump(mode="json", **options)
             return writable(json.dumps(value, ensure_ascii=False, indent=indent, separators=layout))
 
+    def to_line(self) -> bytes:
+        """The record as a line of a log."""
+        return f"{self.model_dump_json()}\n".encode()
+
+    def to_document(self) -> bytes:
+        """The record as the content of a file of its own, indented by two."""
+        return f"{self.model_dump_json(indent=2)}\n".encode()
+
 
 class _Open:
     """Accepts unknown values when a record is read.

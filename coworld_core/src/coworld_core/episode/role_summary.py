@@ -7,11 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..documents.records import OpenEnum, Record
+from ..role_kinds import Role
 
 __all__ = ["Role", "RoleSummary"]
-
-Role = Literal["reporter", "grader", "diagnoser", "optimizer"]
-"""The roles that run after an episode."""
 
 
 class RoleSummary(Record):

@@ -127,12 +127,12 @@ def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport
 
 def plan_file(plan: EvaluationPlan) -> bytes:
     """The content of `plan.json`."""
-    return _as_file(plan)
+    return plan.to_document()
 
 
 def report_files(report: ShownReport) -> dict[str, bytes]:
     """The contents of `report.json` and `report.md`, by name."""
-    return {REPORT_NAME: _as_file(report), MARKDOWN_NAME: report_markdown(report).encode()}
+    return {REPORT_NAME: report.to_document(), MARKDOWN_NAME: report_markdown(report).encode()}
 
 
 def require_same_plan(found: EvaluationPlan, plan: EvaluationPlan, place: Path) -> None:
@@ -204,7 +204,3 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
             hint=f"There is {listed(known)}." if known else "They have no such list at all.",
         )
     return row.model_copy(update={"scores": numbers})
-
-
-def _as_file(value: EvaluationPlan | ShownReport) -> bytes:
-    return (value.model_dump_json(indent=2) + "\n").encode()

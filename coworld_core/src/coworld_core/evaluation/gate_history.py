@@ -138,10 +138,6 @@ class GateRecord(Record):
     seed: int = Field(default=0, description="Base seed of everything that it played.")
     measurements: tuple[GateMeasurement, ...] = Field(default=(), description="What was measured, in order.")
 
-    def to_line(self) -> bytes:
-        """The record as a line of the history."""
-        return self.model_dump_json().encode() + b"\n"
-
     def same_measurement(self, other: GateRecord) -> bool:
         """Whether two gates measure the same players on the same terms, perhaps on other seeds."""
         played = [

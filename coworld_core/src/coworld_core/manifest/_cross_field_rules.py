@@ -15,11 +15,11 @@ from ..ids import id_problem
 from ..images import BUILD_FIRST, FILE_PLAYER_SCHEME, ImageRef, image_problem
 from ..ports import EXTRA_PORTS_ENV, extra_ports_problems
 from ..reserved_env import AUTHOR_ENV, RESERVED_ENV_PREFIXES, is_reserved_env
+from ..role_kinds import ROLE_SECTIONS
 from ..text.phrases import listed
 from ._generations import is_placeholder
 from .game_config import config_findings, config_schema_findings
 from .game_results import results_schema_findings
-from .models import ROLE_SECTIONS
 
 __all__ = ["manifest_rules", "request_player_rules"]
 

@@ -14,8 +14,9 @@ from typing import Any, cast
 from ..documents.findings import Findings, Path, did_you_mean, dotted, quoted
 from ..documents.json_edit import Edit
 from ..documents.shapes import field_names
+from ..role_kinds import ROLE_SECTIONS
 from ..text.phrases import closest, listed
-from .models import GAME_HOSTED, ROLE_SECTIONS, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
+from .models import GAME_HOSTED, GameManifest, RoleRunnable, Runnable, Variant, reporter_kind
 from .published_versions import newer_fields
 
 __all__ = ["API_VERSIONS", "TEMPLATE_VERSION", "ConvertedManifest", "is_placeholder", "lift", "optional_field"]

@@ -28,6 +28,7 @@ from pydantic import (
 from ..documents.findings import Path, quoted
 from ..images import FILE_PLAYER_SCHEME
 from ..issues import absent
+from ..role_kinds import ROLE_SECTIONS, RoleType, RunnableType
 from ..text.tables import TableRow, html_table
 from ._model_base import (
     Env,
@@ -56,7 +57,6 @@ from .features import (
 )
 
 __all__ = [
-    "ROLE_SECTIONS",
     "CertificationFixture",
     "CertificationPlayer",
     "Doc",
@@ -71,27 +71,12 @@ __all__ = [
     "ResourceRequests",
     "Resources",
     "RoleRunnable",
-    "RoleSection",
-    "RoleType",
     "Runnable",
-    "RunnableType",
     "TextDoc",
     "UriDoc",
     "Variant",
     "reporter_kind",
 ]
-
-RunnableType = Literal["game", "player", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
-"""The roles of a runnable in a Coworld."""
-
-RoleType = Literal["player", "reporter", "commissioner", "grader", "diagnoser", "optimizer"]
-"""The roles of an entry in a role section: all but the game."""
-
-RoleSection = RoleType
-"""Name of a role section; its entries have the type of the same name."""
-
-ROLE_SECTIONS: tuple[RoleSection, ...] = ("player", "reporter", "commissioner", "grader", "diagnoser", "optimizer")
-"""The role sections in the order used everywhere."""
 
 _INSTANCE_TYPE = r"[a-z][a-z0-9-]*\.[a-z0-9-]+"
 
@@ -403,7 +388,7 @@ class Manifest(Model):
         manifest._kept = tuple(kept)
         return manifest
 
-    def section(self, name: RoleSection) -> tuple[RoleRunnable, ...]:
+    def section(self, name: RoleType) -> tuple[RoleRunnable, ...]:
         """The entries of the named role section; for reporters, only containers."""
         entries: tuple[object, ...] = getattr(self, name)
         return tuple(entry for entry in entries if isinstance(entry, RoleRunnable))

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..documents.findings import Finding, Path, dotted
+from ..role_kinds import ROLE_SECTIONS
 from ..versions import Published
-from .models import ROLE_SECTIONS, Manifest
+from .models import Manifest
 
 __all__ = ["NEWEST", "OLDEST", "Accepted", "accepted_by", "newer_fields", "published_findings"]
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from ..documents.findings import Finding, Findings, Path, did_you_mean, quoted
 from ..documents.json_text import JsonDocument, json_report, wrap_json
 from ..errors import ManifestError, UsageError
-from .models import ROLE_SECTIONS
+from ..role_kinds import ROLE_SECTIONS
 
 __all__ = ["hydrate", "image_names", "placeholder", "placeholders"]
 

@@ -126,10 +126,6 @@ class ImprovementStep(Record):
         """What was changed: in the program's own words, or else the names of the files."""
         return self.note.strip() or str(self.files)
 
-    def to_line(self) -> bytes:
-        """The step as a line of the log."""
-        return self.model_dump_json().encode() + b"\n"
-
 
 @dataclass(frozen=True, kw_only=True)
 class StepLoss:

@@ -60,10 +60,6 @@ class ImprovementReport(Record):
             )
         return f"The {name} of step {self.best} against the first: {self.final}; after {after}."
 
-    def to_json(self) -> bytes:
-        """The report as its file."""
-        return (self.model_dump_json(indent=2) + "\n").encode()
-
 
 def improvement_report(
     state: ImprovementState,

@@ -79,10 +79,6 @@ class ImprovementTask(Record):
     docs: tuple[str, ...] = Field(default=(), description="Documents about the game, relative to the task.")
     left_out: tuple[str, ...] = Field(default=(), description="What there is no evidence of, and why.")
 
-    def to_json(self) -> str:
-        """The task as its file."""
-        return self.model_dump_json(indent=2) + "\n"
-
 
 def read_improvement_task(source: Source) -> ImprovementTask:
     """Read what an optimizer is asked to do.

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 from coworld_core.issues import Issue
-from coworld_core.manifest.models import ROLE_SECTIONS, Manifest, RoleRunnable, Runnable
+from coworld_core.manifest.models import Manifest, RoleRunnable, Runnable
+from coworld_core.role_kinds import ROLE_SECTIONS
 
 __all__ = ["pinned"]
 

@@ -25,7 +25,7 @@ from coworld_core.hints import Hint
 from coworld_core.issues import Report
 from coworld_core.manifest.game_results import check_results
 from coworld_core.manifest.manifest_file import check_manifest, dump_manifest
-from coworld_core.manifest.models import ROLE_SECTIONS
+from coworld_core.role_kinds import ROLE_SECTIONS, ROLES
 from coworld_core.text.phrases import listed
 
 from ..episode.single import run_episode
@@ -35,7 +35,7 @@ from .candidate import Candidate
 from .certification_record import Evidence, SkipReason, StepId
 from .commissioner_check import check_commissioners
 from .config_check import check_configs, configs_of_refused
-from .declared_roles import ROLES_RUN, run_declared_roles
+from .declared_roles import run_declared_roles
 from .further_steps import clients_handled, pages_drawn, rules_audit, seed_repeats
 from .package_content import package_files
 from .player_presence import check_attendance
@@ -364,7 +364,7 @@ async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAns
         return passed(
             "no supporting roles declared that run here" if elsewhere else "no supporting roles declared", evidence
         )
-    runs = () if candidate.options.published else (*ROLES_RUN, "commissioner")
+    runs = () if candidate.options.published else (*ROLES, "commissioner")
     ran = [name for name in declared if name in runs]
     left = [name for name in declared if name not in runs]
     evidence += [

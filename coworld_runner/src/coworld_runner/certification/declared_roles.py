@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from coworld_core.errors import CoworldError
-from coworld_core.roles.role_record import ROLES_DIRECTORY, Role, RoleRecord
+from coworld_core.role_kinds import ROLES
+from coworld_core.roles.role_record import ROLES_DIRECTORY, RoleRecord
 
 from ..backend import Backend, Publish
 from ..package.resolver import Package
@@ -18,10 +19,8 @@ from ..roles.role_run import RoleOptions
 from .certification_record import Evidence
 from .step_answers import advice, fault_evidence, note, required
 
-__all__ = ["ROLES_RUN", "run_declared_roles"]
+__all__ = ["run_declared_roles"]
 
-ROLES_RUN: tuple[Role, ...] = ("reporter", "grader", "diagnoser", "optimizer")
-"""The roles that are run on an episode."""
 _PLAN_TIMEOUT = 120.0
 """Seconds for an optimizer: many are meant to work for long, or with a service, and are only tried."""
 
@@ -47,7 +46,7 @@ async def run_declared_roles(
     """
     jobs = [
         RoleJob(program=find_role(package, role, identifier), run=episode)
-        for role in ROLES_RUN
+        for role in ROLES
         if role != "optimizer"
         for identifier in declared_ids(package, role)
     ]

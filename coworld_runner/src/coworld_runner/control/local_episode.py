@@ -26,11 +26,11 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import FaultParty
 from coworld_core.episode.record import read_record
 from coworld_core.errors import UsageError
+from coworld_core.files.locks import is_free
 from coworld_core.records.run_entries import SeatEntry
 
 from ..backend import Backend
 from ..records.run_reader import ReadRun, read_run
-from ..runs._locks import is_free
 from .event_tail import EventTail
 from .run_stopping import stop_run
 

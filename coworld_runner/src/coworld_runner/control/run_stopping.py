@@ -12,12 +12,12 @@ import psutil
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.files.locks import is_free
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
 from ..doctor import leftovers
 from ..records.run_reader import read_run
-from ..runs._locks import is_free
 from ..runs.lock_holder import LockHolder, find_holder
 
 __all__ = ["stop_run"]

@@ -99,7 +99,7 @@ async def run_batch(
                 status = "failed"  # Because of an episode that already had its row
             summary = _summary(plan, keyed.venue.name, status, total, rows, keyed.run.seconds())
             keyed.finish(RunFinished(status=status, ok=summary.ok, scores=summary.mean_scores, seconds=summary.seconds))
-            keyed.run.reserve.write(workspace / SUMMARY_NAME, (summary.model_dump_json(indent=2) + "\n").encode())
+            keyed.run.reserve.write(workspace / SUMMARY_NAME, summary.to_document())
     return summary
 
 

@@ -145,7 +145,7 @@ def _said(setup: Setup) -> dict[str, Any]:
 
 
 def _write(setup: Setup, record: EpisodeRecord) -> None:
-    setup.run.reserve.write(setup.layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+    setup.run.reserve.write(setup.layout.record, record.to_document())
 
 
 def _unit_fields(layout: EpisodeLayout, state: UnitState) -> dict[str, Any]:

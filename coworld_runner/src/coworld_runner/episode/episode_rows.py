@@ -104,7 +104,7 @@ class RowFile(Rows):
         Raises:
             EnvironmentFault: They cannot be written; the file is then as it was.
         """
-        self._file.append("".join(f"{row.model_dump_json()}\n" for row in rows).encode())
+        self._file.append(b"".join(row.to_line() for row in rows))
         for row in rows:
             self.note(row)
 

@@ -11,10 +11,10 @@ import anyio.to_thread
 from coworld_core.episode.events import Notice, read_events
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import CoworldError
+from coworld_core.files.locks import is_free
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
-from ..runs._locks import is_free
 from ..runs._workspace_contents import OwnEpisodes, read_contents
 from .run_start import OpenRun
 

@@ -78,15 +78,17 @@ def open_run(
         results = default_results_dir(origin) if isinstance(origin, str) else origin.default_results_dir()
         workspace, latest = default_workspace(results / below, run_id), True
     with (
-        open_workspace(Path(workspace), overwrite=options.overwrite, resume=marker if options.resume else "") as layout,
+        open_workspace(Path(workspace), overwrite=options.overwrite, resume=marker if options.resume else "") as (
+            layout,
+            log,
+        ),
         WorkspaceReservation(layout.workspace) as reserve,
-        EventLog(layout.events) as log,
     ):
         if latest and point_at_once:
             point_latest(layout.workspace.parent, layout.workspace)
         if options.labels:
             change_labels(layout.workspace, options.labels)
-        bus = EventBus(run_id, log, *options.listeners, keep=keep)
+        bus = EventBus(run_id, EventLog(log), *options.listeners, keep=keep)
         try:
             yield OpenRun(layout, bus, reserve)
         finally:

@@ -72,7 +72,7 @@ async def note_lost_moves(keyed: KeyedRun, comparison: Comparison, entrants: Ent
                     compared = _Compared(kept, comparison, entrants, directory, inside, again=keyed.venue is inside)
                     found.append(known.get(kept.lost.block) or await compared.note())
         notes = LossNotes(blocks=tuple(found))
-    atomic_write(directory / LOST_BLOCKS_NAME, (notes.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(directory / LOST_BLOCKS_NAME, notes.to_document())
     comparison.worst.notes = notes
 
 

@@ -129,7 +129,7 @@ async def gather_evidence(
         if program is not None and lacks:
             left_out = (*left_out, f"{program.id} has failed: there is no {name} of {len(lacks)} episodes.")
     evidence = ImprovementEvidence(episodes=found, left_out=left_out)
-    atomic_write(directory / _INDEX, (evidence.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(directory / _INDEX, evidence.to_document())
     return evidence
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coworld_core.errors import UsageError
+from coworld_core.files.new_files import write_new_files
 from coworld_core.hints import Hint
 from coworld_core.roles.improvement import (
     IMPROVEMENT_PLAN,
@@ -112,7 +113,7 @@ class ImprovementFolder:
         """
         self.refuse_other(plan)
         if not self.plan.is_file():
-            atomic_write(self.plan, (plan.model_dump_json(indent=2) + "\n").encode())
+            atomic_write(self.plan, plan.to_document())
         self._sweep()
         if not self.files_of(0, plan.player).is_dir():
             self.put_player(0, plan.player, *player_files(own))
@@ -124,7 +125,7 @@ class ImprovementFolder:
         place = self.step(number)
         place.mkdir(parents=True, exist_ok=True)
         part = place / f".{_PLAYER}-{secrets.token_hex(4)}"
-        self._write(part if player.single else part / player.entry, files, runnable)
+        write_new_files(part if player.single else part / player.entry, files, executable=runnable)
         part.rename(place / _PLAYER)
 
     def show_best(self, number: int, player: ImprovedPlayer, *, known: frozenset[int]) -> bool:
@@ -148,7 +149,7 @@ class ImprovementFolder:
             if not ours or any(KEPT.intersection(names) for _, names, _ in os.walk(self.best)):
                 return False
         part = self.path / f".best-{secrets.token_hex(4)}"
-        self._write(part, files, runnable)
+        write_new_files(part, files, executable=runnable)
         if self.best.exists():
             self.best.rename(old := self.path / f".old-{secrets.token_hex(4)}")
             part.rename(self.best)
@@ -164,15 +165,6 @@ class ImprovementFolder:
     def _sweep(self) -> None:
         for place in (self.path, *self.path.glob("steps/*"), *self.path.glob("steps/*/player")):
             _remove_unfinished(place)
-
-    @staticmethod
-    def _write(directory: Path, files: Mapping[str, bytes], runnable: frozenset[str]) -> None:
-        for name, content in files.items():
-            target = directory / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-            if name in runnable:
-                target.chmod(0o755)
 
 
 def _remove_unfinished(place: Path) -> None:

@@ -223,7 +223,7 @@ class _Loop:
             ok = bool(self._ended) and (self._final is not None or self._state.best == 0)
             status: EpisodeStatus = "completed" if ok else "interrupted"
             self._publish(RunFinished(status=status, ok=ok, seconds=self._opened.seconds()))
-            self._opened.reserve.write(self._folder.path / REPORT_NAME, report.to_json())
+            self._opened.reserve.write(self._folder.path / REPORT_NAME, report.to_document())
             atomic_write(self._folder.path / MARKDOWN_NAME, improvement_markdown(report).encode())
         return Improvement(workspace=self._folder.path, report=report)
 
@@ -277,7 +277,7 @@ class _Loop:
 
     def _enter(self, step: ImprovementStep) -> None:
         """Enter a step that has ended into the log; everything else follows from it."""
-        atomic_write(self._folder.step(step.step) / "step.json", (step.model_dump_json(indent=2) + "\n").encode())
+        atomic_write(self._folder.step(step.step) / "step.json", step.to_document())
         self._log.append(step.to_line())
         self._state = ImprovementState.of(self._plan, (*self._state.steps, step))
         self._show_best()

@@ -175,7 +175,7 @@ class StepMaker:
             docs=tuple(f"docs/{name}" for name in pages),
             left_out=evidence.left_out,
         )
-        atomic_write(folder.step(number) / "task.json", task.to_json().encode())
+        atomic_write(folder.step(number) / "task.json", task.to_document())
         atomic_write(folder.step(number) / TASK_PAGE, task_page(task).encode())
         program = self.optimizer.program
         record = await run_and_keep(

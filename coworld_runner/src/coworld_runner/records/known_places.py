@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from coworld_core.files.atomic import write_whole
+from coworld_core.files.locks import while_opening
 from coworld_core.files.regular import read_regular
 from coworld_core.operating_system import plays_here
-
-from ..runs._locks import while_opening
 
 __all__ = ["default_index", "known_places", "remember_place", "workspaces_at"]
 

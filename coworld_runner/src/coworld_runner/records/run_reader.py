@@ -19,11 +19,10 @@ from coworld_core.documents.records import READING
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import ROWS_NAME, EpisodeRecord, EpisodeRow, SlotRow, read_record
 from coworld_core.errors import CoworldError, RecordError
+from coworld_core.files.locks import is_free
 from coworld_core.files.regular import open_regular, read_regular, regular_lines
 from coworld_core.records.labels import LABELS_NAME, RunLabels, read_labels
 from coworld_core.text.terminal import writable
-
-from ..runs._locks import is_free
 
 __all__ = ["ReadRows", "ReadRun", "Stamps", "read_head", "read_run", "rows_after", "stamps_of"]
 

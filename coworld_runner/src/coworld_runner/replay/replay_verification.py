@@ -85,7 +85,7 @@ async def verify_episode_replay(
             "artifacts": artifact_records(layout),  # Now with the logs of the replay
         }
     )
-    atomic_write(layout.record, (changed.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(layout.record, changed.to_document())
     return changed
 
 
@@ -159,7 +159,7 @@ async def verify_batch_replays(
     changed = summary.model_copy(
         update={"episodes": tuple(rows), "faulted": sum(not row.ok for row in rows)},
     )
-    atomic_write(workspace / SUMMARY_NAME, (changed.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(workspace / SUMMARY_NAME, changed.to_document())
     return changed
 
 

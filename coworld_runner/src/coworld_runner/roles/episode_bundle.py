@@ -19,12 +19,12 @@ from coworld_core.episode.record import EpisodeRecord, EpisodeRow, read_record
 from coworld_core.episode.verdict import Verdict, VerdictPolicy, judge, judge_row
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.files.atomic import write_whole
+from coworld_core.files.locks import is_free
 from coworld_core.roles.bundle import BundledSeat, BundleItem, BundleMetadata, BundlePlan, plan_bundle
 from coworld_core.roles.bundle_contents import episode_items, episode_metadata, pieces_of
 from coworld_core.roles.bundle_file import Bundle, Pieces, is_bundle, items_of, pack_bundle, read_bundle
 
 from ..package.locations import expand, missing
-from ..runs._locks import is_free
 from ..runs.episode_places import find_episode, not_one_episode, row_at
 
 __all__ = ["EndedEpisode", "bundle_episode", "read_episode"]

@@ -132,7 +132,7 @@ def _name_in_record(workspace: Path, results: Sequence[RoleResult]) -> None:
     if layout.record.is_file():  # An episode that failed at once has only a row
         named = tuple(_summary(result, workspace) for result in results)
         changed = read_record(layout.record).model_copy(update={"roles": named})
-        atomic_write(layout.record, (changed.model_dump_json(indent=2) + "\n").encode())
+        atomic_write(layout.record, changed.to_document())
 
 
 def _summary(result: RoleResult, workspace: Path) -> RoleSummary:

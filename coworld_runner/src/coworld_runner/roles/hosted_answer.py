@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from coworld_core.api import RoleRun
 from coworld_core.episode.record import ArtifactRecord
+from coworld_core.role_kinds import ROLES, Role
 from coworld_core.roles.grade import read_grade
 from coworld_core.roles.report_check import read_diagnosis, read_report
 from coworld_core.roles.role_record import DiagnosedPlayer, RoleRecord, read_role_record
@@ -22,12 +23,12 @@ from .kept_answer import answer_name, keep_answer, kept_record, made_apart, refu
 
 __all__ = ["keep_hosted"]
 
-_OUTPUTS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "grader": ("grade.json", read_grade),
-    "reporter": ("report.zip", read_report),
-    "diagnoser": ("diagnosis.zip", read_diagnosis),
+_CHECKS: dict[Role, Callable[[Path], Any]] = {
+    "grader": read_grade,
+    "reporter": read_report,
+    "diagnoser": read_diagnosis,
 }
-"""The file that each role writes, and what checks it."""
+"""What checks the file that each role writes."""
 _PROGRAMS_OWN = ("program_", "output_")
 """Beginnings of the kinds of failure that are a program's; the others are of whoever runs it."""
 
@@ -66,11 +67,11 @@ async def keep_hosted(
     try:
         packed = None
         if record.ok:
-            name, check = _OUTPUTS[run.role]
+            name = ROLES[record.role].output
             path = place / "outputs" / name
             path.parent.mkdir()
             await fetch(path)
-            await anyio.to_thread.run_sync(check, path)
+            await anyio.to_thread.run_sync(_CHECKS[record.role], path)
             found = ArtifactRecord(
                 path=f"outputs/{name}",
                 size=path.stat().st_size,

@@ -216,8 +216,8 @@ def keep_answer(
     """
     if packed is not None:
         _unpack(packed, place / ROLE_FILES)
-    write_whole(place / ROLE_EVENTS, "".join(f"{event.model_dump_json()}\n" for event in events).encode())
-    write_whole(place / ROLE_RECORD, (record.model_dump_json(indent=2) + "\n").encode())
+    write_whole(place / ROLE_EVENTS, b"".join(event.to_line() for event in events))
+    write_whole(place / ROLE_RECORD, record.to_document())
     place.chmod(0o755)
     if directory.exists():
         shutil.rmtree(directory)

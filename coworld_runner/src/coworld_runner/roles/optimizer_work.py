@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coworld_core.errors import CoworldError
 from coworld_core.files.zips import open_zip
+from coworld_core.role_kinds import ROLES
 from coworld_core.roles.improvement_task import IMPROVEMENT_TASK, ImprovementTask
 from coworld_core.roles.plan import OptimizerPlan, read_optimizer_plan
 
@@ -17,7 +18,7 @@ from .role_run import RoleWork
 
 __all__ = ["PLAN_OUTPUT", "PLAYER_OUTPUT", "PlayerLimits", "optimizer_work", "plan_work", "unpack_player"]
 
-PLAN_OUTPUT = "plan.json"
+PLAN_OUTPUT = ROLES["optimizer"].output
 PLAYER_OUTPUT = "player.zip"
 _MANIFEST = "manifest.json"
 _PLAYER = "player"
@@ -73,7 +74,7 @@ def optimizer_work(
     directories = {_PLAYER: player, _EVIDENCE: evidence, _DOCS: docs}
     return RoleWork(
         inputs={name: path for name, path in directories.items() if path is not None and any(path.iterdir())},
-        documents={IMPROVEMENT_TASK: lambda _: task.to_json(), _MANIFEST: lambda _: manifest},
+        documents={IMPROVEMENT_TASK: lambda _: task.to_document().decode(), _MANIFEST: lambda _: manifest},
         variables=variables,
         output=PLAYER_OUTPUT,
         read=lambda path: _checked(path, limits),

@@ -16,8 +16,8 @@ from coworld_core.errors import UsageError
 from coworld_core.files.lfs_pointers import read_whole
 from coworld_core.hints import Hint
 from coworld_core.manifest.features import ReporterReference, WasmReporter
-from coworld_core.manifest.models import RoleSection, Runnable
-from coworld_core.roles.role_functions import ROLE_FUNCTIONS
+from coworld_core.manifest.models import Runnable
+from coworld_core.role_kinds import ROLES, RoleType
 from coworld_core.roles.role_record import DiagnosedPlayer, Role
 from coworld_core.text.phrases import closest, listed
 
@@ -132,7 +132,7 @@ def find_role(package: Package, role: Role, word: str | None = None, *, run: Seq
     return RoleProgram(role=role, id=word, runnable=runnable)
 
 
-def declared_ids(package: Package, role: RoleSection) -> tuple[str, ...]:
+def declared_ids(package: Package, role: RoleType) -> tuple[str, ...]:
     """The ids of the programs of a role that the manifest declares and that can run here."""
     programs = [entry.id for entry in package.manifest.section(role)]
     return (*programs, *(component.id for component in _components(package, role)))
@@ -149,7 +149,7 @@ def declared_elsewhere(package: Package) -> tuple[str, ...]:
     return tuple(name for name in known if name not in here)
 
 
-def _components(package: Package, role: RoleSection) -> list[WasmReporter]:
+def _components(package: Package, role: RoleType) -> list[WasmReporter]:
     """The components among a package's reporters whose file is in the package."""
     if role != "reporter" or package.directory is None:
         return []
@@ -232,7 +232,7 @@ def _read(path: Path, role: Role) -> OwnPlayer:
             raise UsageError(
                 f"There is no {role} at {path}." if not path.exists() else f"{path} is a directory.",
                 code="role_not_found",
-                hint=f"A {role} is a file with a function {ROLE_FUNCTIONS[role]}, or a program; paths are relative to "
+                hint=f"A {role} is a file with a function {ROLES[role].function}, or a program; paths are relative to "
                 "the current directory.",
                 context={"path": str(path)},
             )
@@ -250,7 +250,7 @@ def _component(path: Path, role: Role) -> OwnPlayer:
         raise UsageError(
             f"{path} is a WebAssembly component, and only reporters are.",
             code="role_not_runnable",
-            hint=f"A {role} is a file with a function {ROLE_FUNCTIONS[role]}, or a program.",
+            hint=f"A {role} is a file with a function {ROLES[role].function}, or a program.",
             context={"path": str(path), "role": role},
         )
     return read_component(path, host=_HOST)
@@ -261,15 +261,15 @@ def _host(role: Role, path: Path, content: bytes) -> tuple[str, ...]:
     names = only_defines(path, content)
     if names is None:
         return ()
-    function = ROLE_FUNCTIONS[role]
+    function = ROLES[role].function
     if function in names:
         return _HOST
-    other: Role | None = next((other for other, name in ROLE_FUNCTIONS.items() if name in names), None)
+    other: Role | None = next((other for other, kind in ROLES.items() if kind.function in names), None)
     near = closest(function, names)
     raise UsageError(
         f"{path} has no function {function}, and is not a program either: nothing in it would run.",
         code="role_not_runnable",
-        hint=f"It is a {other}: it has the function {ROLE_FUNCTIONS[other]}."
+        hint=f"It is a {other}: it has the function {ROLES[other].function}."
         if other
         else f"Did you mean {near!r} to be {function}?"
         if near

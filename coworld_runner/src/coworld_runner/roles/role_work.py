@@ -10,6 +10,7 @@ from typing import Any, cast
 import anyio.to_thread
 
 from coworld_core.documents.records import open_record, read_as
+from coworld_core.role_kinds import ROLES
 from coworld_core.roles.bundle import BUNDLE_MANIFEST, BundleManifest
 from coworld_core.roles.bundle_file import Bundle, extract_bundle
 from coworld_core.roles.grade import Grade, read_grade
@@ -31,6 +32,7 @@ from .role_run import RoleWork
 
 __all__ = ["diagnosis_work", "grade_work", "report_work"]
 
+_REPORT, _GRADE, _DIAGNOSIS = (ROLES[role].output for role in ("reporter", "grader", "diagnoser"))
 _BUNDLE = "episode.zip"
 _TARGET = "player.json"
 _REQUEST = "request.json"
@@ -54,10 +56,10 @@ def grade_work(bundle: Path) -> RoleWork[Grade]:
     def variables(place: Placement) -> Mapping[str, str]:
         return {
             "COGAME_EPISODE_BUNDLE_URI": place.input_uri(_BUNDLE),
-            "COGAME_GRADE_URI": place.uri("grade.json"),
+            "COGAME_GRADE_URI": place.uri(_GRADE),
         }
 
-    return RoleWork(inputs={_BUNDLE: bundle}, variables=variables, output="grade.json", read=read_grade)
+    return RoleWork(inputs={_BUNDLE: bundle}, variables=variables, output=_GRADE, read=read_grade)
 
 
 def diagnosis_work(bundle: Path, player: DiagnosedPlayer) -> RoleWork[DiagnosisManifest]:
@@ -68,14 +70,14 @@ def diagnosis_work(bundle: Path, player: DiagnosedPlayer) -> RoleWork[DiagnosisM
             "COGAME_EPISODE_BUNDLE_URI": place.input_uri(_BUNDLE),
             "COGAME_TARGET_POLICY_URI": place.input_uri(_TARGET),
             "COGAME_TARGET_SLOT": str(player.slot),
-            "COGAME_DIAGNOSIS_URI": place.uri("diagnosis.zip"),
+            "COGAME_DIAGNOSIS_URI": place.uri(_DIAGNOSIS),
         }
 
     return RoleWork(
         inputs={_BUNDLE: bundle},
         documents={_TARGET: lambda _: player.model_dump_json()},
         variables=variables,
-        output="diagnosis.zip",
+        output=_DIAGNOSIS,
         read=lambda path: read_diagnosis(path)[0],
     )
 
@@ -98,7 +100,7 @@ async def report_work(
 
     def request(place: Placement) -> str:
         episodes = tuple(_episode(bundle, f"episode-{index}", place) for index, bundle in enumerate(extracted))
-        asked = ReportRequest(request_id=request_id, report_uri=place.uri("report.zip"), episodes=episodes)
+        asked = ReportRequest(request_id=request_id, report_uri=place.uri(_REPORT), episodes=episodes)
         return asked.to_json().decode()
 
     def variables(place: Placement) -> Mapping[str, str]:
@@ -118,7 +120,7 @@ async def report_work(
         documents={_REQUEST: request, _METADATA: lambda _: json.dumps([_metadata(bundle) for bundle in extracted])},
         variables=variables,
         request=request if socket else None,
-        output="report.zip",
+        output=_REPORT,
         read=read_report,
     )
 

@@ -426,28 +426,6 @@ def _read(source: int, name: str, context: dict[str, object]) -> bytes:
         raise TransferError(f"{name} cannot be read: {error.strerror}.", context=context) from error
 
 
-def cut_unfinished(file: int) -> int:
-    """Remove an incomplete last line, such as one left by a program that was killed.
-
-    Args:
-        file: A descriptor open for reading and writing.
-
-    Returns:
-        The remaining size in bytes.
-    """
-    size = at = os.fstat(file).st_size
-    while at:
-        begin = max(0, at - _CHUNK)
-        found = os.pread(file, at - begin, begin).rfind(b"\n")
-        if found >= 0:
-            at = begin + found + 1
-            break
-        at = begin
-    if at < size:
-        os.ftruncate(file, at)
-    return at
-
-
 # --- logs -------------------------------------------------------------------------------------------------------
 
 

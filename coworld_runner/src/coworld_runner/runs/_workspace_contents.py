@@ -24,6 +24,7 @@ from coworld_core.episode.record import ROWS_NAME, SUMMARY_NAME, read_record, re
 from coworld_core.errors import CoworldError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, PLAYERS_NAME, REPORT_NAME, read_plan
 from coworld_core.evaluation.lost_blocks import LOST_BLOCKS_NAME
+from coworld_core.files.locks import is_free
 from coworld_core.files.regular import regular_lines
 from coworld_core.files.zips import open_zip
 from coworld_core.records.labels import LABELS_NAME
@@ -31,7 +32,7 @@ from coworld_core.roles.bundle_file import BUNDLE_LIMIT
 from coworld_core.roles.role_record import ROLE_EVENTS, ROLE_FILES, ROLE_RECORD, ROLES_DIRECTORY, read_role_record
 from coworld_core.text.terminal import strip_controls
 
-from ._locks import busy, is_free
+from .lock_holder import busy
 
 __all__ = ["Contents", "OwnEpisodes", "read_contents"]
 

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
-import os
 from collections import deque
 from collections.abc import Callable
-from io import FileIO
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.errors import CoworldError, EnvironmentFault
 
-from ._unit_files import cut_unfinished
+from ._append_log import AppendedFile
 
 __all__ = ["EventBus", "EventLog", "Listener"]
 
@@ -72,22 +66,15 @@ class EventBus:
 
 
 class EventLog:
-    """Writes events to a file as they happen, one JSON object per line. Use as a context manager; call to write.
+    """Writes events to a run's log as they happen, one JSON object per line, as long as the log is open.
 
     Args:
-        path: The NDJSON file; an existing one, of a run that is resumed, is appended to.
+        file: The log, entered; one of a run that is resumed is appended to.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file: FileIO | None = None
-        self._size = 0
-        """The size of the complete lines, in bytes."""
-
-    def __enter__(self) -> Self:
-        self._file = FileIO(self.path, "a+")
-        self._size = cut_unfinished(self._file.fileno())
-        return self
+    def __init__(self, file: AppendedFile) -> None:
+        self._file = file
+        file.cut_unfinished()
 
     def __call__(self, event: BaseEvent) -> None:
         """Write one event.
@@ -96,26 +83,13 @@ class EventLog:
             EnvironmentFault: The event cannot be written. The bus then removes this reader and notifies the others, and
                 the run continues; the file ends with the last complete line.
         """
-        if self._file is None:
+        if not self._file.entered:
             return
-        line = event.model_dump_json().encode() + b"\n"
         try:
-            left = memoryview(line)
-            while left:
-                left = left[self._file.write(left) :]
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._file.fileno(), self._size)
+            self._file.append(event.to_line())
+        except EnvironmentFault as fault:
+            error = fault.__cause__
             raise EnvironmentFault(
-                f"{self.path} is not complete: {error.strerror}.", hint="Free some room on that disk."
+                f"{self._file.path} is not complete: {getattr(error, 'strerror', error)}.",
+                hint="Free some room on that disk.",
             ) from error
-        self._size += len(line)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._file is not None:
-            # An error that a network file system reports only now is too late to act on
-            with contextlib.suppress(OSError):
-                self._file.close()
-            self._file = None

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coworld_core.episode.events import read_starts
+from coworld_core.errors import WorkspaceError
 from coworld_core.text.terminal import strip_controls
 
 if TYPE_CHECKING:
     import psutil
 
-__all__ = ["LockHolder", "find_holder", "process_identity"]
+__all__ = ["LockHolder", "busy", "find_holder", "process_identity"]
 
 _LOCKS = Path("/proc/locks")
 
@@ -85,6 +86,22 @@ def find_holder(file: Path) -> LockHolder | None:
             if any(path.samefile(file) for path in held):
                 return LockHolder(process, held)
     return None
+
+
+def busy(place: Path, file: Path) -> WorkspaceError:
+    """Return the error for a place that another run writes to (code `workspace_busy`).
+
+    Args:
+        place: What the run writes to.
+        file: The file that it has locked.
+    """
+    who = find_holder(file)
+    return WorkspaceError(
+        f"Another run is writing to {place}{f': {who}' if who is not None else ''}.",
+        code="workspace_busy",
+        hint="Wait for it to end, or name another directory.",
+        context={"path": str(place)},
+    )
 
 
 def _locks() -> dict[int, set[int]]:

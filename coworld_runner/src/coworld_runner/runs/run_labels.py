@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from coworld_core.files.locks import while_opening
 from coworld_core.records.labels import LABELS_NAME, RunLabels, check_changes, read_labels
 
-from ._locks import while_opening
 from .workspace import atomic_write, unwritable
 
 __all__ = ["change_labels"]
@@ -32,7 +32,7 @@ def change_labels(workspace: Path, changes: Mapping[str, str | None], *, episode
         # Two programs that label at once must not undo what the other does
         with while_opening(workspace):
             labels = read_labels(workspace).changed(changes, episode=episode)
-            atomic_write(workspace / LABELS_NAME, (labels.model_dump_json(indent=2) + "\n").encode())
+            atomic_write(workspace / LABELS_NAME, labels.to_document())
     except OSError as error:
         raise unwritable(workspace, error) from error
     return labels

@@ -25,11 +25,11 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.files.locks import flock, is_free, while_opening
 from coworld_core.ids import new_run_id
 from coworld_core.operating_system import plays_here, require_posix, user_id
 
 from ..backend import Found, Reaped
-from ._locks import is_free, while_opening
 from ._tree_removal import remove_tree
 
 __all__ = [
@@ -171,8 +171,6 @@ def make_scratch(run_id: str | None = None) -> Scratch:
         EnvironmentFault: It cannot be made: the disk is full, permission is missing, or the root is unsafe.
     """
     require_posix()
-    import fcntl
-
     root, run_id = scratch_root(), run_id or new_run_id()
     path = root / run_id
     try:
@@ -189,7 +187,7 @@ def make_scratch(run_id: str | None = None) -> Scratch:
             path.mkdir(mode=0o700)
             lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             # Only waits for a process that is just checking the lock
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            flock(lock, wait=True)
     except OSError as error:
         with contextlib.suppress(OSError):
             path.rmdir()

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Self
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_core.files.atomic import write_whole
+from coworld_core.files.locks import is_free, while_opening
 from coworld_core.hints import Hint
 from coworld_core.text.phrases import listed
 
-from ._locks import busy, is_free, lock, while_opening
+from ._append_log import AppendedFile
+from .lock_holder import busy
 
 if TYPE_CHECKING:
     from coworld_core.episode.record import ArtifactRecord
@@ -84,7 +86,9 @@ def prepare_workspace(path: Path) -> EpisodeLayout:
 
 
 @contextmanager
-def open_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> Generator[EpisodeLayout]:
+def open_workspace(
+    path: Path, *, overwrite: bool = False, resume: str = ""
+) -> Generator[tuple[EpisodeLayout, AppendedFile]]:
     """Open a workspace for one run: no other run can open it until the context is left or the process has ended.
 
     The log of events is made first and kept locked. Readers need no lock.
@@ -94,6 +98,9 @@ def open_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> 
         overwrite: Whether what an earlier run has written there is removed first; nothing is if anything else is there.
         resume: The name of a file that marks a directory as one to resume in; such a directory is left as it is.
 
+    Yields:
+        The workspace, and its log of events.
+
     Raises:
         WorkspaceError: It is a file, contains files, cannot be written to, or another run is writing to it.
         EnvironmentFault: The disk is full.
@@ -101,18 +108,11 @@ def open_workspace(path: Path, *, overwrite: bool = False, resume: str = "") -> 
     layout = EpisodeLayout(_made(path))
     with ExitStack() as stack:
         try:
-            # What is there is only looked at while nobody else can open it
-            with while_opening(layout.workspace):
-                held = _locked(layout, stack) if _is_regular(layout.events) else None
-                earlier = _earlier(layout, overwrite=overwrite, resume=resume)
-                if held is None:
-                    held = _locked(layout, stack)
-            if earlier is not None:
-                _empty(layout, earlier, held)
+            log = _taken(layout, stack, overwrite=overwrite, resume=resume)
             layout.logs.mkdir(exist_ok=True)
         except OSError as error:
             raise unwritable(layout.workspace, error) from error
-        yield layout
+        yield layout, log
 
 
 def remove_workspace(path: Path) -> None:
@@ -126,13 +126,7 @@ def remove_workspace(path: Path) -> None:
     layout = EpisodeLayout(path.expanduser().absolute())
     with ExitStack() as stack:
         try:
-            with while_opening(layout.workspace):
-                held = _locked(layout, stack) if _is_regular(layout.events) else None
-                earlier = _earlier(layout, overwrite=True, resume="")
-                if held is None:
-                    held = _locked(layout, stack)
-            if earlier is not None:
-                _empty(layout, earlier, held)
+            _taken(layout, stack, overwrite=True)
             with contextlib.suppress(FileNotFoundError):
                 layout.logs.rmdir()
             layout.events.unlink()
@@ -165,14 +159,19 @@ def _made(path: Path) -> Path:
     return path
 
 
-def _locked(layout: EpisodeLayout, stack: ExitStack) -> int:
-    """Lock the log of events, which is made if it is missing, until the stack is closed."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(layout.events, flags, 0o666)
-    stack.callback(os.close, descriptor)
-    if not lock(descriptor):
-        raise busy(layout.workspace, layout.events)
-    return descriptor
+def _taken(layout: EpisodeLayout, stack: ExitStack, *, overwrite: bool, resume: str = "") -> AppendedFile:
+    """Lock the log of events, which is made if it is missing, and remove what an earlier run has left."""
+    log = AppendedFile(layout.events, place=layout.workspace, follow_links=False)
+    # What is there is only looked at while nobody else can open it
+    with while_opening(layout.workspace):
+        if there := _is_regular(layout.events):
+            stack.enter_context(log)
+        earlier = _earlier(layout, overwrite=overwrite, resume=resume)
+        if not there:
+            stack.enter_context(log)
+    if earlier is not None:
+        _empty(layout, earlier, log)
+    return log
 
 
 def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents | None:
@@ -242,11 +241,11 @@ def _refuse_own_place(workspace: Path) -> None:
             )
 
 
-def _empty(layout: EpisodeLayout, earlier: Contents, held: int) -> None:
+def _empty(layout: EpisodeLayout, earlier: Contents, log: AppendedFile) -> None:
     """Remove what an earlier run has left; the log of events comes last, so that this can be repeated at any point."""
     try:
         earlier.remove(keep=(layout.events, layout.logs))
-        os.ftruncate(held, 0)
+        log.clear()
     except OSError as error:
         raise WorkspaceError(
             f"{layout.workspace} cannot be emptied: {error.filename or layout.events}: {error.strerror}.",

@@ -14,6 +14,7 @@ import pytest
 
 from coworld_core.episode.events import BaseEvent, Event
 from coworld_core.episode.outcome import Exit
+from coworld_core.files.locks import flock
 from coworld_core.ids import new_run_id
 
 from ..backend import Backend, Found, Placement, Port, UnitSpec
@@ -62,19 +63,14 @@ def does_not_apply(reason: str) -> Never:
 
 def locked(path: Path) -> bool:
     """Whether a living process holds the subject's lock on a file."""
-    import fcntl
-
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        return not flock(descriptor, shared=True)
     finally:
         os.close(descriptor)
-    return False
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -7,7 +7,6 @@ way takes three lines, and an episode a few milliseconds. Capabilities that need
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -25,6 +24,7 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.events import ImageReady
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import ImageError, StartError
+from coworld_core.files.locks import flock
 
 from ..backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
 from ..backends.base import BaseBackend, BaseUnit, CappedLog, HostPorts
@@ -333,14 +333,6 @@ async def subject(context: FakeContext) -> int | Exit:
     return 0
 
 
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
 class _Subject:
     def __init__(self, context: FakeContext) -> None:
         self._context = context
@@ -442,7 +434,7 @@ class _Subject:
         async def live() -> None:
             # A lock belongs to the open file, so other files opened by this process see it too
             with path.open("wb") as file:
-                while not _lock(file.fileno()):  # noqa: ASYNC110 - a blocking lock would block every unit
+                while not flock(file.fileno()):  # noqa: ASYNC110 - a blocking lock would block every unit
                     await anyio.sleep(0.005)
                 await anyio.sleep_forever()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.files.atomic import write_whole
+from coworld_core.files.locks import flock
 
 __all__ = ["locked_directory", "prepare_directory", "write_private", "write_secret"]
 
@@ -53,15 +54,11 @@ def locked_directory(data: Path) -> Generator[None]:
     Raises:
         EnvironmentFault: Another server holds it (code `already_running`).
     """
-    import fcntl
-
     with (data / "server.lock").open("w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not flock(file.fileno()):
             raise EnvironmentFault(
                 f"Another Observatory is already serving {data}.",
                 code="already_running",
                 hint="Stop it first, or give this one another --data directory.",
-            ) from None
+            )
         yield

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from coworld_core.quantities import parse_quantity
 
@@ -92,18 +92,9 @@ class Requests:
 
 
 def _requests() -> dict[Component, Requests]:
-    small = Requests(cpu="100m", memory="128Mi")
-    return {
-        "game": Requests(cpu="250m", memory="256Mi"),
-        "replay": Requests(cpu="250m", memory="256Mi"),
-        "player": small,
-        "reporter": small,
-        "commissioner": small,
-        "grader": small,
-        "diagnoser": small,
-        "optimizer": small,
-        "proxy": Requests(cpu="10m", memory="32Mi"),
-    }
+    served, proxy = Requests(cpu="250m", memory="256Mi"), Requests(cpu="10m", memory="32Mi")
+    small = dict.fromkeys(cast("tuple[Component, ...]", get_args(Component)), Requests(cpu="100m", memory="128Mi"))
+    return {**small, "game": served, "replay": served, "proxy": proxy}
 
 
 @dataclass(frozen=True, kw_only=True)

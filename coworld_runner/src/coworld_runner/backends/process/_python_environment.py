@@ -18,9 +18,9 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.files.locks import lock
 
 from ...errors import BuildError
-from ...runs._locks import lock
 from ..helper_command import run_command
 from ._pip_requirements import Requirements
 

@@ -7,8 +7,7 @@ those of the newest gates are kept, and every bot's last accepted versions.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from coworld_core.errors import UsageError
@@ -26,10 +25,9 @@ from coworld_core.rules.player_directories import defines_player, player_entry
 from ...package.own_players.kept_players import KeptPlayers
 from ...package.own_players.own_player import OwnPlayer
 from ...package.own_players.player_directory import CACHES
-from ...runs._append_log import AppendedFile
-from ...runs._locks import while_opening
 from ...runs._tree_removal import remove_tree
-from ...runs.workspace import timestamp, unwritable
+from ...runs.logged_folder import open_in_turn
+from ...runs.workspace import timestamp
 
 __all__ = ["GateFolder"]
 
@@ -110,24 +108,13 @@ class GateFolder:
             WorkspaceError: The folder cannot be written to.
             EnvironmentFault: The disk is full; the history is unchanged.
         """
-        with self._writing() as log:
+        with open_in_turn(self.log) as log:
             record = decide(self.history())
             if record is not None:
                 log.append(record.to_line())
                 if record.status != "begun":
                     self._prune()
             return record
-
-    @contextmanager
-    def _writing(self) -> Generator[AppendedFile]:
-        try:
-            self.place.mkdir(exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.directory, error) from error
-        # Whoever writes holds this for a moment only, so that two gates at once wait for each other
-        with while_opening(self.place), AppendedFile(self.log) as log:
-            log.cut_unfinished()
-            yield log
 
     # --- versions
 

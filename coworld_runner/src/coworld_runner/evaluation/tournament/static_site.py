@@ -58,7 +58,7 @@ def export_tournament(directory: str | os.PathLike[str], target: str | os.PathLi
     except OSError as error:
         raise unwritable(site, error) from error
     # First, since it shows that the page is an export's
-    atomic_write(report, (played.report.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(report, played.report.to_document())
     atomic_write(page, report_page([played], beside=site, files=site).encode())
     return page
 

@@ -14,6 +14,7 @@ from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import EnvironmentFault, UsageError, WorkspaceError
 from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, REPORT_NAME, measure_row, refuse_changed
 from coworld_core.evaluation.report_contents import ShownReport
+from coworld_core.files.locks import is_free
 from coworld_core.manifest.game_config import only_variant
 from coworld_core.text.phrases import listed
 from coworld_core.tournament.standings import Tournament, TournamentReport
@@ -34,7 +35,6 @@ from coworld_core.tournament.tournament_log import (
 from ...episode.episode_rows import Rows
 from ...package.resolver import Package
 from ...runs._append_log import AppendedFile
-from ...runs._locks import is_free
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from ..evaluation_run import PlayedEvaluation, write_report

@@ -13,7 +13,7 @@ from coworld_core.documents.json_edit import Edit, edited
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.published_versions import accepted_by
-from coworld_core.roles.role_functions import ROLE_FUNCTIONS
+from coworld_core.role_kinds import ROLES
 
 from ...images.build_context import ContextError, Ignore
 from ...package.own_players.player_file import only_defines, read_file
@@ -106,8 +106,8 @@ def new_programs(manifest: Mapping[str, Any], directory: Path) -> list[NewProgra
             defined = only_defines(path, path.read_bytes()) or frozenset()
         except UsageError:
             continue
-        for role, function in ROLE_FUNCTIONS.items():
-            if function in defined:
+        for role, kind in ROLES.items():
+            if kind.function in defined:
                 found += _unless_declared(manifest, role, path, _HOST, about=f"A {role}:")
     return found
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from coworld_core.errors import CoworldError, UsageError
@@ -32,8 +31,7 @@ from coworld_core.player_registry import (
 )
 from coworld_core.text.phrases import listed
 
-from ...runs._append_log import AppendedFile
-from ...runs._locks import while_opening
+from ...runs.logged_folder import open_in_turn
 from ...runs.workspace import unwritable
 from ..own_players.kept_players import KeptPlayers, kept_name
 from ..own_players.own_player import OwnPlayer
@@ -164,7 +162,7 @@ class RegistryFolder:
             raise unwritable(directory, error) from error
         return target
 
-    # --- writing
+    # --- writing: one process at a time for all names, which share the files
 
     def publish(
         self,
@@ -205,7 +203,7 @@ class RegistryFolder:
                 )
         else:
             _check_files(player, run)
-        with self._writing(log) as file:
+        with open_in_turn(log) as file:
             number, time = read_version_log(log).last + 1, dt.datetime.now(dt.UTC)
             if not isinstance(player, str):
                 try:
@@ -233,7 +231,7 @@ class RegistryFolder:
         """Let a tag stand for a version, or for none; see `PlayerRegistry.tag`."""
         log, tag = self.log(name), check_tag(tag)
         self._known(name)
-        with self._writing(log) as file:
+        with open_in_turn(log) as file:
             history = read_version_log(log)
             now = history.tags.get(tag)
             if expected not in (ANY_VERSION, now):
@@ -271,7 +269,7 @@ class RegistryFolder:
                 hint=f"Name the version by its number: {ref.name}:v{self.get(ref).version}",
             )
         self._known(ref.name)
-        with self._writing(log := self.log(ref.name)) as file:
+        with open_in_turn(log := self.log(ref.name)) as file:
             versions = read_version_log(log).versions()
             gone = versions if ref.version is None else (choose_version(ref, versions),)
             if ref.version is not None and gone[0].tags:
@@ -294,17 +292,6 @@ class RegistryFolder:
         if not history.versions():
             raise no_such_player(name, self.names(), str(self.directory))
         return history
-
-    @contextmanager
-    def _writing(self, log: Path) -> Generator[AppendedFile]:
-        try:
-            self._logs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.directory, error) from error
-        # One lock for all names: they share the files
-        with while_opening(self._logs), AppendedFile(log) as file:
-            file.cut_unfinished()
-            yield file
 
 
 def _check_files(own: OwnPlayer, run: Sequence[str]) -> None:

@@ -31,10 +31,6 @@ class RegistryLine(Record):
         default=None, exclude_if=lambda value: value is None, description="The version, without its tags."
     )
 
-    def to_line(self) -> bytes:
-        """The line, with its end."""
-        return f"{self.model_dump_json()}\n".encode()
-
 
 class VersionHistory:
     """What the log of a name tells.

@@ -7,12 +7,9 @@ with.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -20,6 +17,7 @@ import anyio.to_thread
 from cryptography.fernet import Fernet, InvalidToken
 
 from coworld_core.errors import EnvironmentFault
+from coworld_core.files.locks import while_opening
 
 from ..data_directory import prepare_directory, write_private
 
@@ -62,7 +60,7 @@ class Vault:
     def _open(cls, directory: Path, key_file: Path) -> Vault:
         prepare_directory(directory)
         check = directory / _CHECK
-        with _alone(directory):
+        with while_opening(directory):
             begun = check.exists()
             if begun and not key_file.exists():
                 raise EnvironmentFault(
@@ -163,14 +161,3 @@ def _make_key(path: Path) -> None:
             return
     finally:
         part.unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(directory: Path) -> Generator[None]:
-    """Let one process at a time open the vault."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
