@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from .evaluation.comparison import compare as compare
     from .evaluation.diagnosis import diagnose as diagnose
     from .evaluation.evaluation_rules import EvaluationRules as EvaluationRules
-    from .evaluation.mixture import mix as mix
-    from .evaluation.pickup_value import pickup as pickup
+    from .evaluation.measurements import mix as mix
+    from .evaluation.measurements import pickup as pickup
+    from .evaluation.measurements import scrimmage as scrimmage
     from .evaluation.ranking import rank as rank
-    from .evaluation.self_play import scrimmage as scrimmage
     from .kit.rollout.episode_rollout import rollout as rollout
     from .kit.rollout.rollout_batch import rollouts as rollouts
     from .package.plan import EpisodePlan as EpisodePlan
@@ -92,11 +92,9 @@ else:
             ),
             ".evaluation.comparison": ("compare",),
             ".evaluation.diagnosis": ("diagnose",),
-            ".evaluation.mixture": ("mix",),
-            ".evaluation.pickup_value": ("pickup",),
+            ".evaluation.measurements": ("mix", "pickup", "scrimmage"),
             ".evaluation.ranking": ("rank",),
             ".evaluation.evaluation_rules": ("EvaluationRules",),
-            ".evaluation.self_play": ("scrimmage",),
             ".episode.hosted_venue": ("HostedVenue",),
             ".episode.many": ("run_many",),
             ".package.player_registry.local_registry": ("LocalRegistry",),

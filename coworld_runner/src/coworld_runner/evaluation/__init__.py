@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from .evaluation_rules import EvaluationRules as EvaluationRules
     from .evaluation_run import PlayedEvaluation as PlayedEvaluation
     from .evaluation_run import read_evaluation as read_evaluation
-    from .mixture import mix as mix
-    from .pickup_value import pickup as pickup
+    from .measurements import mix as mix
+    from .measurements import pickup as pickup
+    from .measurements import scrimmage as scrimmage
     from .ranking import rank as rank
-    from .self_play import scrimmage as scrimmage
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -29,12 +29,10 @@ else:
             ".comparison": ("compare",),
             ".diagnosis": ("diagnose",),
             ".episode_again": ("play_row_again",),
-            ".mixture": ("mix",),
+            ".measurements": ("mix", "pickup", "scrimmage"),
             ".evaluation_page": ("report_page",),
-            ".pickup_value": ("pickup",),
             ".evaluation_run": ("PlayedEvaluation", "read_evaluation"),
             ".ranking": ("rank",),
             ".evaluation_rules": ("EvaluationRules",),
-            ".self_play": ("scrimmage",),
         },
     )

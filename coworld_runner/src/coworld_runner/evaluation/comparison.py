@@ -12,10 +12,10 @@ from coworld_core.evaluation.power import ComparisonForecast, forecast
 
 from ..episode.many import KeyedRun
 from ..episode.run_options import BatchArguments
-from ..package.resolver import PackageSource, resolve_package
-from .entrants import Entrants
+from ..package.resolver import PackageSource
+from .entrants import Entrants, find_entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation, settled_rules
+from .evaluation_run import play_evaluation
 from .lost_moves import note_lost_moves
 
 __all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
@@ -67,7 +67,7 @@ async def compare(
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
     players = {NEW: new, OLD: old, **({OPPONENT: opponent} if opponent is not None else {})}
-    entrants = Entrants(await resolve_package(what), players, settled_rules(rules, run))
+    entrants = await find_entrants(what, players, rules, run)
     terms = ComparisonTerms(margin=margin, elo0=elo0, elo1=elo1, alpha=alpha, beta=beta)
     comparison = Comparison(_plan(entrants, terms))
 
@@ -98,7 +98,7 @@ async def forecast_comparison(
         UsageError: An unknown variant or player.
         ManifestError: The config does not satisfy the game's schema.
     """
-    entrants = Entrants(await resolve_package(what), {NEW: new, OLD: old}, rules or EvaluationRules())
+    entrants = await find_entrants(what, {NEW: new, OLD: old}, rules, {})
     return forecast(_plan(entrants, terms or ComparisonTerms()))
 
 
@@ -131,14 +131,15 @@ class ComparisonTerms:
 def _plan(entrants: Entrants, terms: ComparisonTerms) -> ComparisonPlan:
     rows, elo0 = entrants.rows(), terms.elo0 or 0.0
     least = usual_blocks(elo0, terms.elo1, alpha=terms.alpha) if terms.elo1 is not None else 0
-    own = {
-        "new": rows[NEW],
-        "old": rows[OLD],
-        "opponent": rows.get(OPPONENT),
-        "margin": terms.margin,
-        "elo0": elo0 if terms.elo1 is not None else None,
-        "elo1": terms.elo1,
-        "alpha": terms.alpha,
-        "beta": terms.beta,
-    }
-    return ComparisonPlan.model_validate({**entrants.common(least=least), **own})
+    return entrants.planned(
+        ComparisonPlan,
+        least=least,
+        new=rows[NEW],
+        old=rows[OLD],
+        opponent=rows.get(OPPONENT),
+        margin=terms.margin,
+        elo0=elo0 if terms.elo1 is not None else None,
+        elo1=terms.elo1,
+        alpha=terms.alpha,
+        beta=terms.beta,
+    )

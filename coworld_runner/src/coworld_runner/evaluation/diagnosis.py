@@ -19,10 +19,10 @@ from coworld_core.evaluation.battery import (
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import Package, PackageSource, resolve_package
-from .entrants import Entrants
+from ..package.resolver import Package, PackageSource
+from .entrants import Entrants, find_entrants
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import play_evaluation, read_evaluation, settled_rules
+from .evaluation_run import play_evaluation, read_evaluation
 
 __all__ = ["diagnose", "play_battery"]
 
@@ -62,13 +62,12 @@ async def diagnose(
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
         EnvironmentFault: The machine or the engine failed; the report covers the episodes that had ended.
     """
-    rules = settled_rules(rules, run)
-    package = await resolve_package(what)
+    rules = rules or EvaluationRules()
     said = {BOT: player, BASELINE: baseline, STRONG: strong}
     players = {label: word for label, word in said.items() if word is not None}
     rules = dataclasses.replace(rules, variant=rules.variant or "*")
-    battery = Entrants(package, players, rules, any_seats=True)
-    earlier = _earlier(Path(before), package) if before is not None else None
+    battery = await find_entrants(what, players, rules, run, any_seats=True)
+    earlier = _earlier(Path(before), battery.package) if before is not None else None
     return await play_battery(battery, blocks=rules.most_blocks(), before=earlier, **run)
 
 
@@ -87,16 +86,14 @@ async def play_battery(
         CoworldError: As `diagnose`.
     """
     rows, variants = entrants.rows(), entrants.variants()
-    plan = DiagnosisPlan.model_validate(
-        {
-            **entrants.common(),
-            "max_blocks": blocks * len(variants),
-            "player": rows[BOT],
-            "baseline": rows.get(BASELINE),
-            "strong": rows.get(STRONG),
-            "variants": variants,
-            "before": before,
-        }
+    plan = entrants.planned(
+        DiagnosisPlan,
+        max_blocks=blocks * len(variants),
+        player=rows[BOT],
+        baseline=rows.get(BASELINE),
+        strong=rows.get(STRONG),
+        variants=variants,
+        before=before,
     )
     return await play_evaluation(Diagnosis(plan), entrants, **run)
 

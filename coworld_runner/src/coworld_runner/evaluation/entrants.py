@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.battery import VariantPlan
 from coworld_core.evaluation.designs import Lineup, block_seed
+from coworld_core.evaluation.evaluation_files import PLAN_NAME, read_plan
+from coworld_core.evaluation.report_base import EvaluationPlan
 from coworld_core.manifest.game_config import seed_range
 from coworld_core.manifest.game_results import score_bounds
 from coworld_core.player_seeds import block_secret
 from coworld_core.secret_seeds import fresh_seed, key_commitment, seed_from_key, seed_key
 
+from ..episode.run_options import BatchArguments
 from ..package.plan import EpisodePlan, Seat, plan_episode
 from ..package.player_names import PlayerRef, read_players
-from ..package.resolver import Package
+from ..package.resolver import Package, PackageSource, resolve_package
 from ..package.variant_plans import require_alike, variant_ids
 from .evaluation_rules import EvaluationRules
 
-__all__ = ["Entrants"]
+__all__ = ["Entrants", "find_entrants", "settled_rules"]
+
+_Plan = TypeVar("_Plan", bound=EvaluationPlan)
 
 
 class Entrants:
@@ -86,6 +92,16 @@ class Entrants:
             VariantPlan(id=base.variant, slot_count=len(base.seats), seeded=known is not None)
             for base, known in zip(self.bases, self._ranges, strict=True)
         )
+
+    def planned(self, kind: type[_Plan], *, least: int = 0, **own: object) -> _Plan:
+        """Return the plan of an evaluation.
+
+        Args:
+            kind: Its kind.
+            least: The number of blocks that the clearest possible outcome needs.
+            own: The fields that only this kind has, or has otherwise.
+        """
+        return kind.model_validate({**self.common(least=least), **own})
 
     def common(self, *, least: int = 0) -> dict[str, Any]:
         """Return the fields that the plans of all evaluations share.
@@ -186,6 +202,42 @@ class Entrants:
                 config=self._rules.config,
             )
         return self._plans[at, lineup]
+
+
+async def find_entrants(
+    what: PackageSource,
+    players: Mapping[str, str],
+    rules: EvaluationRules | None,
+    run: BatchArguments,
+    *,
+    any_seats: bool = False,
+) -> Entrants:
+    """Find the game and the players of a measurement.
+
+    Args:
+        what: The Coworld, as `resolve_package` takes it.
+        players: The players, by label.
+        rules: What to play and what counts, settled by `settled_rules`.
+        run: Where and how to play.
+        any_seats: Whether variants may differ in their numbers of seats.
+
+    Raises:
+        CoworldError: As `resolve_package`, `settled_rules` and `Entrants`.
+    """
+    return Entrants(await resolve_package(what), players, settled_rules(rules, run), any_seats=any_seats)
+
+
+def settled_rules(rules: EvaluationRules | None, run: BatchArguments) -> EvaluationRules:
+    """Return the rules, with the base seed of the evaluation that is to be resumed unless they name one.
+
+    Raises:
+        RecordError: The plan in the workspace is invalid.
+    """
+    rules, workspace = rules or EvaluationRules(), run.get("workspace")
+    if rules.seed is not None or workspace is None or run.get("overwrite"):
+        return rules
+    place = Path(workspace).expanduser().absolute()
+    return dataclasses.replace(rules, seed=read_plan(place).seed) if (place / PLAN_NAME).is_file() else rules
 
 
 def _row(seat: Seat, name: str = "") -> SlotRow:

@@ -38,7 +38,6 @@ from ..episode.run_options import BatchArguments, RunOptions
 from ..package.plan import EpisodePlan
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
-from .evaluation_rules import EvaluationRules
 from .worker_venue import find_workers
 
 __all__ = [
@@ -47,25 +46,11 @@ __all__ = [
     "play_blocks",
     "play_evaluation",
     "read_evaluation",
-    "settled_rules",
     "write_report",
 ]
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 _Report = TypeVar("_Report", bound=ShownReport)
-
-
-def settled_rules(rules: EvaluationRules | None, run: BatchArguments) -> EvaluationRules:
-    """Return the rules, with the base seed of the evaluation that is to be resumed unless they name one.
-
-    Raises:
-        RecordError: The plan in the workspace is invalid.
-    """
-    rules, workspace = rules or EvaluationRules(), run.get("workspace")
-    if rules.seed is not None or workspace is None or run.get("overwrite"):
-        return rules
-    place = Path(workspace).expanduser().absolute()
-    return replace(rules, seed=read_plan(place).seed) if (place / PLAN_NAME).is_file() else rules
 
 
 async def play_evaluation(

@@ -33,9 +33,8 @@ from ..package.player_names import read_players
 from ..package.resolver import Package, resolve_package
 from ..runs.scratch import open_scratch
 from .diagnosis import play_battery
-from .entrants import Entrants
+from .entrants import Entrants, settled_rules
 from .evaluation_rules import EvaluationRules
-from .evaluation_run import settled_rules
 
 __all__ = ["PlayerReport", "check_files", "check_player"]
 

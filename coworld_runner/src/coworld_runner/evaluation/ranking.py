@@ -10,10 +10,10 @@ from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport,
 from coworld_core.evaluation.ratings import RatingName
 
 from ..episode.run_options import BatchArguments
-from ..package.resolver import PackageSource, resolve_package
-from .entrants import Entrants
+from ..package.resolver import PackageSource
+from .entrants import find_entrants
 from .evaluation_rules import EvaluationRules, rating_for
-from .evaluation_run import play_evaluation, settled_rules
+from .evaluation_run import play_evaluation
 
 __all__ = ["rank"]
 
@@ -53,9 +53,11 @@ async def rank(
     if len(players) < 2:
         raise UsageError("There must be at least 2 players to rank.", code="bad_count")
     labels = player_labels(len(players))
-    entrants = Entrants(await resolve_package(what), dict(zip(labels, players, strict=True)), settled_rules(rules, run))
-    rows = entrants.rows()
-    own = {"entrants": tuple(rows[label] for label in labels), "rating": rating or rating_for(entrants.seats)}
-    least = least_ranking_blocks(len(players), entrants.seats)
-    plan = RankingPlan.model_validate({**entrants.common(least=least), **own})
+    entrants = await find_entrants(what, dict(zip(labels, players, strict=True)), rules, run)
+    plan = entrants.planned(
+        RankingPlan,
+        least=least_ranking_blocks(len(players), entrants.seats),
+        entrants=tuple(entrants.rows().values()),
+        rating=rating or rating_for(entrants.seats),
+    )
     return await play_evaluation(Ranking(plan), entrants, **run)

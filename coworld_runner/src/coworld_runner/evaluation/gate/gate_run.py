@@ -19,7 +19,7 @@ from ...episode.run_options import BatchArguments
 from ...package.resolver import Package, resolve_package
 from ..comparison import compare
 from ..evaluation_rules import EvaluationRules
-from ..self_play import scrimmage
+from ..measurements import scrimmage
 from .gate_entry import Gate, GateOpponent, begin_gate
 from .gate_folder import GateFolder
 

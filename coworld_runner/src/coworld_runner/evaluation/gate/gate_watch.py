@@ -24,7 +24,7 @@ from ...package.resolver import Package, resolve_package
 from ...runs.scratch import open_scratch
 from ..comparison import compare
 from ..evaluation_rules import EvaluationRules
-from ..self_play import scrimmage
+from ..measurements import scrimmage
 from .gate_entry import gate_folder, read_opponents
 
 __all__ = ["GateLook", "watch_player"]

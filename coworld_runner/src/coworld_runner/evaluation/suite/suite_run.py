@@ -31,7 +31,7 @@ from ...runs.workspace import atomic_write, default_workspace, prepare_workspace
 from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from ..evaluation_run import play_evaluation
-from ..mixture import plan_mixture
+from ..measurements import mixed_players, plan_mixture
 
 __all__ = ["SuiteSettings", "play_suite", "read_suite", "read_suite_settings"]
 
@@ -90,7 +90,8 @@ async def play_suite(
             forfeit=settings.forfeit,
             count_starved=settings.count_starved,
         )
-        return plan_mixture(game, what.shares, episodes=what.episodes, rules=rules)
+        entrants = Entrants(game, mixed_players(what.shares), rules)
+        return plan_mixture(entrants, what.shares, episodes=what.episodes), entrants
 
     workspace = run.pop("workspace", None)
     place = Path(workspace) if workspace is not None else default_workspace(game.default_results_dir(), new_run_id())
