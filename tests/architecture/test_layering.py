@@ -25,7 +25,9 @@ MAY_IMPORT = {
     "coworld_cli": {"coworld_core", "coworld_runner", "coworld_client"},
 }
 WORLDS = {Path(member).name for member in EXAMPLES}
-CORE_LIBRARIES = {"jsonschema", "jsonschema_specifications", "packaging", "pydantic", "pydantic_core", "referencing"}
+CORE_LIBRARIES = {
+    *("jsonschema", "jsonschema_specifications", "lazy_loader", "packaging", "pydantic", "pydantic_core", "referencing")
+}
 NETWORKED = (
     *("_socket", "_ssl", "asyncio", "ftplib", "http", "imaplib", "multiprocessing", "poplib", "smtplib", "socket"),
     *("socketserver", "ssl", "urllib.request", "urllib.robotparser", "wsgiref", "xmlrpc"),

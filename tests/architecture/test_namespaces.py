@@ -19,91 +19,25 @@ from support.import_graph import DISTRIBUTIONS, EXAMPLES, ROOT, sources
 
 
 @cache
-def lazy_packages() -> dict[str, str]:
-    """The source of each module that calls `lazy_names`, by its name."""
-    texts = {name: path.read_text(encoding="utf-8") for name, path in sources(*DISTRIBUTIONS, *EXAMPLES).items()}
-    return {name: text for name, text in texts.items() if "lazy_names(" in text and calls(ast.parse(text))}
+def lazy_packages() -> dict[str, Path]:
+    """The stub of each package whose names are imported on first use, by the package's name."""
+    stubs = {name: path.with_suffix(".pyi") for name, path in sources(*DISTRIBUTIONS, *EXAMPLES).items()}
+    return {name: stub for name, stub in stubs.items() if stub.stem == "__init__" and stub.exists()}
 
 
-def calls(tree: ast.AST) -> list[ast.Call]:
-    return [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "lazy_names"
-    ]
-
-
-def differences(text: str) -> list[str]:
-    """What a package's table of names and its imports for type checkers do not share."""
-    tree = ast.parse(text)
-    (call,) = calls(tree)
-    listed = {(home, name) for home, names in ast.literal_eval(call.args[1]).items() for name in names}
-    imported: set[tuple[str, str]] = set()
-    for block in ast.walk(tree):
-        if not isinstance(block, ast.If) or "TYPE_CHECKING" not in ast.unparse(block.test):
-            continue
-        for node in block.body:
-            assert isinstance(node, ast.ImportFrom), f"line {node.lineno} is not an import of names"
-            home = "." * node.level + (node.module or "")
-            # Type checkers take only a name that is imported as itself for a public one.
-            imported |= {
-                (home, f"{alias.name} as {alias.asname}") for alias in node.names if alias.asname != alias.name
-            }
-            imported |= {(home, alias.name) for alias in node.names if alias.asname == alias.name}
-    twice = [name for name, times in Counter(name for _, name in listed).items() if times > 1]
-    return [
-        *(f"{name} of {home} is not in the table" for home, name in sorted(imported - listed)),
-        *(f"{name} of {home} is only in the table" for home, name in sorted(listed - imported)),
-        *(f"{name} has two modules" for name in sorted(twice)),
-    ]
-
-
-def test_the_tables_are_what_type_checkers_see() -> None:
-    found = lazy_packages()
-    assert set(DISTRIBUTIONS) < set(found)
-    assert {name: differences(text) for name, text in found.items() if differences(text)} == {}
-
-
-PLANTED = """
-from typing import TYPE_CHECKING
-
-from coworld_core.lazy import lazy_names
-
-if TYPE_CHECKING:
-    {imports}
-else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {table})
-"""
-
-
-@pytest.mark.parametrize(
-    ("imports", "table", "found"),
-    [
-        ("from .a import B as B", '{".a": ("B",)}', []),
-        ("from .a import (\n        B as B,\n        C as C,\n    )", '{".a": ("B", "C")}', []),
-        (
-            "from .a import (\n        B as B,\n        C as C,\n    )",
-            '{".a": ("B",)}',
-            ["C of .a is not in the table"],
-        ),
-        ("from .a import B as B", '{".a": ("B", "C")}', ["C of .a is only in the table"]),
-        (
-            "from ..a import B as B",
-            '{".a": ("B",)}',
-            ["B of ..a is not in the table", "B of .a is only in the table"],
-        ),
-        ("from .a import B", '{".a": ("B",)}', ["B as None of .a is not in the table", "B of .a is only in the table"]),
-        ("from .a import B as B; from .c import B as B", '{".a": ("B",), ".c": ("B",)}', ["B has two modules"]),
-        # Parentheses around one name make no tuple.
-        (
-            "from .a import Be as Be",
-            '{".a": ("Be")}',
-            ["Be of .a is not in the table", "B of .a is only in the table", "e of .a is only in the table"],
-        ),
-    ],
-)
-def test_a_difference_is_seen(imports: str, table: str, found: list[str]) -> None:
-    assert differences(PLANTED.format(imports=imports, table=table)) == found
+def test_stubs_give_each_name_once_from_where_it_is() -> None:
+    assert set(DISTRIBUTIONS) < set(lazy_packages())
+    for stub in lazy_packages().values():
+        tree = ast.parse(stub.read_text(encoding="utf-8"))
+        names: list[str] = []
+        for node in tree.body:
+            # Type checkers take only a name that is imported as itself for a public one
+            assert isinstance(node, ast.ImportFrom), f"{stub}: line {node.lineno} is not an import of names"
+            assert [alias.asname for alias in node.names] == [alias.name for alias in node.names], (
+                f"{stub}: {node.lineno}"
+            )
+            names += [alias.name for alias in node.names]
+        assert [name for name, times in Counter(names).items() if times > 1] == [], stub
 
 
 def test_namespace_is_all() -> None:

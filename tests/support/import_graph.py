@@ -92,14 +92,18 @@ class Import:
 
 @cache
 def imports(name: str, path: Path) -> tuple[Import, ...]:
-    """What a module imports, in the order of its source.
+    """What a module imports, in the order of its source, and then what a package imports on first use, by its stub.
 
     Args:
         name: The module's name, from which relative imports are resolved.
         path: Its source file.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    return tuple(imports_below(nodes(path)[0], package))
+    found = tuple(imports_below(nodes(path)[0], package))
+    stub = path.with_suffix(".pyi")
+    if path.name != "__init__.py" or not stub.exists():
+        return found
+    return (*found, *imports_below(nodes(stub)[0], package, loaded=False, checked=True))
 
 
 def imports_below(node: ast.AST, package: str, *, loaded: bool = True, checked: bool = False) -> Iterator[Import]:

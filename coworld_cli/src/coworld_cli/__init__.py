@@ -4,13 +4,6 @@ There is no domain logic here: a command parses its arguments, calls one functio
 `coworld_client` or `coworld_core`, and shows the result as text, or as JSON with `--json`.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from coworld_core.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from ._version import __version__ as __version__
-else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {"._version": ("__version__",)})
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

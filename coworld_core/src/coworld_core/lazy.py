@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
+
+from lazy_loader import attach_stub
 
 __all__ = ["lazy_names", "load_library"]
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, tuple[str, ...]]
-) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """Return a package's `__all__`, `__getattr__` and `__dir__` (PEP 562).
 
     ::
 
-        if TYPE_CHECKING:
-            from .events import EventBus as EventBus
-            from .events import EventLog as EventLog
-        else:
-            __all__, __getattr__, __dir__ = lazy_names(__name__, {".events": ("EventBus", "EventLog")})
+        __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
+
+    The names are those that its stub imports (`__init__.pyi`), which type checkers read, too.
 
     Args:
         package: The package's `__name__`.
-        homes: The package's public names, by the module that defines them. Type checkers read the imports above
-            instead, which must be the same.
+        file: Its `__file__`.
     """
-    home_of = {name: home for home, names in homes.items() for name in names}
-    listed = sorted(home_of)
-
-    def load(name: str) -> object:
-        if (home := home_of.get(name)) is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(home, package), name)
-        # Later look-ups find it without this function.
-        setattr(sys.modules[package], name, value)
-        return value
-
-    # `import *` must not replace the importing module's own `__version__`.
-    return [name for name in listed if not name.startswith("__")], load, lambda: listed
+    load, _, names = cast("tuple[Callable[[str], object], object, list[str]]", attach_stub(package, file))
+    # `import *` must not replace the importing module's own `__version__`
+    return [name for name in names if not name.startswith("__")], load, lambda: names
 
 
 def load_library(name: str, hint: str) -> Any:

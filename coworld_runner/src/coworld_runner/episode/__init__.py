@@ -12,26 +12,6 @@ during play (`episode_watch`), the collection of files (`artifact_collector`), t
 take the keyword arguments of `run_options`. Nothing here depends on a particular backend, platform or display.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from coworld_core.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from .episode_options import ContractProbe as ContractProbe
-    from .episode_options import EpisodeOptions as EpisodeOptions
-    from .run_options import BatchArguments as BatchArguments
-    from .run_options import EpisodeArguments as EpisodeArguments
-    from .run_options import RunArguments as RunArguments
-    from .single import require_images as require_images
-    from .single import run_episode as run_episode
-else:
-    __all__, __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            ".episode_options": ("ContractProbe", "EpisodeOptions"),
-            ".run_options": ("BatchArguments", "EpisodeArguments", "RunArguments"),
-            ".single": ("require_images", "run_episode"),
-        },
-    )
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

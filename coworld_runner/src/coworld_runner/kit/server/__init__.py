@@ -4,13 +4,6 @@ This package contains everything between `coworld_core.rules` and the network, a
 container needs coworld-core, websockets, anyio and this package, which imports neither backends nor the episode runner.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from coworld_core.lazy import lazy_names
 
-if TYPE_CHECKING:
-    from .game_host import serve_rules as serve_rules
-else:
-    __all__, __getattr__, __dir__ = lazy_names(__name__, {".game_host": ("serve_rules",)})
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,0 +1,4 @@
+from .messages import CommissionerMessage as CommissionerMessage
+from .messages import HostMessage as HostMessage
+from .messages import read_commissioner_message as read_commissioner_message
+from .messages import read_host_message as read_host_message

@@ -1,0 +1,12 @@
+from .pairing_rule import CarryingRule as CarryingRule
+from .pairing_rule import Field as Field
+from .pairing_rule import PairingRule as PairingRule
+from .pairing_rule import PastRounds as PastRounds
+from .pairing_rule import PlayedMatch as PlayedMatch
+from .pairing_rule import TournamentMatch as TournamentMatch
+from .standings import Tournament as Tournament
+from .standings import TournamentPlan as TournamentPlan
+from .standings import TournamentReport as TournamentReport
+from .standings import TournamentState as TournamentState
+from .tournament_log import LogEvent as LogEvent
+from .tournament_log import read_log as read_log

@@ -1,0 +1,1 @@
+from .docker_backend import DockerBackend as DockerBackend

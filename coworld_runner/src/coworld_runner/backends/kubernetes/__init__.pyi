@@ -1,0 +1,1 @@
+from .kubernetes_backend import KubernetesBackend as KubernetesBackend

@@ -1,0 +1,1 @@
+from .process_backend import ProcessBackend as ProcessBackend

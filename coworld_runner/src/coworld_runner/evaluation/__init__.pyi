@@ -1,0 +1,11 @@
+from .comparison import compare as compare
+from .diagnosis import diagnose as diagnose
+from .episode_again import play_row_again as play_row_again
+from .evaluation_page import report_page as report_page
+from .evaluation_rules import EvaluationRules as EvaluationRules
+from .evaluation_run import PlayedEvaluation as PlayedEvaluation
+from .evaluation_run import read_evaluation as read_evaluation
+from .measurements import mix as mix
+from .measurements import pickup as pickup
+from .measurements import scrimmage as scrimmage
+from .ranking import rank as rank

@@ -1,0 +1,6 @@
+from .commissioner_host import CommissionerOptions as CommissionerOptions
+from .commissioner_host import CommissionerSocket as CommissionerSocket
+from .commissioner_host import open_commissioner as open_commissioner
+from .commissioner_lookup import FoundCommissioner as FoundCommissioner
+from .commissioner_lookup import declared_commissioner as declared_commissioner
+from .commissioner_lookup import find_commissioner as find_commissioner

@@ -1,0 +1,9 @@
+from .bots_page import folder_page as folder_page
+from .gate_entry import Gate as Gate
+from .gate_entry import accept_player as accept_player
+from .gate_entry import begin_gate as begin_gate
+from .gate_folder import GateFolder as GateFolder
+from .gate_run import GateOutcome as GateOutcome
+from .gate_run import gate_player as gate_player
+from .gate_run import play_gate as play_gate
+from .gate_watch import watch_player as watch_player

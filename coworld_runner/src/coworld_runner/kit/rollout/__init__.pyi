@@ -1,0 +1,13 @@
+from .episode_rollout import PolicyError as PolicyError
+from .episode_rollout import Rollout as Rollout
+from .episode_rollout import SeatPolicies as SeatPolicies
+from .episode_rollout import SeatPolicy as SeatPolicy
+from .episode_rollout import rollout as rollout
+from .gymnasium_env import as_gym_env as as_gym_env
+from .gymnasium_env import as_vector_env as as_vector_env
+from .minari_dataset import to_minari as to_minari
+from .pettingzoo_env import as_aec_env as as_aec_env
+from .pettingzoo_env import as_parallel_env as as_parallel_env
+from .pettingzoo_vector import as_parallel_vector_env as as_parallel_vector_env
+from .rollout_batch import rollouts as rollouts
+from .seat_env import SeatEnv as SeatEnv

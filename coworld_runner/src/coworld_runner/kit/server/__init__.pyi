@@ -1,0 +1,1 @@
+from .game_host import serve_rules as serve_rules
