@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from .package.resolver import resolve_package as resolve_package
     from .records.local_runs import LocalRuns as LocalRuns
     from .records.local_store import LocalStore as LocalStore
-    from .replay.recorded_page import replay_page as replay_page
-    from .replay.replay_session import open_replay as open_replay
+    from .replay.shown_replay import open_replay as open_replay
+    from .replay.shown_replay import replay_page as replay_page
     from .roles.after_episode import diagnose_episode as diagnose_episode
     from .roles.after_episode import grade_episode as grade_episode
     from .roles.after_episode import report_episodes as report_episodes
@@ -115,8 +115,7 @@ else:
             ),
             ".records.local_runs": ("LocalRuns",),
             ".records.local_store": ("LocalStore",),
-            ".replay.recorded_page": ("replay_page",),
-            ".replay.replay_session": ("open_replay",),
+            ".replay.shown_replay": ("open_replay", "replay_page"),
             ".kit.rollout.episode_rollout": ("rollout",),
             ".kit.rollout.rollout_batch": ("rollouts",),
             ".roles.after_episode": ("diagnose_episode", "grade_episode", "report_episodes"),
