@@ -13,7 +13,6 @@ from coworld_core.text.phrases import plural
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..files import DOWNLOADS
 from ..options.common import browser_option, concurrency_option, in_terminal_option, seconds_option
 from ..options.declarations import takes
 from ..options.platform import (
@@ -342,6 +341,8 @@ def replay_open(
 
         from coworld_client.resources.episodes import replay_coworld
         from coworld_runner.runs.scratch import open_scratch
+
+        from ..files import DOWNLOADS
 
         running.resumable()
         manifest = (await api.coworlds.download(replay_coworld(row), DOWNLOADS)).manifest

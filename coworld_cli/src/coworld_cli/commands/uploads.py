@@ -195,18 +195,22 @@ async def _certified(
     options: PackageOptions, manifest: str, timeout: float, running: Running
 ) -> Mapping[str, Any] | None:
     """Certify a manifest; the record, or None, after showing the failure, if it is not certified."""
+    from coworld_runner.certification import CertifyOptions
+
     from ..render.certification import verdict_text
     from .packages import certify_here
 
     out = running.out
     options = options.but(manifest=manifest)
-    certification, workspace = await certify_here(options, running, timeout=timeout)
+    how = CertifyOptions.within(timeout, platform=options.platform)
+    certification = await certify_here(options, running, how)
+    workspace = certification.layout.workspace
     record = certification.model_dump(mode="json", by_alias=True)
     if certification.ok:
         out.note(f"Certified: {certification.verdict}. The evidence is in {shown_path(workspace)}.")
         return record
     out.answer({"ok": False, "uploaded": False, "workspace": str(workspace), "certification": record})
-    out.say(verdict_text(certification, workspace, manifest=manifest, backend=options.backend_words()))
+    out.say(verdict_text(certification, manifest=manifest, backend=options.backend_words()))
     out.say(click.style("Not uploaded.", fg="red", bold=True))
     return None
 
