@@ -351,25 +351,22 @@ def upload_policy(
     target = player if player is not None else str(Path(given_file or "").absolute())
     check_run(run)
 
-    from coworld_runner.package.own_players.named_player import read_own_player
+    from coworld_client.resources.policies import model_environment
     from coworld_runner.package.own_players.player_wire import to_wire
-    from coworld_runner.package.player_names import is_player_path
-    from coworld_runner.package.player_registry.registered_player import read_registered
+    from coworld_runner.package.player_names import uploaded_player
 
     from ..files import secret_files
     from ..run_preparation import read_secrets
 
-    own = read_own_player(target) if is_player_path(target) else read_registered(target)
+    own = uploaded_player(target)
     if own is not None and run:
         raise click.UsageError("--run is for images; how a file runs follows from the file.")
     name = name or (own.series if own is not None else None)
     if name is None:
         raise click.UsageError("Missing option '--name' / '-n'.", click.get_current_context())
     secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
-    bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
-    llm = {"COWORLD_LLM_ENABLED": "true", **({"COWORLD_LLM_MODEL": llm_model} if llm_model else {})}
-    extras = {**(bedrock if use_bedrock else {}), **(llm if use_llm else {})}
-    environment = {**extras, **secrets.values} or None
+    models = model_environment(bedrock=bedrock_model or use_bedrock, llm=llm_model or use_llm)
+    environment = {**models, **secrets.values} or None
     if dry_run:
         return _dry_run(out, target, own, name, run, environment or {}, labels, game)
     files = to_wire(own) if own is not None else None
@@ -442,16 +439,13 @@ def _dry_run(
 
 async def _image_check(image: str) -> Check:
     """Check that the local engine has an image that platforms run."""
-    from coworld_client.uploads.docker_engine import connect_docker
-    from coworld_client.uploads.docker_images import require_hosted
+    from coworld_client.uploads.docker_images import check_image
     from coworld_core.errors import ImageError
     from coworld_core.text.size_text import shown_size
     from coworld_runner.doctor import Check
 
     try:
-        async with connect_docker() as engine:
-            found = await engine.inspect(image)
-        require_hosted(found.platform, image)
+        found = await check_image(image)
     except ImageError as error:
         return Check(name="image", status="fail", message=error.message, hint=error.hint)
     return Check(name="image", status="ok", message=f"{image}, {found.platform}, {shown_size(found.size)}")

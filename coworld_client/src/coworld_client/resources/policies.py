@@ -38,7 +38,7 @@ from ._base import Resource, has_labels, label_query
 if TYPE_CHECKING:
     from ..transfers.files import OnProgress
 
-__all__ = ["Policies", "check_policy"]
+__all__ = ["Policies", "check_policy", "model_environment"]
 
 _OF_IMAGE, _OF_FILES = "/stats/policies/docker-img/complete", "/stats/policies/files"
 
@@ -356,6 +356,18 @@ def check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str],
         if is_reserved_env(variable):
             raise UsageError(f"{variable} is set by the platform itself.", code="reserved_env_name")
     check_labels(labels)
+
+
+def model_environment(*, bedrock: str | bool = False, llm: str | bool = False) -> dict[str, str]:
+    """The variables that give a policy language models of its platform, for `secret_env`.
+
+    Args:
+        bedrock: Whether it may use Bedrock, or which model there.
+        llm: Whether it may use the platform's language model, or which.
+    """
+    given = (("USE_BEDROCK", "BEDROCK_MODEL", bedrock), ("COWORLD_LLM_ENABLED", "COWORLD_LLM_MODEL", llm))
+    found = {switch: "true" for switch, _, asked in given if asked}
+    return found | {name: asked for _, name, asked in given if isinstance(asked, str) and asked}
 
 
 async def _drop_secret_env(connection: Connection, secret_id: str) -> None:
