@@ -17,12 +17,12 @@ from support.small_world import MANIFEST, package_of
 
 from coworld_core.episode.events import BaseEvent, ImageProgressed, Notice
 from coworld_core.errors import CoworldError, UsageError
+from coworld_runner import open_replay
 from coworld_runner.build._build_plan import plan_build
 from coworld_runner.build._viewer_build import ViewerPlan, build_viewer, plan_viewer
 from coworld_runner.errors import BuildError
 from coworld_runner.package import viewer_bundle
 from coworld_runner.package.viewer_bundle import bundle_name, find_bundle, read_bundle
-from coworld_runner.replay import open_replay
 from coworld_runner.replay.viewer_check import check_viewer
 from coworld_runner.replay.viewer_server import open_viewer
 

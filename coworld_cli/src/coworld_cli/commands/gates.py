@@ -112,11 +112,12 @@ def gate(
         raise click.UsageError("--accept and --watch exclude each other.", click.get_current_context())
 
     async def body(running: Running) -> int:
+        from coworld_runner.evaluation.gate import GateOutcome, accept_player
         from coworld_runner.evaluation.gate.gate_entry import gate_folder
         from coworld_runner.evaluation.gate.gate_settings import read_gate_settings, write_gate_settings
 
         from ..render.text import shown_path
-        from ..run_preparation import find_package
+        from ..run_preparation import evaluation_rules, find_package
 
         _refuse_missing(bot)
         folder = gate_folder(bot)
@@ -127,7 +128,8 @@ def gate(
         if watch:
             return await _watch(named, running, package, bot, how.opponents)
         if accept:
-            outcome = _accepted(named, package, bot)
+            record = accept_player(package, bot, rules=evaluation_rules(named, package))
+            outcome = GateOutcome(folder=folder, record=record)
         else:
             outcome = await _gated(named, running, package, bot, how, seed=seed)
         if game is not None:
@@ -206,17 +208,6 @@ async def _gated(
             "episode_listeners": progress.episode_listeners,
         }
         return await play_gate(begun, **run)
-
-
-def _accepted(options: EvaluationOptions, package: Package, bot: str) -> GateOutcome:
-    """Accept a version without playing."""
-    from coworld_runner.evaluation.gate import GateOutcome, accept_player
-    from coworld_runner.evaluation.gate.gate_entry import gate_folder
-
-    from ..run_preparation import evaluation_rules
-
-    record = accept_player(package, bot, rules=evaluation_rules(options, package))
-    return GateOutcome(folder=gate_folder(bot), record=record)
 
 
 def _show(out: Output, outcome: GateOutcome) -> int:

@@ -128,7 +128,8 @@ async def _show(
     at: int | None = None,
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
-    from coworld_runner.replay import ReplayOptions, find_replay, open_replay
+    from coworld_runner import open_replay
+    from coworld_runner.replay import ReplayOptions, find_replay
 
     from ..browser import open_page, wants_browser
     from ..files import write_whole

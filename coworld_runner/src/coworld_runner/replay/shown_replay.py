@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 import anyio.to_thread
@@ -39,23 +40,8 @@ class ShownReplay:
     """The static viewer that shows it; None: the game does."""
     game: ReplaySession | None
     """The game that shows it; None: the static viewer does."""
-    packed: bool
-    """Whether the viewer takes the replay as gzip."""
-    options: ReplayOptions
-
-    async def page(self) -> ReplayPage:
-        """Turn it into one page that needs neither the game nor a network.
-
-        Raises:
-            EpisodeError: As for `replay_page`.
-        """
-        if self.game is not None:
-            return await record_page(self.game, options=self.options)
-        viewer = self.viewer
-        assert viewer is not None
-        return ReplayPage(
-            await anyio.to_thread.run_sync(lambda: bundled_page(viewer, self.replay.path, packed=self.packed))
-        )
+    page: Callable[[], Awaitable[ReplayPage]]
+    """Turns it into one page that needs neither the game nor a network; raises as `replay_page` does."""
 
     async def wait(self) -> Exit | None:
         """Wait for the end of the game; a viewer shows the replay until it is left."""
@@ -109,7 +95,13 @@ async def open_replay(
             resolve_replay(replay, timeout=options.ready_timeout) as file,
             open_viewer(bundle, file.path, packed=packed) as session,
         ):
-            yield ShownReplay(link=session.link, replay=file, viewer=bundle, game=None, packed=packed, options=options)
+
+            async def page() -> ReplayPage:
+                return ReplayPage(
+                    await anyio.to_thread.run_sync(partial(bundled_page, bundle, file.path, packed=packed))
+                )
+
+            yield ShownReplay(link=session.link, replay=file, viewer=bundle, game=None, page=page)
         return
     if viewer is not None:
         bus.publish(Notice(message=f"Its replay viewer is not built ({viewer}), so the game itself shows the replay."))
@@ -121,7 +113,8 @@ async def open_replay(
         ) as game,
     ):
         link = game.link if at is None else f"{game.link}#tick={at}"
-        yield ShownReplay(link=link, replay=file, viewer=None, game=game, packed=False, options=options)
+        record = partial(record_page, game, options=options)
+        yield ShownReplay(link=link, replay=file, viewer=None, game=game, page=record)
 
 
 async def replay_page(
