@@ -369,21 +369,19 @@ def upload_policy(
     environment = {**models, **secrets.values} or None
     if dry_run:
         return _dry_run(out, target, own, name, run, environment or {}, labels, game)
-    files = to_wire(own) if own is not None else None
+    sent = to_wire(own) if own is not None else target
     if own is not None and own.series != own.name:
         out.note(f"Uploading the checkpoint {clean(own.name)}.")
 
     async def body(api: CoworldClient, running: Running) -> int:
         # Look up the league before uploading anything
         where = await api.leagues.id_of(league) if league is not None else None
-        if files is not None:
-            made = await api.policies.upload_player(files, name=name, secret_env=environment, labels=labels)
-        else:
+        if own is None:
             running.to_go_on = "Layers already sent are not sent again."
-            with shown_images(out) as told:
-                made = await api.policies.upload(
-                    target, name=name, run=run, secret_env=environment, labels=labels, on_progress=told
-                )
+        with shown_images(out) as told:
+            made = await api.policies.upload(
+                sent, name=name, run=run, secret_env=environment, labels=labels, on_progress=told
+            )
         out.say(f"Upload complete: {clean(made.label, one_line=True)}")
         out.say(f"Version id: {clean(made.id, one_line=True)}")
         if made.submit_error:
