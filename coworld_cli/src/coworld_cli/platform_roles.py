@@ -57,6 +57,8 @@ async def opened_roles(
         running: The command.
         timeout: Seconds to wait for each run; None: as long as it takes.
     """
+    from coworld_runner.roles.hosted_answer import HostedArguments
+
     out = running.out
 
     def name(run: RoleRun) -> str:
@@ -69,4 +71,5 @@ async def opened_roles(
     async with opened_client(Connection(server=server)) as api:
         running.so_far = "What the platform was asked for goes on there."
         running.to_go_on = "Run the same command again to see what it says."
-        yield api, {"timeout": timeout, "on_change": tell, "progress": lambda run: shown_progress(out, name(run))}
+        how = HostedArguments(timeout=timeout, on_change=tell, progress=lambda run: shown_progress(out, name(run)))
+        yield api, how
