@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from .event_loop import Running, opened_client
-from .files import platform_episode
 from .options.declarations import refuse_options
 from .options.platform import Connection
 from .render.text import clean
@@ -35,6 +34,8 @@ def hosted_episodes(runs: Sequence[str]) -> tuple[str, ...]:
     Raises:
         click.UsageError: One of them is not on a platform, or an option is about programs of this machine.
     """
+    from .files import platform_episode
+
     refuse_options(_ONLY_HERE, "is about programs that run here: it does not go with --on-platform.")
     found: list[str] = []
     for run in dict.fromkeys(runs):
