@@ -129,6 +129,7 @@ async def _show(
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
     from coworld_runner import open_replay
+    from coworld_runner.package.viewer_bundle import find_bundle
     from coworld_runner.replay import ReplayOptions, find_replay
 
     from ..browser import open_page, wants_browser
@@ -140,6 +141,9 @@ async def _show(
     manifest, replay = find_replay(options.manifest, replay)
     options = options.but(manifest=manifest)
     package = await find_package(options, running)
+    viewer = find_bundle(package)
+    if viewer is not None and not viewer.is_dir():
+        out.note(f"Its replay viewer is not built ({shown_path(viewer)}), so the game itself shows the replay.")
     async with open_replay(
         package,
         replay,

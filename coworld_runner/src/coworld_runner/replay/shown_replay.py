@@ -11,7 +11,6 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode.events import Notice
 from coworld_core.episode.outcome import Exit
 from coworld_core.ids import new_run_id
 
@@ -67,7 +66,7 @@ async def open_replay(
         backend: Where the game runs, if it is the game that shows the replay: an entered backend, what enters one, or
             the name of one.
         options: How the game is started.
-        listeners: Readers of the game's events; a notice says why it is not a viewer that shows the replay.
+        listeners: Readers of the game's events.
         at: The tick to begin at, for pages of games that can, as those of the kit; a viewer begins at the start.
 
     Yields:
@@ -85,7 +84,6 @@ async def open_replay(
         package = await resolve_package(found)
     if replay is None:
         replay = await anyio.to_thread.run_sync(last_of, package)
-    bus = EventBus(new_run_id(), *listeners)
     viewer = find_bundle(package)
     if viewer is not None and viewer.is_dir():
         declared = package.manifest.game.replay_viewer
@@ -103,8 +101,7 @@ async def open_replay(
 
             yield ShownReplay(link=session.link, replay=file, viewer=bundle, game=None, page=page)
         return
-    if viewer is not None:
-        bus.publish(Notice(message=f"Its replay viewer is not built ({viewer}), so the game itself shows the replay."))
+    bus = EventBus(new_run_id(), *listeners)
     async with (
         resolve_replay(replay, timeout=options.ready_timeout) as file,
         entered_backend(backend, package) as entered,
