@@ -20,7 +20,7 @@ from coworld_runner.build.manifest_build import build_coworld
 from coworld_runner.certification.certifier import certify
 from coworld_runner.episode.single import EpisodeOptions, run_episode
 from coworld_runner.package.plan import Seat, plan_for_people
-from coworld_runner.replay.replay_session import open_replay
+from coworld_runner.replay.replay_session import open_replay_mode
 
 
 async def main(orders: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ async def main(orders: dict[str, Any]) -> None:
         elif what == "replay":
             replay = workspace.with_suffix(".replay")
             replay.write_text("the end\n")
-            async with open_replay(plan.manifest, replay, backend=backend, publish=listen) as session:
+            async with open_replay_mode(plan.manifest, replay, backend=backend, publish=listen) as session:
                 print(session.link)
         else:
             if what == "play":

@@ -200,10 +200,10 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     assert answer["paths"]["report"] == str(out / "certification.html")
     written = json.loads((out / "certification.json").read_text())
     assert {name: answer[name] for name in written} == in_our_words(written)
-    certification = read_certification(written)
+    certification = read_certification(out)
     failed = [step.id for step in certification.failed]
     assert failed
-    shown = click.unstyle(verdict_text(certification, out, manifest="world"))
+    shown = click.unstyle(verdict_text(certification, manifest="world"))
     assert "not certified" in shown
     assert "This step checks that an episode runs to its end" in shown
     assert f"  [fail] {failed[0]}" in shown

@@ -368,7 +368,7 @@ def test_values_of_later_versions_are_shown_as_they_are(layout: EpisodeLayout) -
     batch["episodes"][0] |= {"ok": False, "party": "\x1b[2Jsomebody"}
     shown = results.batch_result(read_summary(batch), layout.workspace)
     assert f"somebody: {LATER}\n" in shown
-    shown = verdict_text(read_certification(certified), layout.workspace, manifest="paint")
+    shown = verdict_text(read_certification(certified).in_workspace(layout.workspace), manifest="paint")
     assert f"certified: {LATER}" in shown
     assert f"  [{LATER}] {LATER}  The manifest" in shown
 

@@ -8,16 +8,17 @@ from typing import Any
 
 import anyio
 import pytest
-from support.fake_platform import FakePlatform, canned_platform, uid
+from support.fake_platform import EPISODE, FakePlatform, canned_platform, uid
 from support.fake_server import site_in_thread
 from support.flaky_transport import Fault, FlakyTransport
 
 from coworld_client import ApiConnectionError, ApiShapeError, ApiStatusError, Backoff, CoworldClient, SyncClient
-from coworld_core.api import LobbySeatBody
+from coworld_core.api import EpisodeRequest, LobbySeatBody
 
 AT_ONCE = Backoff(base=0.0, cap=0.0)
 EREQ, XREQ, COW = f"ereq_{uid(11)}", f"xreq_{uid(15)}", f"cow_{uid(12)}"
 LOBBY = f"lby_{uid(18)}"
+PLAYED = EpisodeRequest.model_validate({**EPISODE, "replay_url": "https://example.org/r"})
 ROLE_RUN, REPORTER = f"role_{uid(22)}", f"rptr_{uid(23)}"
 LEAGUE, DIVISION, ROUND = f"league_{uid(2)}", f"div_{uid(3)}", f"round_{uid(7)}"
 ROSTER = {"coworld_id": COW, "roster": [{"player": {"random": True}}], "num_episodes": 1}
@@ -84,7 +85,7 @@ WRITING: dict[str, Call] = {
     "experience.cancel": lambda api: api.experience.cancel(XREQ),
     "hosted.create": lambda api: api.hosted.create(COW),
     "hosted.join": lambda api: api.hosted.join("cps_1"),
-    "hosted.replay_session": lambda api: api.hosted.replay_session(COW, uid(14), "https://example.org/r"),
+    "hosted.replay_session": lambda api: api.hosted.replay_session(PLAYED),
     "lobbies.create": lambda api: api.lobbies.create(LEAGUE, seats=[LobbySeatBody(position=1, kind="random")]),
     "lobbies.claim": lambda api: api.lobbies.claim(LOBBY, 1),
     "lobbies.leave": lambda api: api.lobbies.leave(LOBBY),

@@ -149,7 +149,7 @@ async def test_files_are_their_owner_s_alone(tmp_path: Path) -> None:
         ann, ben = await platform.account("ann"), await platform.account("ben", team=True)
         image = await platform.policy(ann, "walker")
         async with CoworldClient(platform.url, token=ann.token, backoff=AT_ONCE) as api:
-            made = await api.policies.upload_player(player(tmp_path / "one"), name="bot")
+            made = await api.policies.upload(player(tmp_path / "one"), name="bot")
             row = await api.policies.lookup("bot")
             assert (row.kind, row.source, row.created_at is not None) == ("files", "bot.py", True)
             assert (await api.policies.lookup("walker")).kind == "image"

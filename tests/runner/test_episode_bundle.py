@@ -17,7 +17,7 @@ from coworld_core.episode.record import EpisodeRecord, EpisodeRow, SlotRow
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.roles.bundle_file import BundleError
 from coworld_runner import plan_episode, run_batch, run_episode
-from coworld_runner.replay.replay_file import game_of, resolve_replay
+from coworld_runner.replay.replay_file import find_replay, game_of, resolve_replay
 from coworld_runner.roles.after_episode import package_of
 from coworld_runner.roles.episode_bundle import bundle_episode, read_episode
 from coworld_runner.runs.workspace import open_workspace
@@ -216,8 +216,9 @@ async def test_the_replay_of_a_bundle_is_opened(small: World, tmp_path: Path) ->
                 assert replay.source == str(source)
                 copy = replay.path
             assert not copy.exists()
-    assert game_of(str(tmp_path / "w")) is not None
-    assert game_of(str(tmp_path)) is None
+    game = game_of(str(tmp_path / "w"))
+    assert find_replay(str(tmp_path / "w")) == (game, str(tmp_path / "w"))
+    assert find_replay(str(tmp_path)) == (str(tmp_path), None)
     assert game_of("https://example.org/coworld_manifest.json") is None
     with pytest.raises(UsageError) as caught:
         game_of(str(bundle))

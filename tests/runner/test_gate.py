@@ -33,6 +33,7 @@ from coworld_runner.evaluation.gate import (
     play_gate,
     watch_player,
 )
+from coworld_runner.evaluation.gate.gate_settings import read_gate_settings
 from coworld_runner.evaluation.gate.gate_watch import GateLook
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -504,3 +505,11 @@ async def test_watching_compares_each_save_and_enters_nothing(nim: Package, bots
     assert looks[1].report.blocks >= 15
     assert "bot.py:1" in looks[2].problem
     assert len(GateFolder(bots).history().gates) == 1
+
+
+def test_what_is_given_comes_before_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "gate.toml").write_text('variant = "long"\nopponents = ["counter"]\nmargin = 2\ncount_starved = true\n')
+    settings = read_gate_settings(tmp_path)
+    assert settings.but(variant=None, opponents=(), margin=None, count_starved=False, metric="") == settings
+    given = settings.but(variant="short", opponents=("taker",), margin=0.0)
+    assert (given.variant, given.opponents, given.margin, given.count_starved) == ("short", ("taker",), 0.0, True)

@@ -55,6 +55,7 @@ async def shown(
         yield ReplaySession(
             link=f"http://{here}/client/replay",
             run_id="1",
+            backend="fake",
             unit=cast("Any", unit),
             local_ports={},
             socket_path="/replay",

@@ -17,6 +17,7 @@ from support.small_world import MANIFEST, package_of
 
 from coworld_core.episode.events import BaseEvent, ImageProgressed
 from coworld_core.errors import CoworldError, UsageError
+from coworld_runner import open_replay
 from coworld_runner.build._build_plan import plan_build
 from coworld_runner.build._viewer_build import ViewerPlan, build_viewer, plan_viewer
 from coworld_runner.errors import BuildError
@@ -227,6 +228,26 @@ async def test_page_and_replay_are_served_on_one_origin(tmp_path: Path) -> None:
     async with open_viewer(bundle, tmp_path / "replay", packed=True) as session, httpx2.AsyncClient() as client:
         replay = await client.get(f"http://{session.address}/_coworld/replay")
         assert (gzip.decompress(replay.content), "content-encoding" in replay.headers) == (b"\0moves", False)
+
+
+async def test_a_built_viewer_shows_a_replay_in_place_of_the_game(tmp_path: Path) -> None:
+    document = json.loads(json.dumps(MANIFEST))
+    document["game"]["replay_viewer"] = {"bundle": "viewer", "replay_compression": "gzip"}
+    (tmp_path / "coworld_manifest.json").write_text(json.dumps(document))
+    (tmp_path / "viewer").mkdir()
+    (tmp_path / "viewer" / "index.html").write_text(PAGE)
+    run = tmp_path / "results" / "1"
+    run.mkdir(parents=True)
+    (run / "replay").write_bytes(b"moves")
+    # No backend is needed, and the last replay is meant
+    async with open_replay(tmp_path, backend="none") as shown, httpx2.AsyncClient() as client:
+        assert (shown.game, shown.replay.source) == (None, str(run / "replay"))
+        assert (await client.get(shown.link.partition("#")[0])).text == PAGE
+        assert "viewer.invalid" in (await shown.page()).html
+    shutil.rmtree(tmp_path / "viewer")
+    with pytest.raises(UsageError, match="none"):
+        async with open_replay(tmp_path, backend="none"):
+            pass
 
 
 # --- certified ----------------------------------------------------------------------------------------------------

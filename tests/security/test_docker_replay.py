@@ -12,7 +12,7 @@ from support.observatory_kit import QUICK
 
 from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.backends.docker.docker_backend import DockerBackend
-from coworld_runner.replay.replay_session import open_replay
+from coworld_runner.replay.replay_session import open_replay_mode
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
 
@@ -27,7 +27,7 @@ async def test_replay_viewer_container_has_no_network(tmp_path: Path) -> None:
     manifest = load_manifest(document, template=True).manifest
     async with (
         DockerBackend() as backend,
-        open_replay(manifest, replay, backend=backend, publish=lambda _: None) as shown,
+        open_replay_mode(manifest, replay, backend=backend, publish=lambda _: None) as shown,
     ):
         # It is reached by who may look
         assert shown.link.startswith("http://127.0.0.1:")

@@ -350,9 +350,7 @@ class _Hosted:
         self, session_id: str, *, timeout: float | None = None, idempotency_key: str | None = None
     ) -> JoinedSession: ...
     def end(self, session_id: str, *, timeout: float | None = None) -> PlaySession: ...
-    def replay_session(
-        self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
-    ) -> HostedReplaySession: ...
+    def replay_session(self, episode: Episode, *, timeout: float | None = None) -> HostedReplaySession: ...
 
 class _Labels:
     def change(
@@ -475,7 +473,7 @@ class _Policies:
     def lookup(self, policy: str | PolicyRef, *, timeout: float | None = None) -> PolicyVersionRow: ...
     def upload(
         self,
-        image: str,
+        player: str | PlayerFiles,
         *,
         name: str,
         run: Sequence[str] = (),
@@ -484,16 +482,6 @@ class _Policies:
         timeout: float | None = None,
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
-    ) -> PolicyVersionCreated: ...
-    def upload_player(
-        self,
-        player: PlayerFiles,
-        *,
-        name: str,
-        secret_env: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
     ) -> PolicyVersionCreated: ...
     def download(
         self,

@@ -43,8 +43,8 @@ from .package.resolver import Package as Package
 from .package.resolver import resolve_package as resolve_package
 from .records.local_runs import LocalRuns as LocalRuns
 from .records.local_store import LocalStore as LocalStore
-from .replay.recorded_page import replay_page as replay_page
-from .replay.replay_session import open_replay as open_replay
+from .replay.shown_replay import open_replay as open_replay
+from .replay.shown_replay import replay_page as replay_page
 from .roles.after_episode import diagnose_episode as diagnose_episode
 from .roles.after_episode import grade_episode as grade_episode
 from .roles.after_episode import report_episodes as report_episodes

@@ -403,7 +403,7 @@ async def _show_again(package: Package, workspace: Path, backend: Backend, out: 
     """Open a page with the replay, because the game's own page ended with the game."""
     from coworld_core.episode.layout import EpisodeLayout
     from coworld_core.errors import EpisodeError
-    from coworld_runner.replay.recorded_page import replay_page
+    from coworld_runner import replay_page
 
     from ..browser import open_page
     from ..files import write_whole

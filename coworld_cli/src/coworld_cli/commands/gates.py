@@ -16,11 +16,13 @@ from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from coworld_runner.backend import Backend
     from coworld_runner.episode.run_options import BatchArguments
     from coworld_runner.evaluation.gate import GateOutcome
+    from coworld_runner.evaluation.gate.gate_settings import GateSettings
     from coworld_runner.evaluation.gate.gate_watch import GateLook
     from coworld_runner.package.resolver import Package
 
@@ -35,6 +37,8 @@ _ELSEWHERE = (
     *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "episodes"),
     *("seed", "output_dir", "overwrite"),
 )
+_REMEMBERED = ("variant", "metric", "forfeit", "count_starved")
+"""Options that gate.toml has, too, unless they are given."""
 
 
 @commands.command("gate")
@@ -108,31 +112,26 @@ def gate(
         raise click.UsageError("--accept and --watch exclude each other.", click.get_current_context())
 
     async def body(running: Running) -> int:
+        from coworld_runner.evaluation.gate import GateOutcome, accept_player
         from coworld_runner.evaluation.gate.gate_entry import gate_folder
         from coworld_runner.evaluation.gate.gate_settings import read_gate_settings, write_gate_settings
 
         from ..render.text import shown_path
-        from ..run_preparation import find_package
+        from ..run_preparation import evaluation_rules, find_package
 
         _refuse_missing(bot)
         folder = gate_folder(bot)
-        settings = read_gate_settings(folder.directory)
-        named = options.but(
-            manifest=game or settings.game or ".",
-            variant=options.variant or settings.variant,
-            metric=options.metric or settings.metric,
-            forfeit=options.forfeit if options.forfeit is not None else settings.forfeit,
-            count_starved=options.count_starved or settings.count_starved,
-        )
+        given = {name: getattr(options, name) for name in _REMEMBERED}
+        how = read_gate_settings(folder.directory).but(game=game, opponents=opponents, margin=margin, **given)
+        named = options.but(manifest=how.game or ".", **{name: getattr(how, name) for name in _REMEMBERED})
         package = await find_package(named, running)
-        against = opponents or settings.opponents
         if watch:
-            return await _watch(named, running, package, bot, against)
+            return await _watch(named, running, package, bot, how.opponents)
         if accept:
-            outcome = _accepted(named, package, bot)
+            record = accept_player(package, bot, rules=evaluation_rules(named, package))
+            outcome = GateOutcome(folder=folder, record=record)
         else:
-            margin_given = margin if margin is not None else settings.margin
-            outcome = await _gated(named, running, package, bot, against, margin=margin_given, seed=seed)
+            outcome = await _gated(named, running, package, bot, how, seed=seed)
         if game is not None:
             file = write_gate_settings(folder.directory, package, game, variant=options.variant, opponents=opponents)
             if file is not None:
@@ -166,9 +165,8 @@ async def _gated(
     running: Running,
     package: Package,
     bot: str,
-    opponents: tuple[str, ...] | list[str] | None,
+    how: GateSettings,
     *,
-    margin: float | None,
     seed: int | None,
 ) -> GateOutcome:
     """Play a gate, and show its progress."""
@@ -185,7 +183,7 @@ async def _gated(
 
     out = running.out
     rules = evaluation_rules(options, package, await player_secrets(options, out))
-    begin = partial(begin_gate, package, bot, opponents=opponents, rules=rules, margin=margin, seed=seed)
+    begin = partial(begin_gate, package, bot, opponents=how.opponents, rules=rules, margin=how.margin, seed=seed)
     begun = await anyio.to_thread.run_sync(begin)
     if begun.unchanged:
         return await play_gate(begun)
@@ -212,17 +210,6 @@ async def _gated(
         return await play_gate(begun, **run)
 
 
-def _accepted(options: EvaluationOptions, package: Package, bot: str) -> GateOutcome:
-    """Accept a version without playing."""
-    from coworld_runner.evaluation.gate import GateOutcome, accept_player
-    from coworld_runner.evaluation.gate.gate_entry import gate_folder
-
-    from ..run_preparation import evaluation_rules
-
-    record = accept_player(package, bot, rules=evaluation_rules(options, package))
-    return GateOutcome(folder=gate_folder(bot), record=record)
-
-
 def _show(out: Output, outcome: GateOutcome) -> int:
     from ..render.gate_text import gate_answer, gate_result
 
@@ -236,7 +223,7 @@ async def _watch(
     running: Running,
     package: Package,
     bot: str,
-    opponents: tuple[str, ...] | list[str] | None,
+    opponents: Sequence[str] | None,
 ) -> int:
     """Compare at each save, until Ctrl-C."""
     from functools import partial

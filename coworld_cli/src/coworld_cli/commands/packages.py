@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coworld_core.issues import Report
     from coworld_core.manifest.published_versions import Accepted
     from coworld_runner.build.manifest_build import BuildResult
-    from coworld_runner.certification import Certification
+    from coworld_runner.certification import Certification, CertifyOptions
     from coworld_runner.certification.document_schemas import DocumentName
 
 __all__ = ["certify_here", "commands"]
@@ -347,35 +347,36 @@ def certify(
     certification.json and, for people, as certification.html; certificate.json says what was certified and by whom
     (`coworld certificate verify`). The exit status is 1 if the Coworld is not certified.
     """
-    key = sign_with.expanduser() if sign_with is not None else None
+    from coworld_runner.certification import CertifyOptions, read_signing_key
+
+    subject = options.but(manifest=manifest)
+    how = CertifyOptions.within(
+        timeout_seconds,
+        offline=offline,
+        platform=options.platform,
+        published=published,
+        authority=authority,
+        # Before anything runs: a wrong key is said at once
+        signer=read_signing_key(sign_with.expanduser()) if sign_with is not None else None,
+        browser=browser,
+    )
+    place = output_dir.expanduser().absolute() if output_dir is not None else None
 
     async def work(running: Running) -> int:
         from ..browser import open_page, wants_browser
-        from ..render.certification import evidence_paths, verdict_text
+        from ..render.certification import verdict_text
 
-        subject = options.but(manifest=manifest)
-        certification, workspace = await certify_here(
-            subject,
-            running,
-            timeout=timeout_seconds,
-            offline=offline,
-            published=published,
-            sign_with=key,
-            authority=authority,
-            browser=browser,
-            output_dir=output_dir,
-            overwrite=overwrite,
-        )
-        paths = evidence_paths(certification, workspace)
+        certification = await certify_here(subject, running, how, workspace=place, overwrite=overwrite)
+        paths = certification.paths
         out.answer(
             {
-                "workspace": str(workspace),
+                "workspace": str(certification.workspace),
                 "paths": {name: str(path) if path is not None else None for name, path in paths.items()},
                 "ok": certification.ok,
                 **certification.model_dump(mode="json", by_alias=True),
             }
         )
-        out.say(verdict_text(certification, workspace, manifest=manifest, backend=subject.backend_words()))
+        out.say(verdict_text(certification, manifest=manifest, backend=subject.backend_words()))
         if wants_browser(open_browser) and paths["report"] is not None:
             await open_page(paths["report"].as_uri(), out)
         return exitcodes.OK if certification.ok else exitcodes.ANSWER_IS_NO
@@ -386,83 +387,42 @@ def certify(
 async def certify_here(
     options: PackageOptions,
     running: Running,
+    how: CertifyOptions,
     *,
-    timeout: float,
-    offline: bool = False,
-    published: Generation | None = None,
-    sign_with: Path | None = None,
-    authority: str = "",
-    browser: bool = True,
-    output_dir: Path | None = None,
+    workspace: Path | None = None,
     overwrite: bool = False,
-) -> tuple[Certification, Path]:
-    """Certify a Coworld; returns the verdict and where its evidence is.
+) -> Certification:
+    """Certify a Coworld, and show the progress.
 
     Args:
         options: Which Coworld, and where it runs.
         running: The command.
-        timeout: Seconds for the smoke episode.
-        offline: Whether to skip the check of sources.
-        published: Published version by whose rules to certify; None: the current rules.
-        sign_with: Private key for the certificate.
-        authority: Who certifies.
-        browser: Whether to look at the pages in a browser.
-        output_dir: Directory for the evidence; None: a fresh one under `certification` in the package's results.
-        overwrite: Whether to empty `output_dir` first.
+        how: How to certify it.
+        workspace: Directory for the evidence; None: a fresh one among the package's results.
+        overwrite: Whether to empty the directory first.
     """
-    from anyio import to_thread
-
     from coworld_core.errors import ManifestError
-    from coworld_core.ids import new_run_id
-    from coworld_runner.certification import CertifyOptions, certify, certify_refused, read_signing_key
-    from coworld_runner.package.resolver import default_results_dir
-    from coworld_runner.runs.workspace import default_workspace
+    from coworld_runner.certification import certify, certify_refused
 
     from ..render.progress import show_progress
     from ..run_preparation import find_package, opened_backend
 
-    # Before anything runs: a wrong key is said at once
-    signer = await to_thread.run_sync(read_signing_key, sign_with) if sign_with is not None else None
-    run_id = new_run_id()
-    latest = output_dir is None
-
-    def workspace(results: Path) -> Path:
-        return (
-            output_dir.expanduser().absolute() if output_dir else default_workspace(results / "certification", run_id)
-        )
-
     try:
         package = await find_package(options, running)
     except ManifestError as error:
-        place = workspace(default_results_dir(options.manifest))
         with show_progress(running, options.manifest) as progress:
-            refused = await certify_refused(
-                error, workspace=place, overwrite=overwrite, listeners=(progress,), latest=latest, run_id=run_id
-            )
-        return refused, place
-    place = workspace(package.default_results_dir())
+            return await certify_refused(error, workspace=workspace, overwrite=overwrite, listeners=(progress,))
     async with opened_backend(options, package, running) as backend:
         with show_progress(running, package.manifest.game.name) as progress:
-            certification = await certify(
+            return await certify(
                 package,
                 backend=backend,
-                workspace=place,
-                options=CertifyOptions.within(
-                    timeout,
-                    offline=offline,
-                    platform=options.platform,
-                    published=published,
-                    authority=authority,
-                    signer=signer,
-                    browser=browser,
-                ),
+                options=how,
+                workspace=workspace,
                 overwrite=overwrite,
                 listeners=(progress,),
                 episode_listeners=(progress,),
-                latest=latest,
-                run_id=run_id,
             )
-    return certification, place
 
 
 @commands.command("schema")

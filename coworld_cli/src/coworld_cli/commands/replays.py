@@ -37,15 +37,12 @@ from .leagues import of_division
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from os import PathLike
 
     from coworld_client import AsyncPager, CoworldClient
     from coworld_client.transfers.collection import EvidenceKind
     from coworld_core.api import EpisodeRequest
-    from coworld_runner.backend import Backend
-    from coworld_runner.package.resolver import Package
-    from coworld_runner.replay.recorded_page import ReplayPage
-    from coworld_runner.replay.replay_file import Replay
-    from coworld_runner.replay.replay_session import ReplaySession
+    from coworld_runner.replay import ShownReplay
 
 __all__ = ["commands"]
 
@@ -122,7 +119,7 @@ def replay(
 
 async def _show(
     options: PackageOptions,
-    replay: str | None,
+    replay: str | PathLike[str] | None,
     running: Running,
     *,
     timeout: float,
@@ -131,163 +128,82 @@ async def _show(
     at: int | None = None,
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
-    from coworld_core.ids import new_run_id
+    from coworld_runner import open_replay
     from coworld_runner.package.viewer_bundle import find_bundle
-    from coworld_runner.replay.recorded_page import record_page, viewer_page
-    from coworld_runner.replay.replay_file import resolve_replay
-    from coworld_runner.replay.replay_session import ReplayOptions, open_replay
-    from coworld_runner.runs.event_bus import EventBus
+    from coworld_runner.replay import ReplayOptions, find_replay
 
+    from ..browser import open_page, wants_browser
+    from ..files import write_whole
     from ..render.progress import Progress
-    from ..run_preparation import find_package, opened_backend
+    from ..run_preparation import find_package, opened_backend, unit_status
 
     out = running.out
-    options, replay = _named(options, replay)
+    manifest, replay = find_replay(options.manifest, replay)
+    options = options.but(manifest=manifest)
     package = await find_package(options, running)
-    replay = replay or _last_of(package)
     viewer = find_bundle(package)
-    if viewer is not None and viewer.is_dir():
-        if html is not None:
-            async with resolve_replay(replay, timeout=timeout) as file:
-                return _write_page(await viewer_page(package, viewer, file.path), html, file, out)
-        if at is not None:
-            out.note("Its static viewer shows the replay from the start: --at is for pages of games.")
-        return await _show_in_viewer(package, viewer, replay, running, timeout=timeout, open_browser=open_browser)
-    if viewer is not None:
+    if viewer is not None and not viewer.is_dir():
         out.note(f"Its replay viewer is not built ({shown_path(viewer)}), so the game itself shows the replay.")
-    async with (
-        resolve_replay(replay, timeout=timeout) as file,
-        opened_backend(options, package, running) as backend,
-    ):
-        bus = EventBus(new_run_id(), Progress(running))
-        shown = ReplayOptions(ready_timeout=timeout, platform=options.platform)
-        async with open_replay(
-            package.manifest,
-            file.path,
-            backend=backend,
-            publish=bus.publish,
-            options=shown,
-            run_id=bus.run_id,
-        ) as session:
-            if html is not None:
-                return _write_page(await record_page(session, options=shown), html, file, out)
-            return await _until_seen(session, file, backend, running, open_browser=open_browser, at=at)
+    async with open_replay(
+        package,
+        replay,
+        backend=opened_backend(options, package, running),
+        options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+        listeners=(Progress(running),),
+        at=at,
+    ) as shown:
+        if html is not None:
+            target = write_whole(html, (await shown.page()).html.encode())
+            out.answer({"html": str(target), "replay": shown.replay.source})
+            out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")
+            return exitcodes.OK
+        if at is not None and shown.viewer is not None:
+            out.note("Its static viewer shows the replay from the start: --at is for pages of games.")
+        _say_where(shown, out)
+        if wants_browser(open_browser):
+            running.tasks.start_soon(open_page, shown.link, out)
+        ended = await running.until_interrupted(shown.wait)
+        if shown.game is None:
+            return exitcodes.OK
+        return await unit_status(ended, shown.game.unit, out, doing="showed the replay")
 
 
-def _named(options: PackageOptions, replay: str | None) -> tuple[PackageOptions, str | None]:
-    """The game and the replay that the arguments mean."""
-    from coworld_runner.replay.replay_file import game_of, last_replay
-
-    if not options.manifest:
-        found, last = last_replay(Path.cwd(), below=True)
-        return options.but(manifest=str(found)), str(last)
-    if replay is None and (game := game_of(options.manifest)) is not None:
-        return options.but(manifest=game), options.manifest
-    return options, replay
-
-
-def _last_of(package: Package) -> str:
-    from coworld_runner.replay.replay_file import last_replay
-
-    return str(last_replay(package.default_results_dir().parent)[1])
+def _say_where(shown: ShownReplay, out: Output) -> None:
+    """Print the link of a replay."""
+    source, game = shown.replay.source, shown.game
+    ports = {str(port): address for port, address in game.local_ports.items()} if game is not None else {}
+    answer: dict[str, object] = {"link": shown.link}
+    if shown.viewer is not None:
+        answer |= {"viewer": str(shown.viewer.directory), "replay": source}
+    if game is not None:
+        answer |= {"run_id": game.run_id, "backend": game.backend, "replay": source, "local_ports": ports}
+    out.answer(answer)
+    where = shown_path(source) if "://" not in source else clean(source, one_line=True)
+    out.say(table([("Replay:", where), ("Watch: ", click.style(shown.link, bold=True))]))
+    for port, address in sorted(ports.items()):
+        out.say(f"Port {port}: {address}")
+    out.note("Ctrl-C ends it.")
 
 
 async def _in_terminal(
     options: PackageOptions, replay: str | None, running: Running, timeout: float, speed: float
 ) -> int:
     """Show a replay in the terminal; the game itself does not run."""
-    from coworld_runner.replay.replay_file import resolve_replay
+    from coworld_runner.replay import find_replay, last_of, resolve_replay
 
     from ..run_preparation import find_package
     from ..terminal_view import show_replay
 
-    options, replay = _named(options, replay)
-    package = await find_package(options, running)
+    manifest, found = find_replay(options.manifest, replay)
+    package = await find_package(options.but(manifest=manifest), running)
 
     async def show() -> Mapping[str, Any]:
-        async with resolve_replay(replay or _last_of(package), timeout=timeout) as file:
+        async with resolve_replay(found or last_of(package), timeout=timeout) as file:
             return await show_replay(running.out, file.path, package.manifest.game.name, per_second=speed)
 
     shown = await running.until_interrupted(show)
     running.out.answer(shown if shown is not None else {"interrupted": True})
     return exitcodes.OK
-
-
-def _write_page(page: ReplayPage, target: Path, file: Replay, out: Output) -> int:
-    """Write a replay's page, and say where."""
-    from ..files import write_whole
-
-    target = write_whole(target, page.html.encode())
-    out.answer({"html": str(target), "replay": file.source})
-    out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")
-    return exitcodes.OK
-
-
-async def _until_seen(
-    session: ReplaySession,
-    file: Replay,
-    backend: Backend,
-    running: Running,
-    *,
-    open_browser: bool | None,
-    at: int | None,
-) -> int:
-    """Print the link of a replay, and wait until the user stops it."""
-    from ..browser import open_page, wants_browser
-    from ..run_preparation import unit_status
-
-    # As the pages of the kit write it
-    out, link = running.out, session.link if at is None else f"{session.link}#tick={at}"
-    out.answer(
-        {
-            "link": link,
-            "run_id": session.run_id,
-            "backend": backend.name,
-            "replay": file.source,
-            "local_ports": {str(port): address for port, address in session.local_ports.items()},
-        }
-    )
-    _say_where(file.source, link, out, ports=session.local_ports)
-    if wants_browser(open_browser):
-        running.tasks.start_soon(open_page, link, out)
-    ended = await running.until_interrupted(session.unit.wait)
-    return await unit_status(ended, session.unit, out, doing="showed the replay")
-
-
-async def _show_in_viewer(
-    package: Package, viewer: Path, replay: str, running: Running, *, timeout: float, open_browser: bool | None
-) -> int:
-    """Show a replay in the package's static viewer, without running the game."""
-    import anyio
-    import anyio.to_thread
-
-    from coworld_runner.package.viewer_bundle import read_bundle
-    from coworld_runner.replay.replay_file import resolve_replay
-    from coworld_runner.replay.viewer_server import open_viewer
-
-    from ..browser import open_page, wants_browser
-
-    out, declared = running.out, package.manifest.game.replay_viewer
-    bundle = await anyio.to_thread.run_sync(read_bundle, viewer)
-    packed = declared is not None and declared.replay_compression == "gzip"
-    async with (
-        resolve_replay(replay, timeout=timeout) as file,
-        open_viewer(bundle, file.path, packed=packed) as session,
-    ):
-        out.answer({"link": session.link, "viewer": str(viewer), "replay": file.source})
-        _say_where(file.source, session.link, out)
-        if wants_browser(open_browser):
-            running.tasks.start_soon(open_page, session.link, out)
-        await running.until_interrupted(anyio.sleep_forever)
-    return exitcodes.OK
-
-
-def _say_where(source: str, link: str, out: Output, *, ports: Mapping[int, str] | None = None) -> None:
-    shown = shown_path(Path(source)) if "://" not in source else source
-    out.say(table([("Replay:", clean(shown, one_line=True)), ("Watch: ", click.style(link, bold=True))]))
-    for port, address in sorted((ports or {}).items()):
-        out.say(f"Port {port}: {address}")
-    out.note("Ctrl-C ends it.")
 
 
 # --- on a platform ------------------------------------------------------------------------------------------------
@@ -425,14 +341,16 @@ def replay_open(
             ]
             directory = artifacts_dir or Path(f"{episode}-artifacts")
             await show_collected(api, row, wanted, directory, running, prefix="", answer=False)
-        coworld = _coworld_of(row)
         if hosted:
-            return await _hosted(api, row, coworld, out, timeout=timeout_seconds, open_browser=open_browser)
+            return await _hosted(api, row, out, timeout=timeout_seconds, open_browser=open_browser)
 
+        from coworld_client.resources.episodes import replay_coworld
         from coworld_runner.runs.scratch import open_scratch
 
+        from ..files import DOWNLOADS
+
         running.resumable()
-        manifest = (await api.coworlds.download(coworld, Path("coworld"))).manifest
+        manifest = (await api.coworlds.download(replay_coworld(row), DOWNLOADS)).manifest
         async with open_scratch() as scratch:
             file = scratch.directory("replay") / f"{episode}.replay"
             with shown_progress(out, "replay") as tell:
@@ -444,32 +362,12 @@ def replay_open(
     return run_api(out, connection, body)
 
 
-def _coworld_of(row: EpisodeRequest) -> str:
-    """The Coworld of an episode whose replay can be shown.
-
-    Raises:
-        EpisodeError: The episode request has no replay, no Coworld or no episode id.
-    """
-    from coworld_core.errors import EpisodeError
-
-    for value, what in ((row.replay_url, "replay"), (row.coworld_id, "Coworld"), (row.episode_id, "episode id")):
-        if not value:
-            status = clean(str(row.status), one_line=True) or "in no known state"
-            raise EpisodeError(
-                f"The episode request {row.id} has no {what}, or none yet: it is {status}.",
-                code="no_replay",
-                hint="Completed episodes have one.",
-                context={"episode_request_id": row.id, "status": str(row.status)},
-            )
-    return row.coworld_id or ""
-
-
 async def _hosted(
-    api: CoworldClient, row: EpisodeRequest, coworld: str, out: Output, *, timeout: float, open_browser: bool | None
+    api: CoworldClient, row: EpisodeRequest, out: Output, *, timeout: float, open_browser: bool | None
 ) -> int:
     from ..browser import open_page, wants_browser
 
-    session = await api.hosted.replay_session(coworld, row.episode_id or "", row.replay_url or "", timeout=timeout)
+    session = await api.hosted.replay_session(row, timeout=timeout)
     out.answer({"episode_request_id": row.id, "viewer_url": session.viewer_url, "ready": session.ready})
     out.say(f"Watch:  {click.style(clean(session.viewer_url, one_line=True), bold=True)}")
     # A browser would also open files, and start programs for other schemes

@@ -17,7 +17,7 @@ from ..options.platform import Connection, server_field
 from ..options.play_options import WhereOptions
 from ..options.values import PathType
 from ..output import Output, output_options
-from ..platform_roles import HostedWork, ask_platform, grade_on_platform
+from ..platform_roles import hosted_episodes, opened_roles
 from ..render.text import clean
 from ..render.transfers import shown_progress
 
@@ -134,12 +134,12 @@ def grade(
             return show
 
         if options.on_platform:
-            from coworld_runner.roles.grading import Grades
+            from coworld_runner.roles.hosted_answer import grade_hosted
 
-            hosted = HostedWork(role="grader", named=grader, server=options.server, timeout=_waits(timeout_seconds))
-            episodes = await grade_on_platform(hosted, runs, running, parallel=parallel)
-            said = next((each.graded.record.id for each in episodes if each.graded is not None), grader or "")
-            return _graded(said, Grades(episodes=episodes), out)
+            episodes = hosted_episodes(runs)
+            async with opened_roles(options.server, running, timeout=_waits(timeout_seconds)) as (api, how):
+                grades = await grade_hosted(api.role_runs, episodes, grader=grader, parallel=parallel, **how)
+            return _graded(grades.grader or grader or "", grades, out)
         return await _with_program(options, running, "grader", grader, runs, timeout_seconds, work)
 
     return run_async(out, body)
@@ -190,14 +190,22 @@ def report_episode(
         from coworld_runner.roles.after_episode import report_episodes
 
         if options.on_platform:
-            hosted = HostedWork(
-                role="reporter",
-                named=reporter,
-                server=options.server,
-                timeout=_waits(timeout_seconds),
-                private=private,
-            )
-            return _shown(await ask_platform(hosted, runs, running, directory=output_dir), out)
+            from coworld_runner.roles.hosted_answer import ask_hosted
+
+            episodes = hosted_episodes(runs)
+            if len(episodes) != 1:
+                raise click.UsageError("A platform reports on one episode at a time: name one.")
+            async with opened_roles(options.server, running, timeout=_waits(timeout_seconds)) as (api, how):
+                told = await ask_hosted(
+                    api.role_runs,
+                    episodes[0],
+                    "reporter",
+                    named=reporter,
+                    private=private,
+                    directory=output_dir,
+                    **how,
+                )
+            return _shown(told, out)
 
         async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
             report = await report_episodes(places, reporter=program, directory=output_dir, **how)
@@ -240,14 +248,15 @@ def diagnose_episode(
         from coworld_runner.roles.after_episode import diagnose_episode
 
         if options.on_platform:
-            hosted = HostedWork(
-                role="diagnoser",
-                named=diagnoser,
-                server=options.server,
-                timeout=_waits(timeout_seconds),
-                player=player,
-            )
-            return _shown(await ask_platform(hosted, (episode,), running, directory=output_dir), out)
+            from coworld_runner.roles.hosted_answer import ask_hosted, hosted_player
+
+            (run,) = hosted_episodes((episode,))
+            async with opened_roles(options.server, running, timeout=_waits(timeout_seconds)) as (api, how):
+                who = hosted_player(await api.episodes.get(run), player)
+                told = await ask_hosted(
+                    api.role_runs, run, "diagnoser", named=diagnoser, player=who, directory=output_dir, **how
+                )
+            return _shown(told, out)
 
         async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
             told = await diagnose_episode(places[0], player, diagnoser=program, directory=output_dir, **how)

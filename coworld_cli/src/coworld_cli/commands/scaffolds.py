@@ -61,9 +61,9 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     from coworld_core.ids import new_run_id
     from coworld_core.manifest.manifest_file import TEMPLATE_NAME
     from coworld_core.operating_system import require_posix
+    from coworld_runner import replay_page
     from coworld_runner.episode.single import run_episode
     from coworld_runner.kit.server.scaffolds import new_sample
-    from coworld_runner.replay.recorded_page import replay_page
 
     from ..browser import open_page, wants_browser
     from ..files import write_whole

@@ -195,18 +195,22 @@ async def _certified(
     options: PackageOptions, manifest: str, timeout: float, running: Running
 ) -> Mapping[str, Any] | None:
     """Certify a manifest; the record, or None, after showing the failure, if it is not certified."""
+    from coworld_runner.certification import CertifyOptions
+
     from ..render.certification import verdict_text
     from .packages import certify_here
 
     out = running.out
     options = options.but(manifest=manifest)
-    certification, workspace = await certify_here(options, running, timeout=timeout)
+    how = CertifyOptions.within(timeout, platform=options.platform)
+    certification = await certify_here(options, running, how)
+    workspace = certification.layout.workspace
     record = certification.model_dump(mode="json", by_alias=True)
     if certification.ok:
         out.note(f"Certified: {certification.verdict}. The evidence is in {shown_path(workspace)}.")
         return record
     out.answer({"ok": False, "uploaded": False, "workspace": str(workspace), "certification": record})
-    out.say(verdict_text(certification, workspace, manifest=manifest, backend=options.backend_words()))
+    out.say(verdict_text(certification, manifest=manifest, backend=options.backend_words()))
     out.say(click.style("Not uploaded.", fg="red", bold=True))
     return None
 
@@ -347,42 +351,37 @@ def upload_policy(
     target = player if player is not None else str(Path(given_file or "").absolute())
     check_run(run)
 
-    from coworld_runner.package.own_players.named_player import read_own_player
+    from coworld_client.resources.policies import model_environment
     from coworld_runner.package.own_players.player_wire import to_wire
-    from coworld_runner.package.player_names import is_player_path
-    from coworld_runner.package.player_registry.registered_player import read_registered
+    from coworld_runner.package.player_names import uploaded_player
 
     from ..files import secret_files
     from ..run_preparation import read_secrets
 
-    own = read_own_player(target) if is_player_path(target) else read_registered(target)
+    own = uploaded_player(target)
     if own is not None and run:
         raise click.UsageError("--run is for images; how a file runs follows from the file.")
     name = name or (own.series if own is not None else None)
     if name is None:
         raise click.UsageError("Missing option '--name' / '-n'.", click.get_current_context())
     secrets = read_secrets(secret_env, secret_files(secret_env_file), out)
-    bedrock = {"USE_BEDROCK": "true", **({"BEDROCK_MODEL": bedrock_model} if bedrock_model else {})}
-    llm = {"COWORLD_LLM_ENABLED": "true", **({"COWORLD_LLM_MODEL": llm_model} if llm_model else {})}
-    extras = {**(bedrock if use_bedrock else {}), **(llm if use_llm else {})}
-    environment = {**extras, **secrets.values} or None
+    models = model_environment(bedrock=bedrock_model or use_bedrock, llm=llm_model or use_llm)
+    environment = {**models, **secrets.values} or None
     if dry_run:
         return _dry_run(out, target, own, name, run, environment or {}, labels, game)
-    files = to_wire(own) if own is not None else None
+    sent = to_wire(own) if own is not None else target
     if own is not None and own.series != own.name:
         out.note(f"Uploading the checkpoint {clean(own.name)}.")
 
     async def body(api: CoworldClient, running: Running) -> int:
         # Look up the league before uploading anything
         where = await api.leagues.id_of(league) if league is not None else None
-        if files is not None:
-            made = await api.policies.upload_player(files, name=name, secret_env=environment, labels=labels)
-        else:
+        if own is None:
             running.to_go_on = "Layers already sent are not sent again."
-            with shown_images(out) as told:
-                made = await api.policies.upload(
-                    target, name=name, run=run, secret_env=environment, labels=labels, on_progress=told
-                )
+        with shown_images(out) as told:
+            made = await api.policies.upload(
+                sent, name=name, run=run, secret_env=environment, labels=labels, on_progress=told
+            )
         out.say(f"Upload complete: {clean(made.label, one_line=True)}")
         out.say(f"Version id: {clean(made.id, one_line=True)}")
         if made.submit_error:
@@ -438,16 +437,13 @@ def _dry_run(
 
 async def _image_check(image: str) -> Check:
     """Check that the local engine has an image that platforms run."""
-    from coworld_client.uploads.docker_engine import connect_docker
-    from coworld_client.uploads.docker_images import require_hosted
+    from coworld_client.uploads.docker_images import check_image
     from coworld_core.errors import ImageError
     from coworld_core.text.size_text import shown_size
     from coworld_runner.doctor import Check
 
     try:
-        async with connect_docker() as engine:
-            found = await engine.inspect(image)
-        require_hosted(found.platform, image)
+        found = await check_image(image)
     except ImageError as error:
         return Check(name="image", status="fail", message=error.message, hint=error.hint)
     return Check(name="image", status="ok", message=f"{image}, {found.platform}, {shown_size(found.size)}")

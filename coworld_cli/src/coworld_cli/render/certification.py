@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from coworld_runner.certification import Certification, CheckedCertificate
     from coworld_runner.certification.certification_record import StepRecord
 
-__all__ = ["certificate_text", "evidence_paths", "verdict_text"]
+__all__ = ["certificate_text", "verdict_text"]
 
 
 def certificate_text(checked: CheckedCertificate) -> str:
@@ -46,39 +45,15 @@ def certificate_text(checked: CheckedCertificate) -> str:
     )
 
 
-def evidence_paths(certification: Certification, workspace: Path) -> dict[str, Path | None]:
-    """The paths of a certification's files; None for files that do not exist.
-
-    Args:
-        certification: The record.
-        workspace: Where its evidence is.
-    """
-    from coworld_core.certificate import CERTIFICATE_NAME
-    from coworld_core.episode.layout import EpisodeLayout
-    from coworld_runner.certification import PAGE_NAME, RECORD_NAME
-
-    layout = EpisodeLayout((workspace / certification.episode).parent) if certification.episode else None
-    files = {
-        "report": workspace / PAGE_NAME,
-        "record": workspace / RECORD_NAME,
-        "certificate": workspace / CERTIFICATE_NAME,
-        "results": layout.results if layout else None,
-        "replay": layout.replay if layout else None,
-        "logs": layout.logs if layout else None,
-    }
-    return {name: path if path is not None and path.exists() else None for name, path in files.items()}
-
-
-def verdict_text(certification: Certification, workspace: Path, *, manifest: str, backend: Sequence[str] = ()) -> str:
+def verdict_text(certification: Certification, *, manifest: str, backend: Sequence[str] = ()) -> str:
     """The verdict as text: every step, then advice, and where the evidence is.
 
     Args:
         certification: The record.
-        workspace: Where its evidence is.
         manifest: The Coworld, as the user named it.
         backend: Options of a follow-up command that make it run in the same place.
     """
-    paths = evidence_paths(certification, workspace)
+    paths = certification.paths
     name = clean(f"{certification.coworld} {certification.version}", one_line=True).strip() or shown_path(manifest)
     degree = (
         click.style(f"certified: {certification.verdict}", fg="green", bold=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from coworld_core.api import EpisodeRequest, PlayerEvidence, check_id
+from coworld_core.errors import EpisodeError
 from coworld_core.files.zips import BROKEN_ZIP
 
 from ..errors import ApiShapeError, ApiStatusError, Forbidden, Gone, NotFound, Unprocessable
@@ -18,7 +19,16 @@ from ..transport._connection import MAX_BODY, Connection, path
 if TYPE_CHECKING:
     from ..transfers.files import Downloaded, OnProgress
 
-__all__ = ["NOT_HERE", "Episode", "download_first", "evidence_of_job", "id_of", "results_of_bundle", "route_of_slot"]
+__all__ = [
+    "NOT_HERE",
+    "Episode",
+    "download_first",
+    "evidence_of_job",
+    "id_of",
+    "replay_coworld",
+    "results_of_bundle",
+    "route_of_slot",
+]
 
 NOT_HERE = (NotFound, Unprocessable)
 """Errors with which servers answer for a route or a kind of artifact that they do not know."""
@@ -30,6 +40,28 @@ Episode = str | EpisodeRequest
 def id_of(episode: Episode) -> str:
     """The checked id of an episode."""
     return check_id(episode if isinstance(episode, str) else episode.id, "episode request")
+
+
+def replay_coworld(episode: EpisodeRequest) -> str:
+    """The id of the Coworld that shows the replay of an episode.
+
+    Raises:
+        EpisodeError: The episode request has no replay, no Coworld or no episode id (`no_replay`).
+    """
+    for value, what in (
+        (episode.replay_url, "replay"),
+        (episode.coworld_id, "Coworld"),
+        (episode.episode_id, "episode id"),
+    ):
+        if not value:
+            status = str(episode.status) or "in no known state"
+            raise EpisodeError(
+                f"The episode request {episode.id} has no {what}, or none yet: it is {status}.",
+                code="no_replay",
+                hint="Completed episodes have one.",
+                context={"episode_request_id": episode.id, "status": str(episode.status)},
+            )
+    return episode.coworld_id or ""
 
 
 def route_of_slot(episode: EpisodeRequest, position: int, what: str) -> str:

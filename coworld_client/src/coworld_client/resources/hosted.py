@@ -17,6 +17,7 @@ from coworld_core.records.labels import check_labels
 from ..transport._connection import path
 from ..transport._replies import read
 from ._base import Resource
+from ._episode_places import Episode, replay_coworld
 from ._variants import variant_of
 
 __all__ = ["Hosted"]
@@ -88,18 +89,18 @@ class Hosted(Resource):
         target = path("/v2/coworlds/play/session/{}", check_id(session_id, "play session"))
         return read(PlaySession, await self._connection.call("DELETE", target, timeout=timeout or 60))
 
-    async def replay_session(
-        self, coworld_id: str, episode_id: str, replay_uri: str, *, timeout: float | None = None
-    ) -> HostedReplaySession:
-        """Start a viewer of a replay. A server may answer 503 while it starts; the call is then retried.
+    async def replay_session(self, episode: Episode, *, timeout: float | None = None) -> HostedReplaySession:
+        """Start a viewer of an episode's replay. A server may answer 503 while it starts; the call is then retried.
 
         Args:
-            coworld_id: `cow_…`.
-            episode_id: UUID of the episode.
-            replay_uri: The episode request's `replay_url`.
+            episode: The episode.
             timeout: Seconds for each attempt.
+
+        Raises:
+            EpisodeError: It has no replay, or none yet (`no_replay`).
         """
+        row = await self._client.episodes.get(episode) if isinstance(episode, str) else episode
         body = ReplaySessionBody.of(
-            coworld_id=check_id(coworld_id, "coworld"), episode_id=episode_id, replay_uri=replay_uri
+            coworld_id=check_id(replay_coworld(row), "coworld"), episode_id=row.episode_id, replay_uri=row.replay_url
         )
         return await self._post(HostedReplaySession, "/v2/coworlds/replays/session", body, timeout=timeout or 60)

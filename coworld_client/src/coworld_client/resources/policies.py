@@ -38,7 +38,7 @@ from ._base import Resource, has_labels, label_query
 if TYPE_CHECKING:
     from ..transfers.files import OnProgress
 
-__all__ = ["Policies", "check_policy"]
+__all__ = ["Policies", "check_policy", "model_environment"]
 
 _OF_IMAGE, _OF_FILES = "/stats/policies/docker-img/complete", "/stats/policies/files"
 
@@ -111,7 +111,7 @@ class Policies(Resource):
 
     async def upload(
         self,
-        image: str,
+        player: str | PlayerFiles,
         *,
         name: str,
         run: Sequence[str] = (),
@@ -121,12 +121,15 @@ class Policies(Resource):
         idempotency_key: str | None = None,
         on_progress: OnImage | None = None,
     ) -> PolicyVersionCreated:
-        """Create the next version of a policy from an image.
+        """Create the next version of a policy from an image, or from a player's own files, on platforms that take them.
+
+        Files run in the game's own player image.
 
         Args:
-            image: An image of the local Docker engine, which is uploaded first, or an `img_` id.
+            player: An image of the local Docker engine, which is uploaded first, or an `img_` id; or files, and how
+                they are run (from `coworld_runner.package.own_players.player_wire.to_wire`).
             name: Name of the policy.
-            run: Command that replaces the image's own, program first.
+            run: Command that replaces an image's own, program first; files have theirs.
             secret_env: Environment variables that only this version's player gets.
             labels: Labels of the version.
             timeout: Seconds for each attempt of a call to the API.
@@ -135,74 +138,46 @@ class Policies(Resource):
             on_progress: Called with the progress of the image's upload.
 
         Raises:
-            UsageError: The name, the command, a variable or a label is invalid.
+            UsageError: The name, the command, a variable or a label is invalid, or the platform takes only images
+                (`images_only`).
             ImageError: The engine has no such image, or it is for another platform.
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
-        check_policy(name, tuple(run), secret_env or {}, labels or {})
+        files = player if isinstance(player, PlayerFiles) else None
+        command = tuple(run) if files is None else ()
+        check_policy(name, command, secret_env or {}, labels or {})
         key = idempotency_key or mint_key()
-        try:
-            image_id, _ = await uploaded_id(self._client, image, on_progress)
-        except CoworldError as error:
-            error.context["idempotency_key"] = key
-            raise
+        image_id = ""
+        if isinstance(player, str):
+            try:
+                image_id, _ = await uploaded_id(self._client, player, on_progress)
+            except CoworldError as error:
+                error.context["idempotency_key"] = key
+                raise
+        tags = dict(labels) if labels else None
 
-        def body(secret_id: str | None) -> PolicyVersionBody:
+        def body(secret_id: str | None) -> Body:
+            if files is not None:
+                return PolicyFilesBody.of(name=name, player=files, policy_secret_env_id=secret_id, tags=tags)
             return PolicyVersionBody.of(
                 name=name,
                 container_image_id=image_id,
-                run=tuple(run) or None,
+                run=command or None,
                 policy_secret_env_id=secret_id,
-                tags=dict(labels) if labels else None,
+                tags=tags,
             )
 
-        return await self._made(
-            _OF_IMAGE, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
-        )
-
-    async def upload_player(
-        self,
-        player: PlayerFiles,
-        *,
-        name: str,
-        secret_env: Mapping[str, str] | None = None,
-        labels: Mapping[str, str] | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-    ) -> PolicyVersionCreated:
-        """Create the next version of a policy from a player's own files, on platforms that support this.
-
-        They run in the game's own player image.
-
-        Args:
-            player: The files, and how they are run (from `coworld_runner.package.own_players.player_wire.to_wire`).
-            name: Name of the policy.
-            secret_env: Environment variables that only this version's player gets.
-            labels: Labels of the version.
-            timeout: Seconds for each attempt of a call to the API.
-            idempotency_key: As for `upload`.
-
-        Raises:
-            UsageError: The name, a variable or a label is invalid, or the platform takes only images (`images_only`).
-        """
-        check_policy(name, (), secret_env or {}, labels or {})
-
-        def body(secret_id: str | None) -> PolicyFilesBody:
-            return PolicyFilesBody.of(
-                name=name, player=player, policy_secret_env_id=secret_id, tags=dict(labels) if labels else None
-            )
-
-        key = idempotency_key or mint_key()
+        target = _OF_IMAGE if files is None else _OF_FILES
         try:
             return await self._made(
-                _OF_FILES, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
+                target, body, secret_env, key=key, repeated=idempotency_key is not None, timeout=timeout
             )
         except ApiStatusError as error:
-            if error.status not in (404, 405):
+            if files is None or error.status not in (404, 405):
                 raise
             raise UsageError(
-                f"{self._client.server} takes images, and {player.file} is a file.",
+                f"{self._client.server} takes images, and {files.file} is a file.",
                 code="images_only",
                 hint=Hint(
                     "upload_image", "Build an image of it, for linux/amd64, and upload that: api.policies.upload."
@@ -356,6 +331,18 @@ def check_policy(name: str, run: tuple[str, ...], secret_env: Mapping[str, str],
         if is_reserved_env(variable):
             raise UsageError(f"{variable} is set by the platform itself.", code="reserved_env_name")
     check_labels(labels)
+
+
+def model_environment(*, bedrock: str | bool = False, llm: str | bool = False) -> dict[str, str]:
+    """The variables that give a policy language models of its platform, for `secret_env`.
+
+    Args:
+        bedrock: Whether it may use Bedrock, or which model there.
+        llm: Whether it may use the platform's language model, or which.
+    """
+    given = (("USE_BEDROCK", "BEDROCK_MODEL", bedrock), ("COWORLD_LLM_ENABLED", "COWORLD_LLM_MODEL", llm))
+    found = {switch: "true" for switch, _, asked in given if asked}
+    return found | {name: asked for _, name, asked in given if isinstance(asked, str) and asked}
 
 
 async def _drop_secret_env(connection: Connection, secret_id: str) -> None:

@@ -52,10 +52,7 @@ class PolicyRegistry(Resource):
         if tags:
             self._no_tags()
         policies = self._client.policies
-        if isinstance(player, PlayerFiles):
-            made = await policies.upload_player(player, name=name, labels=metadata)
-        else:
-            made = await policies.upload(player, name=name, run=run, labels=metadata)
+        made = await policies.upload(player, name=name, run=run, labels=metadata)
         version = _version(await policies.lookup(made.label))
         return version.model_copy(update={"run": tuple(run), "metadata": dict(metadata or {})})
 

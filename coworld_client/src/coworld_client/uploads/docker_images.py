@@ -24,12 +24,13 @@ from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.text.size_text import shown_size
 
 if TYPE_CHECKING:
-    from .docker_engine import DockerEngine
+    from .docker_engine import DockerEngine, EngineImage
 
 __all__ = [
     "Blob",
     "BlobKind",
     "ExportedImage",
+    "check_image",
     "client_hash",
     "export_image",
     "read_export",
@@ -335,6 +336,21 @@ def _check_layers(expected: list[str], layers: tuple[Blob, ...], name: str) -> N
         # A compressed layer was checked by its blob's name; its uncompressed digest is not known here
         if layer.media_type == OCI_LAYER and digest != layer.digest:
             raise _bad(name, f"layer {number} has the digest {layer.digest} instead of {digest[:80]}")
+
+
+async def check_image(reference: str) -> EngineImage:
+    """Look at an image of the local Docker engine as an upload does; nothing is sent.
+
+    Raises:
+        ImageError: The engine has no such image, or it is for another platform.
+        BackendError: There is no engine, or it failed.
+    """
+    from .docker_engine import connect_docker
+
+    async with connect_docker() as engine:
+        found = await engine.inspect(reference)
+    require_hosted(found.platform, reference)
+    return found
 
 
 def require_hosted(platform: Platform, name: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, overload
 
 from pydantic import BaseModel, Field, PrivateAttr
 
@@ -45,6 +45,7 @@ __all__ = [
     "SlotRow",
     "StarvationRecord",
     "UnitRecord",
+    "WorkspaceRecord",
     "read_record",
     "read_rows",
     "read_summary",
@@ -189,7 +190,54 @@ class StarvationRecord(Record):
         )
 
 
-class EpisodeRecord(Record, Tabular):
+class WorkspaceRecord(Record):
+    """A record that knows the directory of its files.
+
+    The directory is not written, and records are equal wherever they were read.
+    """
+
+    _workspace: Path | None = PrivateAttr(default=None)
+
+    def in_workspace(self, directory: Path | None) -> Self:
+        """A copy that finds its files in a directory; None: that has none."""
+        found = self.model_copy()
+        found._workspace = directory.absolute() if directory is not None else None
+        return found
+
+    def read_from(self, source: Source) -> Self:
+        """A copy that finds its files beside itself, if it was read from a path."""
+        if isinstance(source, Mapping | bytes):
+            return self
+        path = Path(source)
+        return self.in_workspace(path if path.is_dir() else path.parent)
+
+    @property
+    def workspace(self) -> Path | None:
+        """The directory of its files; None if it was not read from a path."""
+        return self._workspace
+
+    @property
+    def layout(self) -> EpisodeLayout:
+        """The paths of its files, of which some may not exist.
+
+        Raises:
+            UsageError: Code `workspace_unknown` if the record does not know its workspace.
+        """
+        if self._workspace is None:
+            raise UsageError(
+                "This record was not read from a file, so the files beside it are unknown.",
+                code="workspace_unknown",
+                hint="Read it from its directory.",
+            )
+        return EpisodeLayout(self._workspace)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WorkspaceRecord):
+            return NotImplemented
+        return BaseModel.__eq__(self.in_workspace(None), other.in_workspace(None))
+
+
+class EpisodeRecord(WorkspaceRecord, Tabular):
     """The record of an episode: what ran, how it went and whose fault any failure was. It is always written.
 
     A record that `run_episode` returned, or that was read from a file, knows its `workspace`, and so the episode's
@@ -245,34 +293,6 @@ class EpisodeRecord(Record, Tabular):
         default=(), description="What the roles said that were asked for with it; none of it changes its outcome."
     )
 
-    _workspace: Path | None = PrivateAttr(default=None)
-
-    def in_workspace(self, directory: Path | None) -> EpisodeRecord:
-        """A copy that finds the episode's files in a directory; None: that has none."""
-        found = self.model_copy()
-        found._workspace = directory.absolute() if directory is not None else None
-        return found
-
-    @property
-    def workspace(self) -> Path | None:
-        """The directory of the episode's files; None if the record was read from elsewhere."""
-        return self._workspace
-
-    @property
-    def layout(self) -> EpisodeLayout:
-        """The paths of the episode's files, of which some may not exist.
-
-        Raises:
-            UsageError: Code `workspace_unknown` if the record does not know its workspace.
-        """
-        if self._workspace is None:
-            raise UsageError(
-                "This record was not read from a file, so the episode's files are unknown.",
-                code="workspace_unknown",
-                hint="Read it from the episode's directory.",
-            )
-        return EpisodeLayout(self._workspace)
-
     def player_faults(self, *, acted: Collection[int] = ()) -> tuple[PlayerFault, ...]:
         """How players failed, by slot: the first fault of each.
 
@@ -312,11 +332,6 @@ class EpisodeRecord(Record, Tabular):
             UsageError: Code `workspace_unknown`, or `file_not_found` if there is no log, as for a person.
         """
         return _text(self.layout.player_log(slot))
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EpisodeRecord):
-            return NotImplemented
-        return BaseModel.__eq__(self.in_workspace(None), other.in_workspace(None))
 
     @property
     def ok(self) -> bool:
@@ -671,10 +686,7 @@ def read_record(source: Source) -> EpisodeRecord:
     """
     what = "episode record"
     record = read_as(EpisodeRecord, open_record(source, what=what, name="episode.json"), what=what)
-    if isinstance(source, Mapping | bytes):
-        return record
-    path = Path(source)
-    return record.in_workspace(path if path.is_dir() else path.parent)
+    return record.read_from(source)
 
 
 def last_attempts(rows: Iterable[EpisodeRow]) -> list[EpisodeRow]:

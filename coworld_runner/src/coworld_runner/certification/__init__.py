@@ -3,13 +3,12 @@
 from .certificate_check import CheckedCertificate, check_certificate, find_certificate, needs_images
 from .certification_page import render_page
 from .certification_record import RECORD_NAME, Certification, Evidence, SourceRecord, StepRecord, read_certification
-from .certifier import PAGE_NAME, CertifyOptions, certify, certify_refused
+from .certifier import CertifyOptions, certify, certify_refused
 from .signing_keys import make_key, public_path, read_public_keys, read_signing_key
 from .source_references import SourceOptions
 from .transcript import TRANSCRIPT, Transcript, TranscriptStep
 
 __all__ = [
-    "PAGE_NAME",
     "RECORD_NAME",
     "TRANSCRIPT",
     "Certification",

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AliasChoices, Field
 
-from coworld_core.certificate import Degree
+from coworld_core.certificate import CERTIFICATE_NAME, Degree
 from coworld_core.documents.canonical_json import json_digest
 from coworld_core.documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
+from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import EpisodeStatus
-from coworld_core.episode.record import ImageRecord, SeatedPlayer
+from coworld_core.episode.record import ImageRecord, SeatedPlayer, WorkspaceRecord
 from coworld_core.errors import CertificationError
 from coworld_core.issues import HintCode, Hinted, HintValues
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from coworld_core.documents.json_text import Source
 
 __all__ = [
+    "PAGE_NAME",
     "RECORD_NAME",
     "Certification",
     "Evidence",
@@ -37,8 +40,9 @@ __all__ = [
     "read_certification",
 ]
 
+PAGE_NAME = "certification.html"
 RECORD_NAME = "certification.json"
-"""Name of the record's file."""
+"""Names of the page's and the record's files in the workspace."""
 
 StepId = Annotated[
     Literal[
@@ -192,8 +196,11 @@ class SourceRecord(_Record):
     sha: str | None = Field(default=None, description="The commit it is pinned to.")
 
 
-class Certification(_Record):
-    """The checks of one Coworld, and the degree conferred; written beside the evidence on every path."""
+class Certification(WorkspaceRecord, _Record):
+    """The checks of one Coworld, and the degree conferred; written beside the evidence on every path.
+
+    A record that `certify` returned, or that was read from a file, knows its `workspace`, and so its `paths`.
+    """
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this record's shape.")
     transcript: str = Field(description="Name of the transcript, which defines the steps and their checks.")
@@ -229,6 +236,27 @@ class Certification(_Record):
     def ok(self) -> bool:
         """Whether the degree was conferred."""
         return self.verdict is not None
+
+    @property
+    def paths(self) -> dict[str, Path | None]:
+        """Where its files are; None for those that do not exist.
+
+        They are the page (`report`), the record, the certificate, and the smoke episode's results, replay and logs.
+
+        Raises:
+            UsageError: Code `workspace_unknown` if the record does not know its workspace.
+        """
+        own = self.layout.workspace
+        played = EpisodeLayout((own / self.episode).parent) if self.episode else None
+        files = {
+            "report": own / PAGE_NAME,
+            "record": own / RECORD_NAME,
+            "certificate": own / CERTIFICATE_NAME,
+            "results": played.results if played else None,
+            "replay": played.replay if played else None,
+            "logs": played.logs if played else None,
+        }
+        return {name: path if path is not None and path.exists() else None for name, path in files.items()}
 
     @property
     def standings(self) -> tuple[tuple[str, float], ...]:
@@ -320,4 +348,4 @@ def read_certification(source: Source) -> Certification:
         UsageError: There is no such file, or it cannot be read.
     """
     what = "certification record"
-    return read_as(Certification, open_record(source, what=what, name=RECORD_NAME), what=what)
+    return read_as(Certification, open_record(source, what=what, name=RECORD_NAME), what=what).read_from(source)

@@ -25,7 +25,7 @@ from ..runs.event_bus import EventBus, Listener
 from .candidate import Candidate, CertifyOptions
 from .certificate_writing import make_certificate
 from .certification_page import render_page
-from .certification_record import RECORD_NAME, Certification, StepId, StepRecord
+from .certification_record import PAGE_NAME, RECORD_NAME, Certification, StepId, StepRecord
 from .certification_steps import carry_out, say_of_refused
 from .page_checks import PageName
 from .rules_audit import own_steps
@@ -33,10 +33,7 @@ from .step_answers import StepAnswer, failed, skipped
 from .step_ledger import StepLedger, Subject
 from .transcript import TRANSCRIPT, TranscriptStep
 
-__all__ = ["PAGE_NAME", "CertifyOptions", "certify", "certify_refused"]
-
-PAGE_NAME = "certification.html"
-"""Name of the page's file in the workspace."""
+__all__ = ["CertifyOptions", "certify", "certify_refused"]
 
 _BELOW = "certification"
 """Directory of certifications among a package's results."""

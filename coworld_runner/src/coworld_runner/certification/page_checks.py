@@ -22,7 +22,7 @@ from ..package.plan import plan_episode
 from ..package.resolver import Package
 from ..package.viewer_bundle import find_bundle
 from ..replay.page_look import INSTALL_BROWSER, WatchedPage, open_browser, watched_page
-from ..replay.replay_session import ReplayOptions, open_replay
+from ..replay.replay_session import ReplayOptions, open_replay_mode
 from ..replay.viewer_check import check_viewer_files, look_at_viewer
 from .certification_record import Evidence
 from .step_answers import StepAnswer, advice, failed_on, issue_evidence, note, passed, skipped
@@ -215,7 +215,9 @@ async def _show_replay(
     try:
         with unwrapped():
             async with (
-                open_replay(package.manifest, replay, backend=backend, publish=publish, options=options) as session,
+                open_replay_mode(
+                    package.manifest, replay, backend=backend, publish=publish, options=options
+                ) as session,
                 watched_page(browser) as watched,
             ):
                 address, _, path = session.link.removeprefix("http://").partition("/")

@@ -143,7 +143,7 @@ class StepLedger:
             scores=episode.scores if episode else (),
             trouble=self.plain(self.trouble) if self.trouble else None,
             versions=versions(backend) if backend is not None else {},
-        )
+        ).in_workspace(run.layout.workspace)
 
     def _verdict(self, subject: Subject, status: EpisodeStatus) -> tuple[str, bool]:
         """Return the verdict as a sentence, and whether the degree is conferred."""

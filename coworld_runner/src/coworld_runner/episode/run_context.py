@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from coworld_core.errors import UsageError
@@ -72,12 +72,12 @@ async def find_plan(
 
 @asynccontextmanager
 async def entered_backend(
-    backend: Backend | str, origin: Package | str, *, install: bool = False
+    backend: Backend | AbstractAsyncContextManager[Backend] | str, origin: Package | str, *, install: bool = False
 ) -> AsyncGenerator[Backend]:
     """Open the backend of a run, unless the caller has entered it.
 
     Args:
-        backend: The backend, or its name.
+        backend: The backend, what enters one, or the name of one.
         origin: The package that is run; of a plan, only where its manifest was read from.
         install: Whether the backend that is opened installs what the package needs (see `RunArguments`).
 
@@ -99,6 +99,9 @@ async def entered_backend(
                 hint="Give install to open_backend or make_backend, or name the backend instead.",
             )
         yield backend
+    elif not isinstance(backend, str):
+        async with backend as opened:
+            yield opened
     elif isinstance(origin, str):
         raise UsageError(
             "A plan does not say where its images are built, so no backend can be opened for it by name.",

@@ -49,6 +49,7 @@ __all__ = [
     "read_players",
     "registry_words",
     "seat_files",
+    "uploaded_player",
 ]
 
 HUMAN = "human"
@@ -148,6 +149,22 @@ def files_player(
             context={"player": os.fspath(player)},
         )
     return own
+
+
+def uploaded_player(word: str) -> OwnPlayer | None:
+    """Read the files that an upload of a player sends to a platform; None: it is an image.
+
+    Args:
+        word: A file, a directory, or `registry:NAME:v3`, which is handed on under its name without the number.
+
+    Raises:
+        UsageError: There is no such player or version, or it has no files (`version_without_files`).
+        EnvironmentFault: A version's files are missing or were changed (`version_damaged`).
+    """
+    if is_player_path(word):
+        return read_own_player(word)
+    found = find_registered(word) if word.startswith(REGISTRY) else None
+    return dataclasses.replace(found.folder.read(found.version), name=found.version.name) if found is not None else None
 
 
 def player_host(package: Package) -> Runnable:

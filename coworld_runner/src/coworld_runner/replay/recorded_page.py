@@ -9,34 +9,21 @@ from __future__ import annotations
 import base64
 import html
 import json
-import os
 import re
 import zlib
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.resources import files
-from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from coworld_core.errors import EpisodeError
 from coworld_core.hints import Hint
-from coworld_core.ids import new_run_id
 
-from ..backend import Backend
-from ..episode.backend_choice import open_backend
-from ..package.resolver import Package, resolve_package
-from ..package.viewer_bundle import find_bundle, read_bundle
-from ..runs.event_bus import EventBus
 from ..web import http_requests
-from .bundle_page import bundled_page
-from .replay_file import resolve_replay
-from .replay_session import ReplayOptions, ReplaySession, open_replay
+from .replay_session import ReplayOptions, ReplaySession
 
-__all__ = ["ReplayPage", "record_page", "replay_page", "viewer_page"]
+__all__ = ["ReplayPage", "record_page"]
 
 _PAGE_LIMIT = 32 << 20
 """Size limit of a page in bytes."""
@@ -65,70 +52,6 @@ class ReplayPage:
             '<iframe sandbox="allow-scripts" style="width:100%;height:640px;border:0" '
             f'title="Replay" srcdoc="{html.escape(self.html)}"></iframe>'
         )
-
-
-async def replay_page(
-    package: Package | str | os.PathLike[str],
-    replay: str | os.PathLike[str],
-    *,
-    backend: Backend | str = "auto",
-    options: ReplayOptions | None = None,
-) -> ReplayPage:
-    """Turn a replay into one page: of the package's static viewer if it is built, else of its game in replay mode.
-
-    Args:
-        package: The Coworld, or a reference that `resolve_package` accepts.
-        replay: A reference that `resolve_replay` accepts: a file, the directory of an episode, an address.
-        backend: An entered backend, or the name of one.
-        options: How the game is started.
-
-    Raises:
-        EpisodeError: The game does not show the replay (`replay_unloadable`), its page loads other files
-            (`replay_page_not_alone`), or its socket does not stop sending (`replay_endless`).
-        UsageError: There is no such package, replay or backend, or the viewer's directory holds no viewer.
-    """
-    options = options or ReplayOptions()
-    found = await resolve_package(package)
-    viewer = find_bundle(found)
-    if viewer is not None and viewer.is_dir():
-        async with resolve_replay(replay) as file:
-            return await viewer_page(found, viewer, file.path)
-    async with resolve_replay(replay) as file, _opened(backend, found) as opened:
-        bus = EventBus(new_run_id())
-        async with open_replay(
-            found.manifest, file.path, backend=opened, publish=bus.publish, options=options, run_id=bus.run_id
-        ) as session:
-            return await record_page(session, options=options)
-
-
-async def viewer_page(package: Package, viewer: Path, replay: Path) -> ReplayPage:
-    """Combine a replay and the static viewer that shows it into one page, without running the game.
-
-    Args:
-        package: The Coworld.
-        viewer: The directory of its viewer.
-        replay: A file with the replay as the game wrote it.
-
-    Raises:
-        EpisodeError: The viewer cannot stand alone (`replay_page_not_alone`), or is too large (`replay_endless`).
-        UsageError: The directory holds no viewer.
-    """
-    declared = package.manifest.game.replay_viewer
-    packed = declared is not None and declared.replay_compression == "gzip"
-
-    def write() -> str:
-        return bundled_page(read_bundle(viewer), replay, packed=packed)
-
-    return ReplayPage(await anyio.to_thread.run_sync(write))
-
-
-@asynccontextmanager
-async def _opened(backend: Backend | str, package: Package) -> AsyncGenerator[Backend]:
-    if isinstance(backend, Backend):
-        yield backend
-    else:
-        async with open_backend(backend, package) as (opened, _):
-            yield opened
 
 
 async def record_page(session: ReplaySession, *, options: ReplayOptions | None = None) -> ReplayPage:

@@ -33,6 +33,7 @@ from coworld_core.text.size_text import shown_size
 from coworld_core.text.urls import shown_url
 
 from ..package.locations import FETCH_SECONDS, Location, fetch, missing, read_location, s3_address
+from ..package.resolver import Package
 from ..runs.episode_places import find_episode, not_one_episode, runs_below
 from ..runs.scratch import open_scratch
 from ..runs.workspace import replays_of
@@ -42,7 +43,9 @@ __all__ = [
     "Compression",
     "Replay",
     "ReplayError",
+    "find_replay",
     "game_of",
+    "last_of",
     "last_replay",
     "resolve_replay",
     "sniff_compression",
@@ -151,6 +154,39 @@ def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
             hint=Hint("play_first", "run_episode leaves one; any other can be named by its path."),
         )
     _, package, replay = max(found)
+    return package, replay
+
+
+def last_of(package: Package) -> Path:
+    """Return the newest replay among a package's results. Blocks.
+
+    Raises:
+        UsageError: There is none.
+    """
+    return last_replay(package.default_results_dir().parent)[1]
+
+
+def find_replay(
+    package: str = "", replay: str | os.PathLike[str] | None = None
+) -> tuple[str, str | os.PathLike[str] | None]:
+    """Tell which package and which replay are meant. Blocks.
+
+    Args:
+        package: A reference that `resolve_package` accepts, or an episode, whose record says which game played it.
+            Empty: the package of the last replay at or below the current directory.
+        replay: A reference that `resolve_replay` accepts.
+
+    Returns:
+        References of the package and of the replay; None: the last one of the package.
+
+    Raises:
+        UsageError: There is no replay here, or a bundle or an episode was given that does not tell its game.
+    """
+    if not package:
+        found, last = last_replay(Path.cwd(), below=True)
+        return str(found), last
+    if replay is None and (game := game_of(package)) is not None:
+        return game, package
     return package, replay
 
 

@@ -24,7 +24,7 @@ from ..episode.episode_options import GAME_LIMITS
 from ..episode.play_links import extra_port_environment, extra_unit_ports
 from ..episode.program import Program, open_program
 
-__all__ = ["REPLAY_SUFFIXES", "ReplayOptions", "ReplaySession", "open_replay", "verify_replay"]
+__all__ = ["REPLAY_SUFFIXES", "ReplayOptions", "ReplaySession", "open_replay_mode", "verify_replay"]
 
 REPLAY_SUFFIXES: Mapping[Compression, str] = {"none": "", "zlib": ".json.z", "gzip": ".json.gz"}
 """The end of a replay's name in replay mode, by how it is packed."""
@@ -37,7 +37,7 @@ class ReplayOptions:
     """How a replay is shown. Times are seconds."""
 
     ready_timeout: float = time_limits.REPLAY_SHOWN
-    """For the game to answer `/healthz`."""
+    """For the replay to be fetched, and for the game to answer `/healthz`."""
     message_timeout: float = 10.0
     """For the first message on `/replay`, if that is checked."""
     stop_grace: float = 5.0
@@ -55,6 +55,8 @@ class ReplaySession:
     link: str
     """The page to open."""
     run_id: str
+    backend: str
+    """Name of the backend."""
     unit: Unit
     local_ports: Mapping[int, str]
     """`host:port` of each extra port, by its number in the game."""
@@ -63,7 +65,7 @@ class ReplaySession:
 
 
 @asynccontextmanager
-async def open_replay(
+async def open_replay_mode(
     manifest: Manifest,
     replay: Path,
     *,
@@ -142,6 +144,7 @@ async def open_replay(
         yield ReplaySession(
             link=f"http://{address}{contract_probes.replay_page_path(dialect, uri)}",
             run_id=running.run_id,
+            backend=backend.name,
             unit=unit,
             local_ports={port.container: unit.endpoint(f"port-{port.container}").here for port in extra},
             socket_path=contract_probes.replay_socket_path(dialect, uri),
@@ -173,7 +176,7 @@ async def verify_replay(
 ) -> float:
     """Check that a game shows a replay: it starts, serves the page, and sends a first message on `/replay`.
 
-    The arguments are those of `open_replay`.
+    The arguments are those of `open_replay_mode`.
 
     Returns:
         The seconds that this took.
@@ -183,7 +186,7 @@ async def verify_replay(
     """
     options = options or ReplayOptions()
     begun = time.monotonic()
-    async with open_replay(
+    async with open_replay_mode(
         manifest, replay, backend=backend, publish=publish, options=options, logs=logs, packing=packing
     ) as session:
         result = await contract_probes.first_message(

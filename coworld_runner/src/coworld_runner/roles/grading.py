@@ -46,6 +46,11 @@ class Grades:
     episodes: tuple[GradedEpisode, ...]
 
     @property
+    def grader(self) -> str:
+        """The grader's id, as the grades say it; empty if there are none."""
+        return next((each.graded.record.id for each in self.episodes if each.graded is not None), "")
+
+    @property
     def scores(self) -> tuple[float, ...]:
         """The grades that there are."""
         return tuple(each.score for each in self.episodes if each.score is not None)

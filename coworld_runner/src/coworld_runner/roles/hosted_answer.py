@@ -1,27 +1,32 @@
-"""Keeps what a role has said that a platform ran, as if it had been run here."""
+"""Has a platform run roles on its episodes, and keeps what they say as if they had been run here."""
 
 from __future__ import annotations
 
 import datetime as dt
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypedDict, Unpack
 
+import anyio
 import anyio.to_thread
 
-from coworld_core.api import RoleRun
+from coworld_core.api import EpisodeRequest, HostedRole, RoleRun
 from coworld_core.episode.record import ArtifactRecord
+from coworld_core.errors import RemoteError
 from coworld_core.role_kinds import ROLES, Role
 from coworld_core.roles.grade import read_grade
 from coworld_core.roles.report_check import read_diagnosis, read_report
 from coworld_core.roles.role_record import DiagnosedPlayer, RoleRecord, read_role_record
 
+from ..errors import unwrapped
 from ..runs.workspace import digest, plain_name
-from .after_episode import RoleAnswer
+from .after_episode import RoleAnswer, named_player
+from .grading import GradedEpisode, Grades
 from .kept_answer import answer_name, keep_answer, kept_record, made_apart, refuse_foreign
 
-__all__ = ["keep_hosted"]
+__all__ = ["HostedArguments", "HostedRoles", "ask_hosted", "grade_hosted", "hosted_player"]
 
 _CHECKS: dict[Role, Callable[[Path], Any]] = {
     "grader": read_grade,
@@ -33,30 +38,144 @@ _PROGRAMS_OWN = ("program_", "output_")
 """Beginnings of the kinds of failure that are a program's; the others are of whoever runs it."""
 
 
-async def keep_hosted(
-    run: RoleRun,
-    fetch: Callable[[Path], Awaitable[object]],
+OnProgress = Callable[[int, int | None], object]
+"""Called with the bytes so far and the total, which is None while unknown."""
+
+
+class HostedRoles(Protocol):
+    """The role runs of a platform: `api.role_runs` of a `CoworldClient`."""
+
+    async def create(
+        self, episode: str, role: HostedRole, *, runnable_id: str | None, position: int | None, private: bool
+    ) -> RoleRun:
+        """Have a role run on an episode, unless it has."""
+        ...
+
+    async def wait(
+        self, run_id: str, *, timeout: float | None, on_change: Callable[[RoleRun], object] | None
+    ) -> RoleRun:
+        """Wait until a run has ended."""
+        ...
+
+    async def download_output(self, run: RoleRun, target: Path, *, on_progress: OnProgress | None) -> object:
+        """Download what the program of a run wrote."""
+        ...
+
+
+class HostedArguments(TypedDict, total=False):
+    """How a platform is waited for."""
+
+    timeout: float | None
+    """Seconds to wait for a run; None: as long as it takes. It goes on anyway."""
+    on_change: Callable[[RoleRun], object] | None
+    """Called with each run at first, and after every change."""
+    progress: Callable[[RoleRun], AbstractContextManager[OnProgress | None]]
+    """Opens what is called with the progress of the download of what a run wrote."""
+
+
+async def ask_hosted(
+    roles: HostedRoles,
+    episode: str,
+    role: HostedRole,
     *,
-    directory: Path | None = None,
+    named: str | None = None,
     player: DiagnosedPlayer | None = None,
-    kept: bool = False,
+    private: bool = False,
+    directory: Path | None = None,
+    **how: Unpack[HostedArguments],
 ) -> RoleAnswer:
-    """Fetch what a role has written on a platform, and keep it as what a role says here is kept.
+    """Have a platform run a role on one of its episodes, wait for it, and keep what it says here.
 
     Args:
-        run: The run, which is over.
-        fetch: Downloads what it wrote to a file.
+        roles: The platform's role runs: `api.role_runs` of a client.
+        episode: The id of the episode.
+        role: `grader`, `reporter` or `diagnoser`.
+        named: The program's id in the Coworld's manifest; None: the only one of this role.
+        player: For a diagnoser, the player, which is one of yours.
+        private: Whether a reporter is given the files of your own players, too.
         directory: Where it is kept; None: in the current directory, as for a bundle.
-        player: The player that was diagnosed.
-        kept: Whether the run was over before it was asked for.
+        how: How it is waited for.
 
     Returns:
         What it has said, or why it has failed. Its program is not known: the record has no `unit`.
 
     Raises:
-        CoworldError: It cannot be fetched, or it is no such answer: the platform has not checked it.
+        CoworldError: The platform refuses, what it gives cannot be fetched, or is no such answer.
         WorkspaceError: The directory cannot be written, or holds something else.
     """
+    made = await roles.create(
+        episode, role, runnable_id=named, position=None if player is None else player.slot, private=private
+    )
+    run = await roles.wait(made.id, timeout=how.get("timeout"), on_change=how.get("on_change"))
+    with how.get("progress", lambda _: nullcontext())(run) as tell:
+        return await _keep(run, roles, tell, directory=directory, player=player, kept=made.status.is_terminal)
+
+
+async def grade_hosted(
+    roles: HostedRoles,
+    episodes: Sequence[str],
+    *,
+    grader: str | None = None,
+    parallel: int = 2,
+    **how: Unpack[HostedArguments],
+) -> Grades:
+    """Have a platform grade its episodes, and keep the grades here.
+
+    What it refuses for one of several episodes, it may do for the others.
+
+    Args:
+        roles: As for `ask_hosted`.
+        episodes: The ids of the episodes.
+        grader: The grader's id in the Coworld's manifest; None: the only one.
+        parallel: Number of episodes to wait for at a time.
+        how: As for `ask_hosted`.
+
+    Raises:
+        CoworldError: As for `ask_hosted`; a refusal only if there is one episode, or you are not signed in.
+    """
+    grades: dict[str, GradedEpisode] = {}
+    slots = anyio.CapacityLimiter(parallel)
+
+    async def one(episode: str) -> None:
+        async with slots:
+            try:
+                answer = await ask_hosted(roles, episode, "grader", named=grader, **how)
+                grades[episode] = GradedEpisode(run=episode, graded=answer)
+            except RemoteError as error:
+                if len(episodes) == 1 or error.context.get("status") in (None, 401):
+                    raise
+                grades[episode] = GradedEpisode(run=episode, error=error)
+
+    with unwrapped():
+        async with anyio.create_task_group() as tasks:
+            for episode in episodes:
+                tasks.start_soon(one, episode)
+    return Grades(episodes=tuple(grades[episode] for episode in episodes))
+
+
+def hosted_player(episode: EpisodeRequest, named: int | str) -> DiagnosedPlayer:
+    """Return the player with a slot or a name in an episode of a platform.
+
+    Raises:
+        UsageError: There is none (`unknown_player`).
+    """
+    seats = [
+        DiagnosedPlayer(slot=seat.position, name=seat.label, source=seat.policy_version_id or "")
+        for seat in episode.participants
+    ]
+    return named_player(seats, named, of=episode.id)
+
+
+async def _keep(
+    run: RoleRun,
+    roles: HostedRoles,
+    tell: OnProgress | None,
+    *,
+    directory: Path | None,
+    player: DiagnosedPlayer | None,
+    kept: bool,
+) -> RoleAnswer:
+    """Fetch what a role has written on a platform, and keep it as what a role says here is kept."""
     record = _record(run, player)
     target = (directory or Path(f"{plain_name(run.episode_request_id)}-{answer_name(record, player)}")).absolute()
     await anyio.to_thread.run_sync(refuse_foreign, target)
@@ -70,7 +189,7 @@ async def keep_hosted(
             name = ROLES[record.role].output
             path = place / "outputs" / name
             path.parent.mkdir()
-            await fetch(path)
+            await roles.download_output(run, path, on_progress=tell)
             await anyio.to_thread.run_sync(_CHECKS[record.role], path)
             found = ArtifactRecord(
                 path=f"outputs/{name}",

@@ -12,7 +12,7 @@ from coworld_core.text.phrases import closest
 from ..own_players.own_player import OwnPlayer
 from .registry_folder import RegistryFolder
 
-__all__ = ["REGISTRY", "RegisteredPlayer", "find_registered", "near_registered", "read_registered"]
+__all__ = ["REGISTRY", "RegisteredPlayer", "find_registered", "near_registered"]
 
 REGISTRY = "registry:"
 """Prefix that says that what follows is in the user's registry, and no image."""
@@ -123,20 +123,3 @@ def near_registered(word: str) -> str | None:
     except UsageError:
         return folder.get(VersionRef(name=name)).label
     return str(meant)
-
-
-def read_registered(word: str) -> OwnPlayer | None:
-    """Read the files of a version in the user's registry, to hand them on under its name without the number.
-
-    Args:
-        word: `registry:NAME:v3` and the like; any other word is none of the registry's.
-
-    Returns:
-        The player; None if the word has no prefix.
-
-    Raises:
-        UsageError: There is no such version, or it has no files (`version_without_files`).
-        EnvironmentFault: They are missing or were changed (`version_damaged`).
-    """
-    found = find_registered(word) if word.startswith(REGISTRY) else None
-    return dataclasses.replace(found.folder.read(found.version), name=found.version.name) if found is not None else None

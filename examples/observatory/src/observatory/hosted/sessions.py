@@ -177,7 +177,7 @@ class Sessions:
         return session
 
     async def _replay(self, session: Session, artifact: Artifact) -> None:
-        from coworld_runner.replay.replay_session import open_replay
+        from coworld_runner.replay.replay_session import open_replay_mode
 
         manifest = await self._manifest(session.coworld_id)
         directory = self._work / session.id
@@ -186,7 +186,7 @@ class Sessions:
         async with await anyio.open_file(file, "xb") as target:
             async for piece in plain_chunks(self._services.artifacts, artifact):
                 await target.write(piece)
-        async with open_replay(
+        async with open_replay_mode(
             manifest, file, backend=self._place.backend, publish=_ignore, run_id=session.run_id
         ) as shown:
             link = urlsplit(shown.link)
