@@ -10,15 +10,17 @@ from typing import Any
 
 import anyio
 import pytest
-from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, seed
+from support.observatory_kit import MISFITS, QUICK, Account, Platform, World, open_platform, seed
 
 from coworld_client import CoworldClient, HostedController, NotFound, TooManyRequests
 from coworld_core.episode.events import BaseEvent, BatchProgressed
 from coworld_core.episode.record import ROWS_NAME, read_rows
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.evaluation.mixture import MixtureReport
 from coworld_core.evaluation.suite_plan import read_suite
 from coworld_core.evaluation.suite_report import SuiteReport
 from coworld_runner import HostedVenue
+from coworld_runner.evaluation import EvaluationRules, mix
 from coworld_runner.evaluation.suite import play_suite, read_suite_settings
 from observatory.quotas import Quotas
 
@@ -210,3 +212,37 @@ async def test_a_used_up_budget_ends_it_and_keeps_what_there_is(tmp_path: Path) 
         assert len(await requested(api)) == 1
     so_far, _ = read_suite(tmp_path / "out")
     assert "not over yet" in " ".join(so_far.contents().notes)
+
+
+async def test_a_platforms_report_is_that_of_programs(tmp_path: Path) -> None:
+    for name in ("left", "right"):
+        (tmp_path / f"{name}.py").write_text(f"{(QUICK.directory / 'player.py').read_text()}\n# {name}\n")
+    rules = EvaluationRules(variant="duel", seed=7, count_starved=True)
+    async with hosted(tmp_path) as (_, _, world, api):
+        controller = HostedController(api)
+        game = await controller.game(world.name, ("left", "right"))
+        there = await mix(
+            game,
+            {"left": 1, "right": 1},
+            episodes=4,
+            rules=rules,
+            venue=HostedVenue(controller, game),
+            workspace=tmp_path / "there",
+        )
+    players = {str(tmp_path / f"{name}.py"): 1 for name in ("left", "right")}
+    here = await mix(QUICK.directory, players, episodes=4, rules=rules, backend="process", workspace=tmp_path / "here")
+
+    def told(report: MixtureReport) -> Any:
+        """What must not depend on where it was played."""
+        whole = report.model_dump(mode="json", exclude={"durations"})
+        for field in ("version", "manifest_sha256", "same_commands", "entrants"):
+            del whole["plan"][field]
+        for entrant in whole["entrants"]:
+            del entrant["digest"]
+        return whole
+
+    assert told(there) == told(here)
+    rows = [
+        [(row.key, row.seed, row.scores, row.status) for row in read_rows(tmp_path / at)] for at in ("there", "here")
+    ]
+    assert sorted(rows[0]) == sorted(rows[1])
