@@ -84,6 +84,27 @@ def examples_use_public_doors(modules: Modules) -> list[str]:
     ]
 
 
+def commands_and_the_platform_use_doors(modules: Modules) -> list[str]:
+    """The command line and the Observatory take from the libraries what stubs list, and rooms that are one file."""
+    libraries = sources("coworld_core", "coworld_runner", "coworld_client")
+
+    def is_on_a_door(home: str, name: str) -> bool:
+        path = libraries.get(home)
+        if path is None or path.name != "__init__.py":
+            return home.count(".") < 2 and path is not None
+        listed = {found.name.rpartition(".")[2] for found in imports(home, path) if found.checked}
+        return name in listed or (f"{home}.{name}" in libraries and home.count(".") < 1)
+
+    return [
+        f"{module} imports {found.name}"
+        for module, path in modules.items()
+        if _top(module) in ("coworld_cli", "observatory")
+        for found in imports(module, path)
+        if _top(found.name) in ("coworld_core", "coworld_runner", "coworld_client")
+        and not is_on_a_door(found.home or found.name, found.name.rpartition(".")[2])
+    ]
+
+
 def core_stands_on_few_libraries(modules: Modules) -> list[str]:
     """Core imports the standard library and what its metadata names."""
     return [
@@ -200,6 +221,20 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
         ),
         ("observatory.planted", "from coworld_cli.output import Output", "imports coworld_cli.output.Output"),
     ),
+    commands_and_the_platform_use_doors: (
+        (
+            "coworld_cli.planted",
+            "def late():\n    from coworld_runner.package.plan import plan_episode",
+            "imports coworld_runner.package.plan.plan_episode",
+        ),
+        ("observatory.planted", "import coworld_core.api.episodes", "imports coworld_core.api.episodes"),
+        ("observatory.planted", "from coworld_core.files import atomic", "imports coworld_core.files.atomic"),
+        (
+            "coworld_cli.planted",
+            "from coworld_runner.backends.docker.docker_backend import DockerBackend",
+            "imports coworld_runner.backends.docker.docker_backend.DockerBackend",
+        ),
+    ),
     core_stands_on_few_libraries: (
         ("coworld_core.planted", "import yaml", "imports yaml"),
         ("coworld_core.planted", "def late():\n    from httpcore2 import Request", "imports httpcore2.Request"),
@@ -245,6 +280,12 @@ OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
     arrows_between_distributions: (("coworld_cli.planted", "import coworld_client, coworld_core, coworld_runner"),),
     private_names_stay_in_their_distribution: (("coworld_core.planted", "from ._findings import finding"),),
     examples_use_public_doors: (("observatory.planted", "from coworld_cli.console import Output"),),
+    commands_and_the_platform_use_doors: (
+        ("coworld_cli.planted", "from coworld_runner.backend import Backend"),
+        ("coworld_cli.planted", "from coworld_core import api, time_limits"),
+        ("observatory.planted", "from coworld_runner.package import plan_episode"),
+        ("coworld_client.planted", "from coworld_core.files.atomic import write_whole"),
+    ),
     core_stands_on_few_libraries: (("coworld_runner.planted", "import yaml"),),
     core_opens_no_socket: (("coworld_core.planted", "from urllib.parse import quote"),),
     sdks_are_imported_lazily_and_by_one_distribution: tuple(
@@ -270,6 +311,13 @@ OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
 """What comes close to a breach of each rule, and is none: a module and its source."""
 
 
+MEMBERS: Mapping[Rule, tuple[str, ...]] = {
+    examples_use_public_doors: EXAMPLES,
+    commands_and_the_platform_use_doors: ("coworld_cli", "examples/observatory"),
+}
+"""The members of the workspace that a rule is for, if these are not the distributions."""
+
+
 def _cases(planted: Mapping[Rule, tuple[tuple[str, ...], ...]]) -> list[object]:
     return [
         pytest.param(rule, *case, id=f"{rule.__name__}-{number}")
@@ -280,7 +328,11 @@ def _cases(planted: Mapping[Rule, tuple[tuple[str, ...], ...]]) -> list[object]:
 
 @pytest.mark.parametrize("rule", BREACHES, ids=lambda rule: rule.__name__)
 def test_the_distributions_keep_the_rule(rule: Rule) -> None:
-    members = EXAMPLES if rule is examples_use_public_doors else DISTRIBUTIONS
+    members = {
+        examples_use_public_doors: EXAMPLES,
+        commands_and_the_platform_use_doors: ("coworld_cli", "examples/observatory"),
+    }
+    members = members.get(rule, DISTRIBUTIONS)
     assert rule(sources(*members)) == []
 
 

@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"project": project, **options})
         raise UsageError("Asked.")
 
-    monkeypatch.setattr("coworld_runner.build.manifest_build.build_coworld", build_coworld)
+    monkeypatch.setattr("coworld_runner.build.build_coworld", build_coworld)
     return calls
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from coworld_core.text.phrases import closest
+from coworld_core.text import closest
 
 from .options.declarations import SectionCommand, everything, shows_all
 from .program import CommandLine

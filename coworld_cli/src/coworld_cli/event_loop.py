@@ -285,7 +285,7 @@ async def opened_client(connection: Connection, *, anonymous: bool = False) -> A
     """
     from coworld_client import CoworldClient
     from coworld_client.errors import NotLoggedIn
-    from coworld_client.sign_in.credentials import SessionExpired
+    from coworld_client.sign_in import SessionExpired
 
     named = connection.as_user or connection.as_player is not None
     try:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from coworld_core.errors import UsageError, WorkspaceError
-from coworld_core.files import atomic
-from coworld_core.files.lfs_pointers import refuse_lfs_pointer
+from coworld_core.files import refuse_lfs_pointer
+from coworld_core.files import write_whole as write_file
 from coworld_core.ids import id_problem
 
 from .render.text import shown_path
@@ -187,7 +187,7 @@ def platform_episode(run: str) -> str | None:
     Raises:
         UsageError: It begins as such an id does, and is none.
     """
-    from coworld_core.api.platform_ids import check_id, id_kind
+    from coworld_core.api import check_id, id_kind
 
     if id_kind(run) != "episode request" or Path(run).exists():
         return None
@@ -225,7 +225,7 @@ def write_whole(target: Path, content: bytes) -> Path:
     """Write a file atomically; returns its path."""
     target = target.expanduser().absolute()
     try:
-        atomic.write_whole(target, content)
+        write_file(target, content)
     except OSError as error:
         raise WorkspaceError(
             f"{shown_path(target)} cannot be written: {error.strerror}.", code="path_unwritable"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from coworld_core.hints import Hint, hint_from
-from coworld_core.text.terminal import pasteable
+from coworld_core.text import pasteable
 
 __all__ = ["WORDS", "in_our_words", "worded"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from . import exitcodes
 from .output import Output
@@ -42,7 +42,7 @@ def fix_manifest(
     Returns:
         0 if the manifest then has no issue under the strict rules, else 1.
     """
-    from coworld_core.manifest.manifest_fixes import fixed_manifest
+    from coworld_core.manifest import fixed_manifest
 
     from .render.issues import render_report
 

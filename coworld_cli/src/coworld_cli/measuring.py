@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from coworld_core.evaluation.report_contents import ShownReport
-    from coworld_runner.episode.run_options import BatchArguments
+    from coworld_core.evaluation import ShownReport
+    from coworld_runner.episode import BatchArguments
     from coworld_runner.evaluation import EvaluationRules
-    from coworld_runner.package.resolver import Package
+    from coworld_runner.package import Package
 
     from .event_loop import Running
 
@@ -118,8 +118,8 @@ async def play_evaluation(
     from dataclasses import replace
 
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation.entrants import Entrants
-    from coworld_runner.package.player_names import read_players
+    from coworld_runner.evaluation import Entrants
+    from coworld_runner.package import read_players
 
     from .render.progress import show_progress
     from .render.text import shown_path
@@ -166,14 +166,14 @@ async def play_evaluation(
 
 def measured(report: ShownReport) -> bool:
     """Whether anything could be measured."""
-    from coworld_core.evaluation.report_base import UNMEASURED
+    from coworld_core.evaluation import UNMEASURED
 
     return report.stopped not in UNMEASURED
 
 
 def show_report(report: ShownReport, workspace: Path, out: Output, *, ok: bool, markdown: bool) -> int:
     """Write the result of an evaluation, and return the exit status."""
-    from coworld_core.evaluation.markdown import report_markdown
+    from coworld_core.evaluation import report_markdown
 
     from .render.evaluation_text import evaluation_result
 

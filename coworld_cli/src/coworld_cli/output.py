@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coworld_core.text.terminal import writable
+from coworld_core.text import writable
 
 from .terminal import echo, is_live
 

@@ -17,7 +17,7 @@ from .render.transfers import shown_progress
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_core.api import RoleRun
-    from coworld_runner.roles.hosted_answer import HostedArguments
+    from coworld_runner.roles import HostedArguments
 
 __all__ = ["hosted_episodes", "opened_roles"]
 
@@ -58,7 +58,7 @@ async def opened_roles(
         running: The command.
         timeout: Seconds to wait for each run; None: as long as it takes.
     """
-    from coworld_runner.roles.hosted_answer import HostedArguments
+    from coworld_runner.roles import HostedArguments
 
     out = running.out
 

@@ -12,18 +12,24 @@ import anyio
 import click
 from click.core import ParameterSource
 
-from coworld_core.episode.outcome import Exit
+from coworld_core.episode import Exit
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
-from coworld_core.manifest.manifest_file import MANIFEST_NAME
-from coworld_core.text.phrases import listed
+from coworld_core.manifest import MANIFEST_NAME
+from coworld_core.text import listed
 from coworld_runner.backend import Backend, Unit
-from coworld_runner.episode.backend_choice import choose_backend, open_backend
-from coworld_runner.package.own_players.own_player import OwnPlayer
-from coworld_runner.package.player_names import housing_words, registry_words
-from coworld_runner.package.player_registry.registered_player import RegisteredPlayer
-from coworld_runner.package.resolver import Package, coworld_id, resolve_package
-from coworld_runner.package.secret_env import SecretEnv, read_secret_env
+from coworld_runner.episode import choose_backend, open_backend
+from coworld_runner.package import (
+    OwnPlayer,
+    Package,
+    RegisteredPlayer,
+    SecretEnv,
+    coworld_id,
+    housing_words,
+    read_secret_env,
+    registry_words,
+    resolve_package,
+)
 
 from . import exitcodes
 from .event_loop import Running, opened_client
@@ -37,13 +43,11 @@ from .render.issues import render_issue
 from .render.text import clean, command_line
 
 if TYPE_CHECKING:
-    from coworld_core.manifest.models import Manifest
-    from coworld_runner.episode.run_options import BatchArguments, EpisodeArguments
-    from coworld_runner.episode.venue import Venue
-    from coworld_runner.evaluation import EvaluationRules
-    from coworld_runner.evaluation.entrants import Entrants
-    from coworld_runner.runs.event_bus import Listener
-    from coworld_runner.web.gateway import Gateway
+    from coworld_core.manifest import Manifest
+    from coworld_runner.episode import BatchArguments, EpisodeArguments, Venue
+    from coworld_runner.evaluation import Entrants, EvaluationRules
+    from coworld_runner.runs import Listener
+    from coworld_runner.web import Gateway
 
     from .options.serving_options import ServingOptions
     from .render.progress import Progress
@@ -102,7 +106,7 @@ async def find_package(options: PackageOptions, running: Running) -> Package:
     if builds:
         if options.backend == "process":
             raise click.UsageError("--build builds images, and --backend process runs the sources without them.")
-        from coworld_runner.build.rebuild import build_again
+        from coworld_runner.build import build_again
 
         from .render.progress import show_progress
 
@@ -158,10 +162,8 @@ async def opened_for_measuring(
         others: Whether the game's own players may sit among them.
         programs: Whether to start programs in any case.
     """
-    from coworld_runner.episode.plan_hooks import find_hooks
-    from coworld_runner.episode.program_venue import ProgramVenue
-    from coworld_runner.episode.run_options import RunOptions
-    from coworld_runner.evaluation.worker_venue import NOT_OF_THE_KIT, find_workers
+    from coworld_runner.episode import ProgramVenue, RunOptions, find_hooks
+    from coworld_runner.evaluation import NOT_OF_THE_KIT, find_workers
 
     if options.backend == "auto":
         options.refuse_cluster()
@@ -246,8 +248,8 @@ def tell_players(
 
 def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) -> None:
     """Say whether players' network lets them reach the services that their secrets are for."""
-    from coworld_runner.package.called_services import called_services
-    from coworld_runner.web.https_proxy import is_named
+    from coworld_runner.package import called_services
+    from coworld_runner.web import is_named
 
     called = called_services(secrets)
     handed, where = clean(listed(called.secrets), one_line=True), clean(",".join(called.hosts), one_line=True)
@@ -279,7 +281,7 @@ def config_changes(options: PlayOptions, manifest: Manifest) -> dict[str, Any]:
     """The changes to the game config of a Coworld that a command's options name."""
     if not (options.config or options.assignments or options.steps):
         return {}
-    from coworld_core.manifest.config_changes import read_changes
+    from coworld_core.manifest import read_changes
 
     return read_changes(
         manifest,
@@ -310,8 +312,8 @@ def evaluation_rules(
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
     """The output directory: the given one, or a fresh one among the package's results. It is found by searches."""
-    from coworld_runner.records.known_places import remember_place
-    from coworld_runner.runs.workspace import default_workspace
+    from coworld_runner.records import remember_place
+    from coworld_runner.runs import default_workspace
 
     if options.output_dir is not None:
         remember_place(options.output_dir)
@@ -362,7 +364,7 @@ def batch_arguments(
 
 async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]:
     """The secrets of the players."""
-    from coworld_runner.episode.bedrock import bedrock_environment
+    from coworld_runner.episode import bedrock_environment
 
     names = [name for name in _LLM_VARIABLES if name in os.environ] if options.use_llm else []
     if options.use_llm and not names:
@@ -400,16 +402,14 @@ async def opened_gateway(
     if public is None:
         yield None, ()
         return
-    from coworld_runner.web.gateway import open_gateway
+    from coworld_runner.web import open_gateway
 
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(open_gateway(public))
         listeners: Sequence[Listener] = ()
         if where.metrics is not None:
-            from coworld_runner.telemetry.gateway_metrics import GatewayMetrics
-            from coworld_runner.telemetry.metrics_server import open_metrics
-            from coworld_runner.telemetry.run_metrics import RunMetrics
-            from coworld_runner.web.http_server import listen
+            from coworld_runner.telemetry import GatewayMetrics, RunMetrics, open_metrics
+            from coworld_runner.web import listen
 
             runs = RunMetrics()
             metrics = GatewayMetrics(gateway, runs.registry)

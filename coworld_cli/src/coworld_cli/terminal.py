@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from coworld_core.text.terminal import pasteable
+from coworld_core.text import pasteable
 
 __all__ = ["colour", "echo", "is_live", "typed_line"]
 

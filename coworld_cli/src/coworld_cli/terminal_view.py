@@ -14,9 +14,8 @@ from .render.board_screen import BoardScreen, board_lines, legal_lines
 from .render.text import clean
 
 if TYPE_CHECKING:
-    from coworld_client.seat.open_seat import OpenSeat
-    from coworld_client.seat.typed_seat import TypedSeat
-    from coworld_runner.episode.play_links import PlayLinks
+    from coworld_client.seat import OpenSeat, TypedSeat
+    from coworld_runner.episode import PlayLinks
 
 __all__ = ["TerminalGame", "show_replay"]
 
@@ -71,8 +70,8 @@ class TerminalGame:
         self._screen.close()
 
     async def _watch(self, url: str) -> None:
-        from coworld_client.seat.open_seat import OpenSeat
-        from coworld_core.rules.board_text import Board, board_of
+        from coworld_client.seat import OpenSeat
+        from coworld_core.rules import Board, board_of
 
         board, names = Board(), self._names
         async with OpenSeat(url) as stream:
@@ -92,8 +91,7 @@ class TerminalGame:
     async def _sit(self, url: str, slot: int) -> None:
         import anyio
 
-        from coworld_client.seat.open_seat import OpenSeat
-        from coworld_client.seat.typed_seat import TypedSeat
+        from coworld_client.seat import OpenSeat, TypedSeat
 
         seat = TypedSeat()
         waiting: list[str] = []
@@ -179,8 +177,8 @@ async def show_replay(out: Output, path: Path, title: str, *, per_second: float)
     import anyio
     import anyio.to_thread
 
-    from coworld_core.rules.board_text import board_of
-    from coworld_runner.replay.replay_frames import read_frames
+    from coworld_core.rules import board_of
+    from coworld_runner.replay import read_frames
 
     found = await anyio.to_thread.run_sync(read_frames, path)
     screen = BoardScreen(err=out.json)

@@ -53,8 +53,7 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
     """Sign in with the browser, unless already signed in."""
     import sys
 
-    from coworld_client.sign_in.credentials import normalise_server
-    from coworld_client.sign_in.login import sign_in, sign_in_url, signed_in
+    from coworld_client.sign_in import normalise_server, sign_in, sign_in_url, signed_in
     from coworld_core.errors import EnvironmentFault
 
     from ..browser import open_page, wants_browser
@@ -87,7 +86,7 @@ async def _sign_in(server: str, out: Output, *, force: bool, browser: bool) -> i
 async def _keep(server: str, token: Token, out: Output) -> int:
     """Save a token once the server has confirmed whose it is."""
     from coworld_client import CoworldClient, CredentialStore
-    from coworld_client.sign_in.login import adopt_token
+    from coworld_client.sign_in import adopt_token
 
     async with CoworldClient(server, token=token) as api:
         known = await adopt_token(api, CredentialStore.from_environment())
@@ -110,7 +109,7 @@ def logout(out: Output, server: str | None) -> int:
     async def forget(_: Running) -> int:
         from anyio import to_thread
 
-        from coworld_client.sign_in.credentials import CredentialStore
+        from coworld_client.sign_in import CredentialStore
 
         address = resolved(server)
         removed = await to_thread.run_sync(CredentialStore.from_environment().forget, address)
@@ -187,7 +186,7 @@ def exchange_code(out: Output, server: str, code: str | None) -> int:
     given = code if code is not None else read_secret(None, what="code")
 
     async def finish(_: Running) -> int:
-        from coworld_client.sign_in.login import exchange_code
+        from coworld_client.sign_in import exchange_code
 
         return await _keep(server, await exchange_code(server, given), out)
 

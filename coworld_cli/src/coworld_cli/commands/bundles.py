@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -22,7 +22,7 @@ from ..render.transfers import shown_progress
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_core.api import BundlePart
-    from coworld_core.roles.bundle_file import Bundle
+    from coworld_core.roles import Bundle
 
 __all__ = ["commands"]
 
@@ -66,7 +66,7 @@ def bundle(
         return run_async(out, lambda _: _local(run, include, slots, output, out, overwrite=overwrite))
 
     async def download(api: CoworldClient, running: Running) -> int:
-        from coworld_runner.roles.episode_bundle import bundle_episode
+        from coworld_runner.roles import bundle_episode
 
         from ..files import target_file
 
@@ -91,7 +91,7 @@ async def _local(
 ) -> int:
     import anyio.to_thread
 
-    from coworld_runner.roles.episode_bundle import bundle_episode, read_episode
+    from coworld_runner.roles import bundle_episode, read_episode
 
     from ..files import target_file
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from coworld_runner.doctor import Check
-    from coworld_runner.episode.run_options import BatchArguments
-    from coworld_runner.evaluation.player_check import PlayerReport
+    from coworld_runner.episode import BatchArguments
+    from coworld_runner.evaluation import PlayerReport
 
     from ..event_loop import Running
 
@@ -84,7 +84,7 @@ def check(out: Output, options: EvaluationOptions, bot: str, game: str) -> int:
 async def checked_player(options: EvaluationOptions, running: Running, bot: str) -> PlayerReport:
     """Check a player in the game that the options name."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.evaluation.player_check import check_player
+    from coworld_runner.evaluation import check_player
 
     from ..render.progress import show_progress
     from ..run_preparation import evaluation_rules, find_package, opened_backend, player_secrets

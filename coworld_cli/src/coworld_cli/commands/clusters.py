@@ -112,7 +112,7 @@ def job(
     Outputs are results, replay, debug, error-info, timings, record, log-SLOT and artifact-SLOT.
     """  # noqa: D301 (click reads the backspace)
     from coworld_core.errors import UsageError
-    from coworld_runner.worker.worker_job import JobOptions, output_addresses, read_job_spec, worker_job
+    from coworld_runner.worker import JobOptions, output_addresses, read_job_spec, worker_job
 
     from ..run_preparation import config_changes
 

@@ -28,8 +28,7 @@ from ..output import Output, output_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from coworld_core.evaluation.comparison import ComparisonReport
-    from coworld_core.evaluation.ratings import RatingName
+    from coworld_core.evaluation import ComparisonReport, RatingName
 
     from ..event_loop import Running
 
@@ -205,7 +204,7 @@ def rank(
 
 async def _forecast(options: MeasuringOptions, running: Running, new: str, old: str, terms: Mapping[str, Any]) -> int:
     """Say how many blocks a comparison takes."""
-    from coworld_runner.evaluation.comparison import ComparisonTerms, forecast_comparison
+    from coworld_runner.evaluation import ComparisonTerms, forecast_comparison
 
     from ..render.evaluation_text import forecast_text
     from ..run_preparation import evaluation_rules, find_package

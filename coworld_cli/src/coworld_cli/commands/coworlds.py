@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coworld_core import time_limits
-from coworld_core.text.phrases import plural
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import plural, shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -26,7 +25,7 @@ from .labels import warn_unlabelled
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
-    from coworld_client.uploads.smoke import CoworldStatus
+    from coworld_client.uploads import CoworldStatus
 
 __all__ = ["commands", "wait_smoke"]
 
@@ -60,7 +59,7 @@ def show(out: Output, connection: Connection, coworld: str, doc: str | None) -> 
     COWORLD is a manifest's file, a directory that holds one, or a file:// or http(s):// address: its seats, variants,
     players, roles and documents are shown. Of a cow_… id the platform's row is shown. This needs no login.
     """
-    from coworld_core.api.platform_ids import check_id, id_kind
+    from coworld_core.api import check_id, id_kind
 
     async def on_platform(api: CoworldClient, _: Running) -> int:
         return await show_one(out, api.coworlds.get(coworld), tables.coworld_details)
@@ -73,7 +72,7 @@ def show(out: Output, connection: Connection, coworld: str, doc: str | None) -> 
 
 async def _show_package(out: Output, named: str, doc: str | None, server: str | None) -> int:
     """Show a package, or one of its documents."""
-    from coworld_runner.package.resolver import resolve_package
+    from coworld_runner.package import resolve_package
 
     from ..render.markdown import show_markdown
     from ..render.package_contents import document_answer, find_document, package_answer, package_text

@@ -67,8 +67,8 @@ def dev(
     async def work(running: Running) -> int:
         from anyio import sleep_forever
 
-        from coworld_runner.kit.dev.dev_session import open_dev
-        from coworld_runner.package.resolver import resolve_package
+        from coworld_runner.kit.dev import open_dev
+        from coworld_runner.package import resolve_package
 
         from ..browser import open_page, wants_browser
         from ..run_preparation import config_changes
@@ -130,8 +130,7 @@ def serve(
     """
 
     async def work(running: Running) -> int:
-        from coworld_runner.kit.dev.local_programs import read_scores
-        from coworld_runner.kit.dev.local_server import open_served
+        from coworld_runner.kit.dev import open_served, read_scores
 
         from ..browser import open_page, wants_browser
         from ..files import read_object
@@ -186,8 +185,7 @@ def join(
     """
 
     async def work(running: Running) -> int:
-        from coworld_runner.kit.dev.file_watch import follow_log
-        from coworld_runner.kit.dev.seat_player import open_seat
+        from coworld_runner.kit.dev import follow_log, open_seat
 
         from ..run_preparation import read_secrets
 
@@ -230,7 +228,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
     """
     if library is not None:
         refuse_options({"source", "directory", "measure"}, "does not go with --list.")
-        from coworld_runner.kit.wrappers.game_catalogue import list_wrappable
+        from coworld_runner.kit.wrappers import list_wrappable
 
         games = list_wrappable(library)
         out.answer([asdict(found) for found in games])
@@ -239,7 +237,7 @@ def wrap(out: Output, source: str | None, directory: Path | None, library: str |
         return exitcodes.OK
     if source is None:
         raise click.UsageError("Name a game, such as openspiel:hanabi, or say --list LIBRARY.")
-    from coworld_runner.kit.wrappers.wrapped_package import wrap_game
+    from coworld_runner.kit.wrappers import wrap_game
 
     made = wrap_game(source, directory=directory, measure=measure)
     if made.card is not None:

@@ -68,7 +68,7 @@ def _asked(name: str) -> _Page:
     Raises:
         click.UsageError: There is none.
     """
-    from coworld_core.text.phrases import closest
+    from coworld_core.text import closest
 
     known = _names()
     bare = name.split("#")[0].rsplit("/", 1)[-1].removesuffix(".md").lower()

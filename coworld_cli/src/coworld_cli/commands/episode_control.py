@@ -22,7 +22,7 @@ from .local_runs import PlaceOptions
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_core.controller import EpisodeController, EpisodeHandle, EpisodeInfo
-    from coworld_runner.control.local_controller import LocalController
+    from coworld_runner.control import LocalController
 
 __all__ = ["commands", "list_local", "watch_hosted"]
 
@@ -32,7 +32,7 @@ _PATIENCE = 120.0
 
 
 def _local(places: PlaceOptions) -> LocalController:
-    from coworld_runner.control.local_controller import LocalController
+    from coworld_runner.control import LocalController
 
     return LocalController(*places.root, index=places.index)
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text.phrases import plural
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import plural, shown_size
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -42,7 +41,7 @@ from .local_runs import PlaceOptions
 
 if TYPE_CHECKING:
     from coworld_client import CoworldClient
-    from coworld_client.transfers.collection import EvidenceKind
+    from coworld_client.transfers import EvidenceKind
     from coworld_core.api import BundlePart, EpisodeRequest, PlayerEvidence
 
 __all__ = ["commands", "show_collected"]
@@ -298,7 +297,7 @@ def _list(seats: Sequence[PlayerEvidence], episode: str, kind: EvidenceKind, out
 async def _game_log(
     api: CoworldClient, episode: str, directory: Path | None, output: Path | None, running: Running
 ) -> int:
-    from coworld_client.transfers.collection import new_directory
+    from coworld_client.transfers import new_directory
 
     from ..files import target_file
 
@@ -355,7 +354,7 @@ async def show_collected(
         prefix: The beginning of file names.
         answer: Whether the files are the command's result.
     """
-    from coworld_client.transfers.collection import collect_evidence, new_directory
+    from coworld_client.transfers import collect_evidence, new_directory
 
     out = running.out
     running.resumable()

@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from coworld_core.episode.record import BatchSummary, EpisodeRecord
+    from coworld_core.episode import BatchSummary, EpisodeRecord
     from coworld_runner.backend import Backend
-    from coworld_runner.episode.play_links import PlayLinks
-    from coworld_runner.package.plan import EpisodePlan
-    from coworld_runner.package.resolver import Package
-    from coworld_runner.roles.episode_roles import EpisodeRole
-    from coworld_runner.roles.role_jobs import RoleResult
+    from coworld_runner.episode import PlayLinks
+    from coworld_runner.package import EpisodePlan, Package
+    from coworld_runner.roles import EpisodeRole, RoleResult
 
     from ..event_loop import Running
     from ..render.progress import Progress
@@ -128,10 +126,9 @@ async def _prepared(
     With `watched`, there is only one, and the default is the first variant: a certification fixture ends too soon to be
     watched.
     """
-    from coworld_core.episode.request import load_request
+    from coworld_core.episode import load_request
     from coworld_core.errors import UsageError
-    from coworld_runner.package.plan import plan_episode
-    from coworld_runner.package.variant_plans import plan_variants
+    from coworld_runner.package import plan_episode, plan_variants
 
     from ..render.text import shown_path
     from ..run_preparation import config_changes, find_package, player_secrets
@@ -225,8 +222,7 @@ async def play_episodes(
 ) -> int:
     """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode.batch import run_batch
-    from coworld_runner.episode.single import run_episode
+    from coworld_runner.episode import run_batch, run_episode
 
     from ..browser import open_page
     from ..render.progress import show_progress
@@ -249,7 +245,7 @@ async def play_episodes(
     async with opened_backend(options, package, running) as backend:
         _tell_players(options, plan, package, backend, out)
         if roles:
-            from coworld_runner.roles.episode_roles import require_roles
+            from coworld_runner.roles import require_roles
 
             await require_roles(roles, plan, backend, platform=options.platform)
         with show_progress(running, plan.manifest.game.name) as progress:
@@ -258,7 +254,7 @@ async def play_episodes(
             if not many:
                 record = await run_episode(plan, on_ready=ready, **run)
                 if options.verify_replay:
-                    from coworld_runner.replay.replay_verification import verify_episode_replay
+                    from coworld_runner.replay import verify_episode_replay
 
                     out.note("Verifying the replay …")
                     record = await verify_episode_replay(
@@ -272,7 +268,7 @@ async def play_episodes(
                     plans, episodes=options.episodes, resume=attempts.resume, retry=attempts.again, **batch
                 )
                 if options.verify_replay:
-                    from coworld_runner.replay.replay_verification import verify_batch_replays
+                    from coworld_runner.replay import verify_batch_replays
 
                     out.note("Verifying the replays …")
                     summary = await verify_batch_replays(
@@ -294,7 +290,7 @@ def _roles(asked: EpisodeRoleOptions, package: Package) -> tuple[EpisodeRole, ..
     if not any((asked.report, asked.reporter, asked.diagnose, asked.grade, asked.grader)):
         # Importing what runs them would delay every game
         return ()
-    from coworld_runner.roles.episode_roles import EpisodeRole, find_roles
+    from coworld_runner.roles import EpisodeRole, find_roles
 
     roles: list[EpisodeRole] = []
     if asked.report or asked.reporter:
@@ -316,8 +312,7 @@ async def _after(
     progress: Progress,
 ) -> tuple[RoleResult, ...]:
     """Run roles on episodes that have ended."""
-    from coworld_runner.roles.episode_roles import run_episode_roles
-    from coworld_runner.roles.role_run import RoleOptions
+    from coworld_runner.roles import RoleOptions, run_episode_roles
 
     return await run_episode_roles(
         places,
@@ -334,8 +329,8 @@ async def _play(
 ) -> int:
     """Play one episode that people can watch and take part in."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode.single import run_episode
-    from coworld_runner.package.plan import plan_for_people
+    from coworld_runner.episode import run_episode
+    from coworld_runner.package import plan_for_people
 
     from ..browser import open_page, wants_browser
     from ..render.progress import show_progress
@@ -401,7 +396,7 @@ def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, bac
 
 async def _show_again(package: Package, workspace: Path, backend: Backend, out: Output) -> None:
     """Open a page with the replay, because the game's own page ended with the game."""
-    from coworld_core.episode.layout import EpisodeLayout
+    from coworld_core.episode import EpisodeLayout
     from coworld_core.errors import EpisodeError
     from coworld_runner import replay_page
 
@@ -422,8 +417,7 @@ def _show_episode(
     record: EpisodeRecord, workspace: Path, options: PlayOptions, out: Output, results: Sequence[RoleResult] = ()
 ) -> int:
     """Write the result of an episode and of its roles, and return the exit status."""
-    from coworld_core.episode.layout import EpisodeLayout
-    from coworld_core.episode.record import read_record
+    from coworld_core.episode import EpisodeLayout, read_record
 
     from .. import exitcodes
     from ..render.results import episode_result

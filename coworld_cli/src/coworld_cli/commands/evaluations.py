@@ -124,9 +124,8 @@ def report(out: Output, runs: tuple[Path, ...], html: Path | None, overwrite: bo
 
     RUN is a directory that compare, rank, scrimmage, mix, pickup or diagnose wrote, even if it has not ended.
     """
-    from coworld_core.evaluation.markdown import report_markdown
-    from coworld_runner.evaluation import read_evaluation, report_page
-    from coworld_runner.evaluation.evaluation_page import different_games
+    from coworld_core.evaluation import report_markdown
+    from coworld_runner.evaluation import different_games, read_evaluation, report_page
 
     from ..files import target_file, write_whole
     from ..render.evaluation_text import evaluation_result

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -83,7 +83,7 @@ def create(
     {"random": true}. With --wait, the exit status is 1 if an episode failed. For a pattern of variants, --json gives an
     object with `requests`.
     """  # noqa: D301 (click reads the backspace)
-    from coworld_core.manifest.game_config import is_variant_pattern
+    from coworld_core.manifest import is_variant_pattern
 
     from ..files import json_object, read_bytes
 
@@ -318,7 +318,7 @@ def download(
     """
 
     async def body(api: CoworldClient, running: Running) -> int:
-        from coworld_client.transfers.collection import collect_bundles, new_directory
+        from coworld_client.transfers import collect_bundles, new_directory
 
         root = new_directory(download_dir or Path(requests[0]))
         running.resumable()

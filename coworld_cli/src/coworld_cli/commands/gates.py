@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coworld_runner.backend import Backend
-    from coworld_runner.episode.run_options import BatchArguments
-    from coworld_runner.evaluation.gate import GateOutcome
-    from coworld_runner.evaluation.gate.gate_settings import GateSettings
-    from coworld_runner.evaluation.gate.gate_watch import GateLook
-    from coworld_runner.package.resolver import Package
+    from coworld_runner.episode import BatchArguments
+    from coworld_runner.evaluation.gate import GateLook, GateOutcome, GateSettings
+    from coworld_runner.package import Package
 
     from ..event_loop import Running
 
@@ -112,15 +110,19 @@ def gate(
         raise click.UsageError("--accept and --watch exclude each other.", click.get_current_context())
 
     async def body(running: Running) -> int:
-        from coworld_runner.evaluation.gate import GateOutcome, accept_player
-        from coworld_runner.evaluation.gate.gate_entry import gate_folder
-        from coworld_runner.evaluation.gate.gate_settings import read_gate_settings, write_gate_settings
+        from coworld_runner.evaluation.gate import (
+            GateOutcome,
+            accept_player,
+            find_gate_folder,
+            read_gate_settings,
+            write_gate_settings,
+        )
 
         from ..render.text import shown_path
         from ..run_preparation import evaluation_rules, find_package
 
         _refuse_missing(bot)
-        folder = gate_folder(bot)
+        folder = find_gate_folder(bot)
         given = {name: getattr(options, name) for name in _REMEMBERED}
         how = read_gate_settings(folder.directory).but(game=game, opponents=opponents, margin=margin, **given)
         named = options.but(manifest=how.game or ".", **{name: getattr(how, name) for name in _REMEMBERED})
@@ -148,8 +150,7 @@ def _refuse_missing(bot: str) -> None:
         UsageError: There is none.
     """
     from coworld_core.errors import UsageError
-    from coworld_runner.package.own_players.named_player import read_own_player
-    from coworld_runner.package.player_names import is_player_path
+    from coworld_runner.package import is_player_path, read_own_player
 
     if is_player_path(bot):
         try:
@@ -176,7 +177,7 @@ async def _gated(
     import anyio.to_thread
 
     from coworld_runner.evaluation.gate import begin_gate, play_gate
-    from coworld_runner.package.player_names import read_players
+    from coworld_runner.package import read_players
 
     from ..render.progress import show_progress
     from ..run_preparation import evaluation_rules, opened_backend, player_secrets, tell_players
@@ -270,7 +271,7 @@ def bots(out: Output, directory: Path, html: Path | None, overwrite: bool) -> in
     accepted version loses, whether its versions go in a circle, and the last gates; --html adds ratings over time and
     the worst games, with the command that shows each.
     """
-    from coworld_core.evaluation.gate_report import bots_report
+    from coworld_core.evaluation import bots_report
     from coworld_runner.evaluation.gate import GateFolder, folder_page
 
     from ..files import target_file, write_whole

@@ -164,13 +164,11 @@ def improve(
     options = options.but(manifest=manifest, seed=seed)
 
     async def body(running: Running) -> int:
-        from coworld_core.roles.improvement_budget import read_budget
-        from coworld_runner.improvement import ImprovementRules, improve_player
-        from coworld_runner.improvement.improvement_loop import improvement_workspace
-        from coworld_runner.package.player_names import files_player
-        from coworld_runner.records.known_places import remember_place
-        from coworld_runner.roles.optimizer_program import find_optimizer
-        from coworld_runner.roles.role_run import RoleOptions
+        from coworld_core.roles import read_budget
+        from coworld_runner.improvement import ImprovementRules, improve_player, improvement_workspace
+        from coworld_runner.package import files_player
+        from coworld_runner.records import remember_place
+        from coworld_runner.roles import RoleOptions, find_optimizer
 
         from ..render.improvement_text import improvement_answer, improvement_result
         from ..render.progress import show_progress

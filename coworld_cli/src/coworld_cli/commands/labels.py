@@ -34,7 +34,7 @@ def label(out: Output, connection: Connection, thing: str, changes: tuple[str, .
     labels, a Coworld (cow_…), or a policy: NAME for its newest version, NAME:vN or the id of a version. `coworld runs
     label` labels runs on this machine.
     """
-    from coworld_core.records.labels import label_changes
+    from coworld_core.records import label_changes
 
     wanted = label_changes(changes)
 

@@ -50,7 +50,7 @@ async def of_division(api: CoworldClient, filters: Mapping[str, Any]) -> dict[st
         UsageError: Code `division_needed` if the league has several, or none.
     """
     from coworld_core.errors import UsageError
-    from coworld_core.text.phrases import plural
+    from coworld_core.text import plural
 
     league, others = filters["league"], {name: value for name, value in filters.items() if name != "league"}
     if league is None:
@@ -127,7 +127,7 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        from coworld_core.api.platform_ids import id_kind
+        from coworld_core.api import id_kind
 
         kind = id_kind(target)
 

@@ -16,9 +16,8 @@ from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from coworld_core.records.run_entries import RunEntry
-    from coworld_core.records.run_filter import RunFilter
-    from coworld_runner.records.local_runs import LocalRuns
+    from coworld_core.records import RunEntry, RunFilter
+    from coworld_runner.records import LocalRuns
 
 __all__ = ["PlaceOptions", "commands"]
 
@@ -50,7 +49,7 @@ class PlaceOptions(Options):
 
     def opened(self, out: Output) -> LocalRuns:
         """The runs on this machine, to be entered."""
-        from coworld_runner.records.local_runs import LocalRuns
+        from coworld_runner.records import LocalRuns
 
         return LocalRuns(*self.root, index=self.index, on_progress=_counted(out, "runs looked at"))
 
@@ -83,8 +82,7 @@ class SearchOptions(PlaceOptions):
 
     def asked(self) -> RunFilter:
         """What is asked for."""
-        from coworld_core.records.labels import label_patterns
-        from coworld_core.records.run_filter import RunFilter, read_moment
+        from coworld_core.records import RunFilter, label_patterns, read_moment
 
         return RunFilter(
             game=self.game,
@@ -232,7 +230,7 @@ def label(out: Output, options: PlaceOptions, run: str, labels: tuple[str, ...])
 
     Labels are kept in labels.json in the run's directory.
     """
-    from coworld_core.records.labels import label_changes
+    from coworld_core.records import label_changes
 
     from ..render.run_tables import labels_text
 

@@ -20,7 +20,7 @@ from ..render.text import clean, table
 
 if TYPE_CHECKING:
     from coworld_runner.doctor import Machine
-    from coworld_runner.runs.reaper import Sweep
+    from coworld_runner.runs import Sweep
 
 __all__ = ["commands"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from coworld_core import time_limits
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 from coworld_core.versions import Generation, Published
 
 from .. import exitcodes
@@ -26,10 +26,9 @@ from ..terminal import echo
 
 if TYPE_CHECKING:
     from coworld_core.issues import Report
-    from coworld_core.manifest.published_versions import Accepted
-    from coworld_runner.build.manifest_build import BuildResult
-    from coworld_runner.certification import Certification, CertifyOptions
-    from coworld_runner.certification.document_schemas import DocumentName
+    from coworld_core.manifest import Accepted
+    from coworld_runner.build import BuildResult
+    from coworld_runner.certification import Certification, CertifyOptions, DocumentName
 
 __all__ = ["certify_here", "commands"]
 
@@ -122,7 +121,7 @@ def build(
     arguments = key_values("--build-arg", build_args, form="NAME=VALUE")
 
     async def work(running: Running) -> int:
-        from coworld_runner.build.manifest_build import build_coworld
+        from coworld_runner.build import build_coworld
 
         from ..render.issues import render_issue
         from ..render.progress import show_progress
@@ -158,7 +157,7 @@ def build(
 
 
 def _build_answer(result: BuildResult) -> dict[str, object]:
-    from coworld_core.manifest.published_versions import accepted_by
+    from coworld_core.manifest import accepted_by
 
     return {
         "ok": True,
@@ -230,8 +229,8 @@ def validate(
         return fix_manifest(out, Path(manifest), yes=yes, published=published, warnings=fail_on == "warning")
     refuse_options({"yes"}, "goes with --fix.")
     from coworld_core.errors import ManifestError
-    from coworld_core.manifest.published_versions import accepted_by
-    from coworld_runner.package.resolver import resolve_package
+    from coworld_core.manifest import accepted_by
+    from coworld_runner.package import resolve_package
 
     from ..render.issues import render_report
 
@@ -443,7 +442,7 @@ def schema(out: Output, name: DocumentName, output: Path | None) -> int:
     certificate      certificate.json
     event            one line of events.ndjson
     """  # noqa: D301 (click reads the backspace)
-    from coworld_runner.certification.document_schemas import document_schema
+    from coworld_runner.certification import document_schema
 
     document = document_schema(name)
     if output is None:

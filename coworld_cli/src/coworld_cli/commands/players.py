@@ -83,7 +83,7 @@ def use(out: Output, server: str | None, player: str) -> int:
 
     async def body(api: CoworldClient, _: Running) -> int:
         from coworld_client import CredentialStore
-        from coworld_client.sign_in.login import use_player
+        from coworld_client.sign_in import use_player
 
         session = await use_player(api, player, CredentialStore.from_environment())
         out.answer({"server": api.server, "player_id": session.player_id, "expires_at": session.expires_at.isoformat()})
@@ -103,7 +103,7 @@ def unset(out: Output, server: str | None) -> int:
     async def body(_: Running) -> int:
         from anyio import to_thread
 
-        from coworld_client.sign_in.credentials import CredentialStore
+        from coworld_client.sign_in import CredentialStore
 
         address = resolved(server)
         changed = await to_thread.run_sync(CredentialStore.from_environment().set_active, address, None)

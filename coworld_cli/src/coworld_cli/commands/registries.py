@@ -82,7 +82,7 @@ def publish(
 
     async def body(_: Running) -> int:
         from coworld_runner import make_backend
-        from coworld_runner.package.player_registry.local_registry import find_publishable
+        from coworld_runner.package import find_publishable
 
         opened, what = options.opened(), find_publishable(player, name=name)
         if isinstance(what, str):

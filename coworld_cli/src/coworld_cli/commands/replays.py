@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coworld_core import time_limits
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .. import exitcodes
 from .._group import NounGroup
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from coworld_client import AsyncPager, CoworldClient
-    from coworld_client.transfers.collection import EvidenceKind
+    from coworld_client.transfers import EvidenceKind
     from coworld_core.api import EpisodeRequest
     from coworld_runner.replay import ShownReplay
 
@@ -129,7 +129,7 @@ async def _show(
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
     from coworld_runner import open_replay
-    from coworld_runner.package.viewer_bundle import find_bundle
+    from coworld_runner.package import find_bundle
     from coworld_runner.replay import ReplayOptions, find_replay
 
     from ..browser import open_page, wants_browser
@@ -251,7 +251,7 @@ def replays(
 
 async def _list(pager: AsyncPager[EpisodeRequest], listing: Listing, out: Output) -> int:
     """List the episodes that have a replay, and the command that shows each."""
-    from coworld_client.transfers.collection import replay_entry
+    from coworld_client.transfers import replay_entry
 
     rows: list[EpisodeRequest] = []
     more = False
@@ -274,7 +274,7 @@ async def _download(
     api: CoworldClient, pager: AsyncPager[EpisodeRequest], directory: Path, running: Running, *, concurrency: int
 ) -> int:
     """Fetch replays, and say where they and their index are."""
-    from coworld_client.transfers.collection import INDEX_NAME, collect_replays, new_directory, replay_entry
+    from coworld_client.transfers import INDEX_NAME, collect_replays, new_directory, replay_entry
 
     out = running.out
     root = new_directory(directory)
@@ -344,8 +344,8 @@ def replay_open(
         if hosted:
             return await _hosted(api, row, out, timeout=timeout_seconds, open_browser=open_browser)
 
-        from coworld_client.resources.episodes import replay_coworld
-        from coworld_runner.runs.scratch import open_scratch
+        from coworld_client.resources import replay_coworld
+        from coworld_runner.runs import open_scratch
 
         from ..files import DOWNLOADS
 

@@ -22,10 +22,8 @@ from ..render.text import clean
 from ..render.transfers import shown_progress
 
 if TYPE_CHECKING:
-    from coworld_core.roles.role_record import Role
-    from coworld_runner.roles.after_episode import RoleAnswer, RoleArguments
-    from coworld_runner.roles.grading import Grades
-    from coworld_runner.roles.role_program import RoleProgram
+    from coworld_core.roles import Role
+    from coworld_runner.roles import Grades, RoleAnswer, RoleArguments, RoleProgram
 
 __all__ = ["commands"]
 
@@ -123,7 +121,7 @@ def grade(
     """
 
     async def body(running: Running) -> int:
-        from coworld_runner.roles.grading import grade_episodes
+        from coworld_runner.roles import grade_episodes
 
         async def work(program: RoleProgram, places: Sequence[str], how: RoleArguments) -> Callable[[], int]:
             grades = await grade_episodes(places, grader=program, parallel=parallel, **how)
@@ -134,7 +132,7 @@ def grade(
             return show
 
         if options.on_platform:
-            from coworld_runner.roles.hosted_answer import grade_hosted
+            from coworld_runner.roles import grade_hosted
 
             episodes = hosted_episodes(runs)
             async with opened_roles(options.server, running, timeout=_waits(timeout_seconds)) as (api, how):
@@ -187,10 +185,10 @@ def report_episode(
         raise click.UsageError("--private goes with --on-platform.")
 
     async def body(running: Running) -> int:
-        from coworld_runner.roles.after_episode import report_episodes
+        from coworld_runner.roles import report_episodes
 
         if options.on_platform:
-            from coworld_runner.roles.hosted_answer import ask_hosted
+            from coworld_runner.roles import ask_hosted
 
             episodes = hosted_episodes(runs)
             if len(episodes) != 1:
@@ -245,10 +243,10 @@ def diagnose_episode(
     """
 
     async def body(running: Running) -> int:
-        from coworld_runner.roles.after_episode import diagnose_episode
+        from coworld_runner.roles import diagnose_episode
 
         if options.on_platform:
-            from coworld_runner.roles.hosted_answer import ask_hosted, hosted_player
+            from coworld_runner.roles import ask_hosted, hosted_player
 
             (run,) = hosted_episodes((episode,))
             async with opened_roles(options.server, running, timeout=_waits(timeout_seconds)) as (api, how):
@@ -284,9 +282,7 @@ async def _with_program(
     socket: bool = False,
 ) -> int:
     """Find the package and the program of a role, open a backend, and do the work."""
-    from coworld_runner.roles.after_episode import package_of
-    from coworld_runner.roles.role_program import find_role
-    from coworld_runner.roles.role_run import RoleOptions
+    from coworld_runner.roles import RoleOptions, find_role, package_of
 
     from ..render.progress import show_progress
     from ..run_preparation import opened_backend, read_secrets

@@ -18,9 +18,9 @@ from ..output import Output, output_options, published_option
 from ..render.text import command_line, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.roles.role_record import Role
+    from coworld_core.roles import Role
     from coworld_runner import Package
-    from coworld_runner.kit.server.scaffolds import NewFiles
+    from coworld_runner.kit.server import NewFiles
 
     from ..event_loop import Running
 
@@ -57,13 +57,13 @@ async def _demo(output_dir: Path | None, running: Running, *, open_browser: bool
     """Write the sample's directory, play it, and write the page of its replay."""
     from importlib.resources import files
 
-    from coworld_core.episode.layout import EpisodeLayout
+    from coworld_core.episode import EpisodeLayout
     from coworld_core.ids import new_run_id
-    from coworld_core.manifest.manifest_file import TEMPLATE_NAME
+    from coworld_core.manifest import TEMPLATE_NAME
     from coworld_core.operating_system import require_posix
     from coworld_runner import replay_page
-    from coworld_runner.episode.single import run_episode
-    from coworld_runner.kit.server.scaffolds import new_sample
+    from coworld_runner.episode import run_episode
+    from coworld_runner.kit.server import new_sample
 
     from ..browser import open_page, wants_browser
     from ..files import write_whole
@@ -130,7 +130,7 @@ def game(out: Output, name: str, directory: Path | None) -> int:
 
     DIR must be new or empty; by default it is named after the game.
     """
-    from coworld_runner.kit.server.scaffolds import new_game
+    from coworld_runner.kit.server import new_game
 
     made = new_game(name, directory=directory)
     bot = shown_path(made.directory / "players" / "my_bot.py")
@@ -163,7 +163,7 @@ def player(out: Output, file: Path, game: str | None, trainable: bool, declare: 
     With --trainable, the new directory DIR gets train.py, which learns a game of the kit with PyTorch, and main.py,
     which plays with what was learnt and needs only Python. `coworld docs train` is about training.
     """
-    from coworld_runner.kit.server.scaffolds import new_player, new_trainee
+    from coworld_runner.kit.server import new_player, new_trainee
 
     def first(path: str, package: Package | None) -> list[list[str]]:
         if package is None:
@@ -202,7 +202,7 @@ _ROLES: dict[Role, str] = {
 
 def _role_command(role: Role, about: str) -> None:
     def command(out: Output, file: Path | None, game: str | None, declare: bool | None) -> int:
-        from coworld_runner.kit.server.scaffolds import new_role
+        from coworld_runner.kit.server import new_role
 
         from ..render.roles import role_command
 
@@ -244,7 +244,7 @@ for _role, _about in _ROLES.items():
 
 def _place(path: Path, name: str, folder: str) -> Path:
     """The file that is meant by a path: itself, or the one of this name in a directory or a package."""
-    from coworld_core.manifest.manifest_file import TEMPLATE_NAME
+    from coworld_core.manifest import TEMPLATE_NAME
 
     if path.suffix and not path.is_dir():
         return path
@@ -272,7 +272,7 @@ def _begin(
         first: The commands to try, for the file and the package.
         remark: What to say before them of a directory, which is not declared.
     """
-    from coworld_core.manifest.manifest_file import TEMPLATE_NAME
+    from coworld_core.manifest import TEMPLATE_NAME
 
     from ..event_loop import run_async
 
@@ -299,7 +299,7 @@ def _begin(
 
 def _declared(out: Output, template: Path, file: Path, declare: bool | None) -> tuple[bool, str]:
     """Declare a program in the manifest template of its package, if that is wanted: whether it is, and a remark."""
-    from coworld_runner.kit.server.new_programs import declaration_of
+    from coworld_runner.kit.server import declaration_of
 
     from ..manifest_fixes import agrees, may_ask
 
@@ -324,7 +324,7 @@ def _declared(out: Output, template: Path, file: Path, declare: bool | None) -> 
 
 def _latest(package: Package | None) -> tuple[str, bool]:
     """The last episode of a package, as an argument, and whether there is one."""
-    from coworld_core.episode.record import ROWS_NAME
+    from coworld_core.episode import ROWS_NAME
 
     if package is None:
         return "latest", False

@@ -16,7 +16,7 @@ from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from coworld_core.evaluation.suite_report import SuiteReport
+    from coworld_core.evaluation import SuiteReport
 
     from ..event_loop import Running
 
@@ -100,7 +100,7 @@ async def _run(out: Output, running: Running, options: MeasuringOptions, file: P
 
     from coworld_core.ids import new_run_id
     from coworld_runner.backend import Backend
-    from coworld_runner.episode.run_options import BatchArguments
+    from coworld_runner.episode import BatchArguments
     from coworld_runner.evaluation.suite import play_suite, read_suite_settings
 
     from ..render.progress import show_progress
@@ -170,9 +170,7 @@ def show(out: Output, directory: Path, html: Path | None, overwrite: bool, markd
 
 def _show(out: Output, report: SuiteReport, workspace: Path, *, markdown: bool, html: Path | None) -> int:
     """Write the report of a suite, and return the exit status."""
-    from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME
-    from coworld_core.evaluation.markdown import report_markdown
-    from coworld_core.evaluation.suite_report import SUITE_NAME
+    from coworld_core.evaluation import MARKDOWN_NAME, SUITE_NAME, report_markdown
 
     from ..render.evaluation_text import evaluation_result
     from ..render.text import shown_path

@@ -17,7 +17,7 @@ from ..options.values import DIRECTORY, RATINGS
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from coworld_core.evaluation.report_contents import ShownReport
+    from coworld_core.evaluation import ShownReport
 
     from ..event_loop import Running
 
@@ -119,9 +119,8 @@ def init(
     from ..render.text import clean, shown_path
 
     async def body(_: Running) -> int:
-        from coworld_runner.evaluation.tournament import create_tournament
-        from coworld_runner.evaluation.tournament.tournament_settings import SEEDS_NAME
-        from coworld_runner.package.resolver import resolve_package
+        from coworld_runner.evaluation.tournament import SEEDS_NAME, create_tournament
+        from coworld_runner.package import resolve_package
 
         from ..run_preparation import config_changes
 
@@ -211,11 +210,8 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
     from ..event_loop import run_async
 
     async def body(running: Running) -> int:
-        from coworld_runner.evaluation.tournament import play_tournament
-        from coworld_runner.evaluation.tournament.tournament_entry import game_of, rules_of
-        from coworld_runner.evaluation.tournament.tournament_folder import entrants_of
-        from coworld_runner.evaluation.tournament.tournament_settings import read_settings
-        from coworld_runner.records.known_places import remember_place
+        from coworld_runner.evaluation.tournament import entrants_of, game_of, play_tournament, read_settings, rules_of
+        from coworld_runner.records import remember_place
 
         from ..render.progress import show_progress
         from ..run_preparation import (
@@ -271,7 +267,7 @@ def standings(out: Output, directory: Path, rating: str | None) -> int:
 @output_options
 def show(out: Output, directory: Path, rating: str | None, markdown: bool) -> int:
     """Show standings, seats and all rounds, even while the tournament is running."""
-    from coworld_core.evaluation.markdown import report_markdown
+    from coworld_core.evaluation import report_markdown
     from coworld_runner.evaluation.tournament import read_tournament
 
     report = read_tournament(directory, rating=rating or "").report
@@ -328,7 +324,7 @@ def serve(out: Output, directory: Path, port: int, open_browser: bool | None) ->
 
 def _show(out: Output, report: ShownReport, directory: Path, *, tables: int | None = None) -> int:
     """Write the results of a tournament so far, and return the exit status."""
-    from coworld_core.evaluation.report_base import UNMEASURED
+    from coworld_core.evaluation import UNMEASURED
 
     from ..render.evaluation_text import evaluation_result
 

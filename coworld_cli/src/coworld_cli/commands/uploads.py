@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_client.uploads import UploadedCoworld
     from coworld_runner.doctor import Check
-    from coworld_runner.package.own_players.own_player import OwnPlayer
+    from coworld_runner.package import OwnPlayer
 
 __all__ = ["commands"]
 
@@ -167,7 +167,7 @@ async def _upload(
     """Certify and upload a local manifest, or skip certification for a reason; None if certification fails."""
     from coworld_client.uploads import Certified, Uncertified
     from coworld_core.errors import UsageError
-    from coworld_runner.package.resolver import resolve_package
+    from coworld_runner.package import resolve_package
 
     out = running.out
     package = await resolve_package(options.manifest, mode="strict", prefer="manifest", template=False)
@@ -351,9 +351,8 @@ def upload_policy(
     target = player if player is not None else str(Path(given_file or "").absolute())
     check_run(run)
 
-    from coworld_client.resources.policies import model_environment
-    from coworld_runner.package.own_players.player_wire import to_wire
-    from coworld_runner.package.player_names import uploaded_player
+    from coworld_client.resources import model_environment
+    from coworld_runner.package import to_wire, uploaded_player
 
     from ..files import secret_files
     from ..run_preparation import read_secrets
@@ -408,9 +407,9 @@ def _dry_run(
     game: str | None,
 ) -> int:
     """Check what an upload would send, and return the exit status."""
-    from coworld_client.resources.policies import check_policy
+    from coworld_client.resources import check_policy
     from coworld_runner.doctor import Check
-    from coworld_runner.evaluation.player_check import check_files
+    from coworld_runner.evaluation import check_files
 
     from ..options.play_options import EvaluationOptions
     from .checks import checked_player, show_checks
@@ -437,9 +436,9 @@ def _dry_run(
 
 async def _image_check(image: str) -> Check:
     """Check that the local engine has an image that platforms run."""
-    from coworld_client.uploads.docker_images import check_image
+    from coworld_client.uploads import check_image
     from coworld_core.errors import ImageError
-    from coworld_core.text.size_text import shown_size
+    from coworld_core.text import shown_size
     from coworld_runner.doctor import Check
 
     try:

@@ -57,14 +57,14 @@ def server_field(help: str, *, default: str | None = None) -> Any:
 
 def resolved(server: str | None) -> str:
     """The normalised address of a server; None is that of the last sign-in."""
-    from coworld_client.sign_in.credentials import resolve_server
+    from coworld_client.sign_in import resolve_server
 
     return resolve_server(server)
 
 
 def server_for(source: str, server: str | None) -> str | None:
     """The server from which a package is fetched; None if it is named in another way than by its id."""
-    from coworld_runner.package.resolver import coworld_id
+    from coworld_runner.package import coworld_id
 
     return resolved(server) if coworld_id(source) is not None else None
 
@@ -220,7 +220,7 @@ mine_filter = click.option("--mine", is_flag=True, help="Only yours.")
 
 
 def _patterns(_ctx: click.Context, _param: click.Parameter, items: tuple[str, ...]) -> dict[str, str]:
-    from coworld_core.records.labels import label_patterns
+    from coworld_core.records import label_patterns
 
     return label_patterns(items)
 

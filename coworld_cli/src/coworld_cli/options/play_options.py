@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from coworld_runner.backend import Limits
-    from coworld_runner.backends.registry import ClusterOptions
-    from coworld_runner.episode.parallelism import Parallel
-    from coworld_runner.episode.single import EpisodeOptions
+    from coworld_runner.backends import ClusterOptions
+    from coworld_runner.episode import EpisodeOptions, Parallel
 
 __all__ = [
     "ONE_VARIANT",
@@ -120,7 +119,7 @@ class WhereOptions(Options):
         """The options for a cluster."""
         from dataclasses import fields
 
-        from coworld_runner.backends.registry import ClusterOptions
+        from coworld_runner.backends import ClusterOptions
 
         return ClusterOptions(**{item.name: getattr(self, item.name) for item in fields(ClusterOptions)})
 
@@ -135,7 +134,7 @@ class WhereOptions(Options):
         """
         from dataclasses import fields
 
-        from coworld_runner.backends.registry import ClusterOptions
+        from coworld_runner.backends import ClusterOptions
 
         if _WITHOUT_CLUSTER.issuperset((self.backend,) if backends is None else backends):
             refuse_options({item.name for item in fields(ClusterOptions)}, "goes with --backend kubernetes.")
@@ -483,7 +482,7 @@ class PlayOptions(PackageOptions):
         """
         from dataclasses import fields
 
-        from coworld_runner.episode.single import EpisodeOptions
+        from coworld_runner.episode import EpisodeOptions
 
         required = [name for word in self.require for name in REQUIREMENTS[word]]
         # Whatever is named as a field is passed on; without a default, that of the field holds.

@@ -12,7 +12,7 @@ from .values import FILE, HostAndPort
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coworld_runner.web.public_address import PublicAddress
+    from coworld_runner.web import PublicAddress
 
 __all__ = ["ServingOptions"]
 
@@ -89,7 +89,7 @@ class ServingOptions(Options):
         """
         if self.host == _HERE and not (self.announce or self.tls_cert or self.tls_key or self.metrics):
             return None
-        from coworld_runner.web.public_address import PublicAddress
+        from coworld_runner.web import PublicAddress
 
         return PublicAddress(
             host=self.host,

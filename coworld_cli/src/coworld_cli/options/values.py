@@ -133,7 +133,7 @@ class HttpsHosts(_TextsType):
         if not isinstance(value, str):
             return tuple(value)
         from coworld_core.errors import UsageError
-        from coworld_runner.episode.https_access import read_hosts
+        from coworld_runner.episode import read_hosts
 
         try:
             return read_hosts(value)
@@ -157,7 +157,7 @@ class BackendName(_TextType):
         if self._auto and value == "auto":
             return "auto"
         from coworld_core.errors import UsageError
-        from coworld_runner.backends.registry import find_backend
+        from coworld_runner.backends import find_backend
 
         from ..hints import worded
 
@@ -171,7 +171,7 @@ class BackendName(_TextType):
         """The names that begin with the incomplete one."""
         from click.shell_completion import CompletionItem
 
-        from coworld_runner.backends.registry import backend_names
+        from coworld_runner.backends import backend_names
 
         names = (*(("auto",) if self._auto else ()), *backend_names())
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
@@ -193,7 +193,7 @@ class IdType(_TextType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check an id."""
-        from coworld_core.api.platform_ids import check_id, id_kind
+        from coworld_core.api import check_id, id_kind
 
         text = str(value).strip()
         if self._names and text and id_kind(text) is None:
@@ -254,7 +254,7 @@ def labels_given(items: tuple[str, ...]) -> dict[str, str]:
     """
     if not items:
         return {}
-    from coworld_core.records.labels import check_labels, label_changes
+    from coworld_core.records import check_labels, label_changes
 
     label_changes(items)
     return check_labels(key_values("--label", items))

@@ -15,7 +15,7 @@ from ..terminal import colour, echo
 from .text import clean, number, width
 
 if TYPE_CHECKING:
-    from coworld_core.rules.board_text import Board
+    from coworld_core.rules import Board
 
 __all__ = ["BoardScreen", "board_lines", "legal_lines"]
 
@@ -43,7 +43,7 @@ def board_lines(
         scores: Scores that the state does not have, such as those of the end.
         you: The seat of who looks.
     """
-    from coworld_core.rules.board_text import seat_letter
+    from coworld_core.rules import seat_letter
 
     of = f" of {board.max_ticks}" if board.max_ticks is not None else ""
     at = f" · tick {board.tick}{of}" if board.tick is not None else ""

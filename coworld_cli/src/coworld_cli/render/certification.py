@@ -12,8 +12,7 @@ from .results import labelled, next_commands, step_tag
 from .text import clean, command_line, hint_line, number, seconds, shown_path
 
 if TYPE_CHECKING:
-    from coworld_runner.certification import Certification, CheckedCertificate
-    from coworld_runner.certification.certification_record import StepRecord
+    from coworld_runner.certification import Certification, CheckedCertificate, StepRecord
 
 __all__ = ["certificate_text", "verdict_text"]
 

@@ -11,8 +11,7 @@ from .results import labelled
 from .text import clean, command_line, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.evaluation.power import ComparisonForecast
-    from coworld_core.evaluation.report_parts import Scene, Shown, Table
+    from coworld_core.evaluation import ComparisonForecast, Scene, Shown, Table
 
 __all__ = ["evaluation_result", "forecast_text"]
 
@@ -27,7 +26,7 @@ def evaluation_result(report: Shown, workspace: Path, *, tables: int | None = No
         workspace: Where its files are.
         tables: How many of its tables to show, the most important ones; None: all.
     """
-    from coworld_core.evaluation.comparison import ComparisonReport
+    from coworld_core.evaluation import ComparisonReport
 
     found = report.contents()
     colour = _COLOURS.get(report.verdict, "yellow") if isinstance(report, ComparisonReport) else None
@@ -53,7 +52,7 @@ def evaluation_result(report: Shown, workspace: Path, *, tables: int | None = No
 
 def _scene(scene: Scene, workspace: Path) -> str:
     """A moment of an episode, with the commands that show it."""
-    from coworld_core.episode.layout import EpisodeLayout
+    from coworld_core.episode import EpisodeLayout
 
     lines = [f"  {click.style(clean(scene.title, one_line=True), bold=True)}"]
     lines += [f"    {clean(scene.note, one_line=True)}"] if scene.note else []

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .results import labelled
 from .text import clean, command_line, hint_line, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.evaluation.gate_history import GateMeasurement
-    from coworld_core.evaluation.gate_report import BotReport, BotsReport
-    from coworld_runner.evaluation.gate import GateFolder, GateOutcome
-    from coworld_runner.evaluation.gate.gate_watch import GateLook
+    from coworld_core.evaluation import BotReport, BotsReport, GateMeasurement
+    from coworld_runner.evaluation.gate import GateFolder, GateLook, GateOutcome
 
 __all__ = ["bots_text", "gate_answer", "gate_result", "look_answer", "look_line"]
 
@@ -102,8 +100,7 @@ def look_answer(look: GateLook) -> dict[str, Any]:
 
 def look_line(look: GateLook) -> str:
     """A quick comparison as a line or two."""
-    from coworld_core.evaluation.comparison import ComparisonReport
-    from coworld_core.evaluation.report_base import UNMEASURED
+    from coworld_core.evaluation import UNMEASURED, ComparisonReport
 
     who = clean(str(look.version), one_line=True) if look.version is not None else ""
     note = f". {clean(look.note, one_line=True)}" if look.note else ""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .results import labelled
 from .text import clean, seconds, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.roles.improvement import ImprovementStep
+    from coworld_core.roles import ImprovementStep
     from coworld_runner.improvement import Improvement
 
 __all__ = ["improvement_answer", "improvement_result"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from coworld_core.issues import Issue, Report
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .text import clean, hint_line, shown_path
 

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.manifest.features import ReporterReference, WasmReporter
-from coworld_core.manifest.game_config import token_bounds
-from coworld_core.manifest.models import TextDoc
-from coworld_core.text.phrases import closest, listed
+from coworld_core.manifest import ReporterReference, TextDoc, WasmReporter, token_bounds
+from coworld_core.text import closest, listed
 
 from .roles import role_command
 from .text import clean, command_line, shown_path, table
@@ -17,8 +15,8 @@ from .text import clean, command_line, shown_path, table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from coworld_core.manifest.models import Doc, Manifest
-    from coworld_runner.package.resolver import Package
+    from coworld_core.manifest import Doc, Manifest
+    from coworld_runner.package import Package
 
 __all__ = ["document_answer", "find_document", "package_answer", "package_text"]
 
@@ -153,7 +151,7 @@ def _commands(package: Package, named: str) -> dict[tuple[str, str], str]:
 
 def _components_here(package: Package) -> list[WasmReporter]:
     """The WebAssembly components among a package's reporters that can run here."""
-    from coworld_runner.roles.role_program import declared_ids
+    from coworld_runner.roles import declared_ids
 
     here = declared_ids(package, "reporter")
     return [entry for entry in package.manifest.reporter if isinstance(entry, WasmReporter) and entry.id in here]

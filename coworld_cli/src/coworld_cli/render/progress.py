@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.episode.events import (
+from coworld_core.episode import (
     BaseEvent,
     BatchProgressed,
     EvaluationProgressed,
@@ -32,15 +32,14 @@ from coworld_core.episode.events import (
     RoleFinished,
     RunFinished,
     RunStarted,
+    SeatedPlayer,
     StepFinished,
     StepStarted,
     UnitExited,
     UnitReady,
     UnitStarted,
 )
-from coworld_core.episode.record import SeatedPlayer
-from coworld_core.text.phrases import plural
-from coworld_core.text.terminal import pasteable
+from coworld_core.text import pasteable, plural
 
 from ..hints import worded
 from .results import step_tag

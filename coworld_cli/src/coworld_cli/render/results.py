@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .text import clean, hint_line, left_behind, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.episode.layout import EpisodeLayout
-    from coworld_core.episode.outcome import Fault
-    from coworld_core.episode.record import BatchSummary, EpisodeRecord, PlayerSummary, SlotRecord
-    from coworld_runner.build.manifest_build import BuildResult
+    from coworld_core.episode import BatchSummary, EpisodeLayout, EpisodeRecord, Fault, PlayerSummary, SlotRecord
+    from coworld_runner.build import BuildResult
     from coworld_runner.doctor import Check, Machine
-    from coworld_runner.episode.play_links import PlayLinks
-    from coworld_runner.package.plan import EpisodePlan
-    from coworld_runner.runs.reaper import Sweep
+    from coworld_runner.episode import PlayLinks
+    from coworld_runner.package import EpisodePlan
+    from coworld_runner.runs import Sweep
 
 __all__ = [
     "batch_result",
@@ -154,7 +152,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
 
 def seat_words(plan: EpisodePlan) -> list[str]:
     """A description of each seat's link."""
-    from coworld_core.episode.record import SeatedPlayer
+    from coworld_core.episode import SeatedPlayer
 
     return [
         str(SeatedPlayer(name=seat.name, player_id=seat.player_id))
@@ -197,8 +195,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
         summary: The episodes.
         workspace: The directory that contains them.
     """
-    from coworld_core.episode.config_text import variant_text
-    from coworld_core.episode.outcome import LOST
+    from coworld_core.episode import LOST, variant_text
 
     name = clean(f"{summary.coworld} {summary.version}", one_line=True)
     verdict = click.style(
@@ -350,7 +347,7 @@ def build_result(result: BuildResult, *, follow_ups: Sequence[str]) -> str:
         result: The build.
         follow_ups: Commands to run next.
     """
-    from coworld_core.manifest.published_versions import accepted_by
+    from coworld_core.manifest import accepted_by
 
     name = clean(f"{result.manifest.game.name} {result.version}", one_line=True)
     verdict = click.style("built", fg="green", bold=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
-from coworld_core.text.phrases import plural
+from coworld_core.episode import BaseEvent, RoleFinished, RoleProgressed, RoleStarted
+from coworld_core.text import plural
 
 from .text import clean, number, seconds
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from coworld_core.evaluation.number_text import number as estimate
-from coworld_core.text.phrases import plural
+from coworld_core.evaluation import number as estimate
+from coworld_core.text import plural
 
 from .text import clean, hint_line, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coworld_core.roles.role_record import Role
-    from coworld_runner.roles.after_episode import RoleAnswer
-    from coworld_runner.roles.grading import GradedEpisode, Grades
-    from coworld_runner.roles.role_jobs import RoleResult
+    from coworld_core.roles import Role
+    from coworld_runner.roles import GradedEpisode, Grades, RoleAnswer, RoleResult
 
 __all__ = [
     "answer_text",
@@ -110,7 +108,7 @@ def grades_text(grader: str, grades: Grades) -> str:
         grader: Its id.
         grades: What it has said.
     """
-    from coworld_core.evaluation.report_base import interval_record
+    from coworld_core.evaluation import interval_record
 
     failed = [episode for episode in grades.episodes if episode.score is None]
     columns = _columns(grades)
@@ -163,7 +161,7 @@ def results_text(results: Sequence[RoleResult]) -> str:
 
 def _of_many(who: str, results: Sequence[RoleResult]) -> str:
     """What one program has said about several episodes."""
-    from coworld_runner.roles.grading import grades_of
+    from coworld_runner.roles import grades_of
 
     program = results[0].job.program
     if program.role == "grader":

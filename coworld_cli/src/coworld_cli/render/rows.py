@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .. import exitcodes
 from .text import clean, table, width

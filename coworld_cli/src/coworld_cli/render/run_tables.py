@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from .results import labelled
 from .rows import Column, rows_table, status_word, when
 from .text import clean, labels_line, number, seconds, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_core.records.run_entries import EpisodeEntry, RunEntry
-    from coworld_runner.records.run_export import ExportedTables
-    from coworld_runner.records.run_query import QueryResult
+    from coworld_core.records import EpisodeEntry, RunEntry
+    from coworld_runner.records import ExportedTables, QueryResult
 
 __all__ = [
     "episode_text",

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import shown_size
 
 from .results import labelled
 from .rows import Column, Styled, cell, dump, rows_table, status_word, when
 from .text import clean, command_line, labels_line, number
 
 if TYPE_CHECKING:
-    from coworld_client.uploads.smoke import CoworldStatus
+    from coworld_client.uploads import CoworldStatus
     from coworld_core.api import (
         CompetitionEvent,
         Coworld,

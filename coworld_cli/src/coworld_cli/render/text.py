@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from coworld_core.text.terminal import ESCAPES, pasteable, strip_controls
+from coworld_core.text import ESCAPES, pasteable, strip_controls
 
 from ..options.platform import DEFAULT_SERVER, resolved
 

@@ -8,12 +8,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import shown_size
 
 from .text import clean
 
 if TYPE_CHECKING:
-    from coworld_client.transfers.files import OnProgress
+    from coworld_client.transfers import OnProgress
     from coworld_client.uploads import ImageProgress, OnImage
 
     from ..output import Output

@@ -5,3 +5,4 @@ from .seat_session import load_player as load_player
 from .seat_session import play_seat as play_seat
 from .seat_session import seat_seed as seat_seed
 from .seat_session import seat_url as seat_url
+from .typed_seat import TypedSeat as TypedSeat

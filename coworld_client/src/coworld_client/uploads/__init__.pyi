@@ -5,3 +5,5 @@ from ._images import ImageProgress as ImageProgress
 from ._images import OnImage as OnImage
 from ._images import UploadedImage as UploadedImage
 from ._images import image_name as image_name
+from .docker_images import check_image as check_image
+from .smoke import CoworldStatus as CoworldStatus

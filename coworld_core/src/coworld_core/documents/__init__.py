@@ -2,3 +2,7 @@
 
 `records` are the documents that runs leave behind: written strictly, read leniently.
 """
+
+from ..lazy import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -2,3 +2,7 @@
 
 Nothing here plays an episode; `coworld_runner.episode` does.
 """
+
+from ..lazy import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,4 +1,7 @@
 from .audit import audit_rules as audit_rules
+from .board_text import Board as Board
+from .board_text import board_of as board_of
+from .board_text import seat_letter as seat_letter
 from .game import Rules as Rules
 from .game import RulesConfig as RulesConfig
 from .game import load_rules as load_rules
@@ -32,6 +35,7 @@ from .rules_schemas import game_section as game_section
 from .rules_schemas import read_config as read_config
 from .rules_schemas import results_schema as results_schema
 from .rules_schemas import rules_config as rules_config
+from .seat_wire import MAX_MESSAGE as MAX_MESSAGE
 from .spectator_views import Delayed as Delayed
 from .spectator_views import Hidden as Hidden
 from .spectator_views import Open as Open

@@ -1,6 +1,10 @@
+from .comparison import ComparisonTerms as ComparisonTerms
 from .comparison import compare as compare
+from .comparison import forecast_comparison as forecast_comparison
 from .diagnosis import diagnose as diagnose
+from .entrants import Entrants as Entrants
 from .episode_again import play_row_again as play_row_again
+from .evaluation_page import different_games as different_games
 from .evaluation_page import report_page as report_page
 from .evaluation_rules import EvaluationRules as EvaluationRules
 from .evaluation_run import PlayedEvaluation as PlayedEvaluation
@@ -8,4 +12,9 @@ from .evaluation_run import read_evaluation as read_evaluation
 from .measurements import mix as mix
 from .measurements import pickup as pickup
 from .measurements import scrimmage as scrimmage
+from .player_check import PlayerReport as PlayerReport
+from .player_check import check_files as check_files
+from .player_check import check_player as check_player
 from .ranking import rank as rank
+from .worker_venue import NOT_OF_THE_KIT as NOT_OF_THE_KIT
+from .worker_venue import find_workers as find_workers

@@ -2,3 +2,7 @@
 
 The folders are the truth: the index follows them, and can be deleted at any time.
 """
+
+from coworld_core.lazy import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -1,5 +1,9 @@
 from .replay_file import find_replay as find_replay
 from .replay_file import last_of as last_of
 from .replay_file import resolve_replay as resolve_replay
+from .replay_frames import read_frames as read_frames
 from .replay_session import ReplayOptions as ReplayOptions
+from .replay_session import open_replay_mode as open_replay_mode
+from .replay_verification import verify_batch_replays as verify_batch_replays
+from .replay_verification import verify_episode_replay as verify_episode_replay
 from .shown_replay import ShownReplay as ShownReplay

@@ -2,3 +2,7 @@
 
 Nothing in this package depends on what is played.
 """
+
+from coworld_core.lazy import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

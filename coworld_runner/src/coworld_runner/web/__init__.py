@@ -2,3 +2,7 @@
 
 Knows no unit, episode or run. Peers are not trusted: none can hold the event loop or fill the memory.
 """
+
+from coworld_core.lazy import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

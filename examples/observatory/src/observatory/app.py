@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.staticfiles import StaticFiles
 
 from coworld_core.api import Problem
-from coworld_runner.telemetry.metrics_server import health_of
+from coworld_runner.telemetry import health_of
 
 from .api.routing import PREFIX
 from .errors import Refusal

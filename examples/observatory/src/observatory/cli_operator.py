@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import shown_size
 
 from .cli_options import Out, artifacts_option, changing, looking, retains, run, where, with_services
 from .settings import Retention, Settings

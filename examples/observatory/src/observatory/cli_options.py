@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coworld_cli.console import HostAndPort, Output, table
-from coworld_core.commissioner.hook_names import HOOKS
+from coworld_core.commissioner import HOOKS
 from coworld_core.errors import UsageError
 
 from .data_directory import write_secret

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.files.atomic import write_whole
-from coworld_core.files.locks import flock
+from coworld_core.files import flock, write_whole
 
 __all__ = ["locked_directory", "prepare_directory", "write_private", "write_secret"]
 

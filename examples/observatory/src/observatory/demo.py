@@ -12,10 +12,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.manifest.models import Manifest
-from coworld_runner.images.compose import find_compose, load_compose
-from coworld_runner.kit.server.scaffolds import new_sample
+from coworld_core.manifest import Manifest, load_manifest
+from coworld_runner.images import find_compose, load_compose
+from coworld_runner.kit.server import new_sample
 
 from .data_directory import prepare_directory, write_secret
 from .services import Services

@@ -277,7 +277,7 @@ async def serve_metrics(services: Services, listener: socket.socket) -> AsyncGen
     Raises:
         UsageError: `prometheus-client` is not installed.
     """
-    from coworld_runner.telemetry.metrics_server import open_metrics
+    from coworld_runner.telemetry import open_metrics
 
     from .operations.metrics import PlatformMetrics, platform_trouble
 

@@ -2,8 +2,13 @@ from .bots_page import folder_page as folder_page
 from .gate_entry import Gate as Gate
 from .gate_entry import accept_player as accept_player
 from .gate_entry import begin_gate as begin_gate
+from .gate_entry import find_gate_folder as find_gate_folder
 from .gate_folder import GateFolder as GateFolder
 from .gate_run import GateOutcome as GateOutcome
 from .gate_run import gate_player as gate_player
 from .gate_run import play_gate as play_gate
+from .gate_settings import GateSettings as GateSettings
+from .gate_settings import read_gate_settings as read_gate_settings
+from .gate_settings import write_gate_settings as write_gate_settings
+from .gate_watch import GateLook as GateLook
 from .gate_watch import watch_player as watch_player

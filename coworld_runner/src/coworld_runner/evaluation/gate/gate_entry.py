@@ -27,7 +27,7 @@ from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
 from .gate_folder import GateFolder
 
-__all__ = ["Gate", "GateOpponent", "accept_player", "begin_gate", "gate_folder", "read_opponents"]
+__all__ = ["Gate", "GateOpponent", "accept_player", "begin_gate", "find_gate_folder", "read_opponents"]
 
 _EARLIER = 3
 """Versions before the accepted one that are opponents, too."""
@@ -87,7 +87,7 @@ class Gate:
         return (str(self.bot), *accepted, *(one.word for one in self.opponents))
 
 
-def gate_folder(bot: str | os.PathLike[str]) -> GateFolder:
+def find_gate_folder(bot: str | os.PathLike[str]) -> GateFolder:
     """The folder of a bot's file or directory.
 
     Raises:
@@ -134,7 +134,7 @@ def begin_gate(
     """
     rules = rules or EvaluationRules()
     own = files_player(bot, package, why="only files have versions")
-    folder = gate_folder(bot)
+    folder = find_gate_folder(bot)
     history = folder.history()
     _refuse_other_game(folder, history, package)
     last = history.accepted_of(own.path.name)
@@ -198,7 +198,7 @@ def accept_player(
         WorkspaceError: The folder cannot be written to.
     """
     own = files_player(bot, package, why="only files have versions")
-    folder = gate_folder(bot)
+    folder = find_gate_folder(bot)
     begun = _record(folder, package, own, rules or EvaluationRules(), None)
 
     def accept(history: GateHistory) -> GateRecord:

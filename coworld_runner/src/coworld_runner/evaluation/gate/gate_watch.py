@@ -25,7 +25,7 @@ from ...runs.scratch import open_scratch
 from ..comparison import compare
 from ..evaluation_rules import EvaluationRules
 from ..measurements import scrimmage
-from .gate_entry import gate_folder, read_opponents
+from .gate_entry import find_gate_folder, read_opponents
 
 __all__ = ["GateLook", "watch_player"]
 
@@ -80,7 +80,7 @@ async def watch_player(
     with unwrapped():
         async with anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
-            async for _ in changes(gate_folder(bot).directory, lambda: (), at_once=True):
+            async for _ in changes(find_gate_folder(bot).directory, lambda: (), at_once=True):
                 scope.cancel()
                 scope = anyio.CancelScope()
                 tasks.start_soon(watch.look, scope)
@@ -123,7 +123,7 @@ class _Watch:
         if own.digest == self._seen:
             return
         version = GatedPlayer(name=own.path.name, digest=own.digest)
-        folder = gate_folder(self._bot)
+        folder = find_gate_folder(self._bot)
         history = await anyio.to_thread.run_sync(folder.history)
         last = history.accepted_of(version.name)
         word: str | None = None

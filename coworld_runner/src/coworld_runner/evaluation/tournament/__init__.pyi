@@ -1,11 +1,16 @@
+from .commissioned_rounds import CommissionedTournament as CommissionedTournament
 from .pairing_plugins import find_pairing as find_pairing
 from .pairing_plugins import pairing_names as pairing_names
 from .site_server import open_site as open_site
 from .static_site import export_tournament as export_tournament
 from .tournament_entry import add_entrant as add_entrant
 from .tournament_entry import create_tournament as create_tournament
+from .tournament_entry import game_of as game_of
+from .tournament_entry import rules_of as rules_of
 from .tournament_entry import withdraw_entrant as withdraw_entrant
+from .tournament_folder import entrants_of as entrants_of
 from .tournament_folder import read_tournament as read_tournament
 from .tournament_run import play_tournament as play_tournament
+from .tournament_settings import SEEDS_NAME as SEEDS_NAME
 from .tournament_settings import TournamentSettings as TournamentSettings
 from .tournament_settings import read_settings as read_settings

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from coworld_core import api
-from coworld_core.roles.bundle import BUNDLE_PARTS
+from coworld_core.roles import BUNDLE_PARTS
 
 from ..episodes.access import find_episode, own_slots, sealed, visible
 from ..episodes.bundles import bundle_of

@@ -20,8 +20,7 @@ from starlette.datastructures import Address
 from coworld_core import api
 from coworld_core.errors import ImageError, ManifestError
 from coworld_core.images import ImageRef
-from coworld_core.manifest.manifest_file import dump_manifest, load_manifest, manifest_sha256
-from coworld_core.manifest.models import Manifest
+from coworld_core.manifest import Manifest, dump_manifest, load_manifest, manifest_sha256
 from coworld_core.role_kinds import ROLE_SECTIONS
 from coworld_core.versions import next_version
 

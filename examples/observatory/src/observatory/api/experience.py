@@ -14,7 +14,7 @@ from sqlalchemy.orm import joinedload
 
 from coworld_core import api
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.manifest_file import load_manifest
+from coworld_core.manifest import load_manifest
 
 from ..episodes.access import view_of
 from ..errors import Refusal, conflict, explained, not_found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from coworld_core import api
-from coworld_core.records.labels import MAX_LABELS
+from coworld_core.records import MAX_LABELS
 
 from ..episodes.access import find_episode
 from ..errors import forbidden, invalid, not_found

@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core import api
 from coworld_core.api import HostedRole
 from coworld_core.errors import CoworldError
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.tournament.pairings import Commissioned
+from coworld_core.manifest import load_manifest
+from coworld_core.tournament import Commissioned
 from coworld_runner.evaluation.commissioner import declared_commissioner
 from coworld_runner.evaluation.tournament import find_pairing
 

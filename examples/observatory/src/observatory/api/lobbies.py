@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
-from coworld_core.manifest.manifest_file import load_manifest
+from coworld_core.manifest import load_manifest
 
 from ..episodes.access import view_of, visible
 from ..errors import Refusal, conflict

@@ -10,9 +10,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.game_config import game_config_for, slot_count, token_bounds, with_input_controls
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.manifest.models import GAME_HOSTED, Manifest
+from coworld_core.manifest import (
+    GAME_HOSTED,
+    Manifest,
+    game_config_for,
+    load_manifest,
+    slot_count,
+    token_bounds,
+    with_input_controls,
+)
 
 from ..errors import Refusal, conflict, explained, forbidden, not_found
 from ..hosted.games import HostedGame, SeatedPerson

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from coworld_core.files.zips import ZipWriter
-from coworld_core.manifest.manifest_file import MANIFEST_NAME
+from coworld_core.files import ZipWriter
+from coworld_core.manifest import MANIFEST_NAME
 
 from ..errors import conflict
 from ..store.columns import JsonObject

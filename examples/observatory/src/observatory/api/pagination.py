@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.base import ExecutableOption
 
 from coworld_core.errors import UsageError
-from coworld_core.records.labels import label_patterns
+from coworld_core.records import label_patterns
 
 from ..errors import Refusal
 from ..store.columns import JsonObject

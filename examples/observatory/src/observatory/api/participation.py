@@ -10,8 +10,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from coworld_core.errors import ManifestError
-from coworld_core.manifest.game_config import game_config_for, slot_count
-from coworld_core.manifest.manifest_file import load_manifest
+from coworld_core.manifest import game_config_for, load_manifest, slot_count
 
 from ..errors import conflict, not_found
 from ..store.models import Coworld
@@ -21,7 +20,7 @@ from .leagues import find_league, league_divisions
 from .routing import Anyone, ApiRouter, QueryModel, binary, refusals
 
 if TYPE_CHECKING:
-    from coworld_core.manifest.models import Doc, GameManifest, Manifest
+    from coworld_core.manifest import Doc, GameManifest, Manifest
 
     from ..store.models import League
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from coworld_core import api
 from coworld_core.errors import CoworldError
-from coworld_core.manifest.models import RoleRunnable
+from coworld_core.manifest import RoleRunnable
 
 from ..episodes.access import visible
 from ..errors import not_found

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from coworld_core import api
 from coworld_core.errors import CoworldError
-from coworld_core.text.phrases import listed
+from coworld_core.text import listed
 
 from ..episodes.access import find_episode, may_read, own_slots, takes_part
 from ..episodes.downloads import send

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core import api
-from coworld_core.evaluation.report_base import shared_places
+from coworld_core.evaluation import shared_places
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from coworld_core.episode.record import read_record
+from coworld_core.episode import read_record
 
 from ..errors import not_found
 from ..identity.auth import Caller

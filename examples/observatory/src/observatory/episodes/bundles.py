@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection
 
-from coworld_core.episode.record import read_record
-from coworld_core.roles.bundle import BUNDLE_PARTS, BundleItem, BundleMetadata, BundlePlan, plan_bundle
-from coworld_core.roles.bundle_contents import episode_metadata
+from coworld_core.episode import read_record
+from coworld_core.roles import BUNDLE_PARTS, BundleItem, BundleMetadata, BundlePlan, episode_metadata, plan_bundle
 
 from ..store.models import Artifact, EpisodeRequest
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from coworld_core.files.zips import ZipWriter
-from coworld_core.roles.bundle import BundlePlan
+from coworld_core.files import ZipWriter
+from coworld_core.roles import BundlePlan
 
 from ..errors import Refusal
 from ..store.artifacts import ArtifactStore

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from coworld_core.episode.verdict import judge
+from coworld_core.episode import judge
 
 from ..episodes.stats import SeatNames
 from ..store.columns import new_id
@@ -20,9 +20,8 @@ from ..work.outcome import POLICY, store_outcome
 from ..work.queue import write_outcome
 
 if TYPE_CHECKING:
-    from coworld_core.episode.layout import EpisodeLayout
-    from coworld_core.episode.record import EpisodeRecord
-    from coworld_runner.package.plan import EpisodePlan
+    from coworld_core.episode import EpisodeLayout, EpisodeRecord
+    from coworld_runner.package import EpisodePlan
 
     from ..services import Services
     from .sessions import Session

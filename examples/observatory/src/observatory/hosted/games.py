@@ -17,7 +17,7 @@ from ..work.lineups import Candidate
 from ..work.new_episodes import participant
 
 if TYPE_CHECKING:
-    from coworld_runner.package.plan import EpisodePlan
+    from coworld_runner.package import EpisodePlan
 
     from ..services import Services
     from ..work.admission import Admission
@@ -89,7 +89,7 @@ async def plan_game(services: Services, admission: Admission, game: HostedGame) 
         UsageError: A policy version no longer exists.
         EnvironmentFault: A policy's secrets are missing on this machine (code `secrets_missing`).
     """
-    from coworld_runner.package.plan import EpisodePlan, Seat, plan_for_people
+    from coworld_runner.package import EpisodePlan, Seat, plan_for_people
 
     from ..work.plan import load_seat, runnable_manifest
 

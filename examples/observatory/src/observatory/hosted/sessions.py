@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from anyio.abc import TaskGroup
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode import EpisodeLayout
 from coworld_core.errors import CoworldError
 from coworld_core.ids import new_run_id
 
@@ -40,10 +40,9 @@ from .session_state import kept_state
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
 
-    from coworld_core.episode.events import BaseEvent
-    from coworld_core.episode.record import EpisodeRecord
-    from coworld_core.manifest.models import Manifest
-    from coworld_runner.episode.play_links import PlayLinks
+    from coworld_core.episode import BaseEvent, EpisodeRecord
+    from coworld_core.manifest import Manifest
+    from coworld_runner.episode import PlayLinks
 
     from ..services import Services
     from ..work.executor import Executor
@@ -177,7 +176,7 @@ class Sessions:
         return session
 
     async def _replay(self, session: Session, artifact: Artifact) -> None:
-        from coworld_runner.replay.replay_session import open_replay_mode
+        from coworld_runner.replay import open_replay_mode
 
         manifest = await self._manifest(session.coworld_id)
         directory = self._work / session.id

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.requests import HTTPConnection
 
-from coworld_core.text.phrases import plural
+from coworld_core.text import plural
 
 from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, conflict

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.text.phrases import listed
+from coworld_core.text import listed
 
 from ..data_directory import locked_directory, prepare_directory
 from ..services import Services, open_services

@@ -15,7 +15,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from coworld_runner.telemetry.run_metrics import RunMetrics
+from coworld_runner.telemetry import RunMetrics
 
 from ..services import Services
 from ..store.columns import now

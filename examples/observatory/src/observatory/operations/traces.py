@@ -9,8 +9,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from coworld_runner.telemetry.run_traces import RunTraces
-from coworld_runner.telemetry.trace_context import below
+from coworld_runner.telemetry import RunTraces, below
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider

@@ -17,7 +17,7 @@ import anyio.to_thread
 import fsspec  # pyright: ignore[reportMissingTypeStubs]
 
 from coworld_core.errors import EnvironmentFault
-from coworld_core.files.zips import BROKEN_ZIP
+from coworld_core.files import BROKEN_ZIP
 
 from ..data_directory import prepare_directory
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from coworld_core.records.labels import pattern_regex
+from coworld_core.records import pattern_regex
 
 from .models import EpisodeRequest, Label
 

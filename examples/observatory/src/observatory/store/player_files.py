@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.api import PlayerFiles
 from coworld_core.errors import ImageError
-from coworld_runner.package.own_players.own_player import OwnPlayer
-from coworld_runner.package.own_players.player_wire import of_wire
+from coworld_runner.package import OwnPlayer, of_wire
 
 from .blobs import BlobStore
 from .models import Image, RegistryManifest, User

@@ -17,7 +17,7 @@ import anyio.to_thread
 from cryptography.fernet import Fernet, InvalidToken
 
 from coworld_core.errors import EnvironmentFault
-from coworld_core.files.locks import while_opening
+from coworld_core.files import while_opening
 
 from ..data_directory import prepare_directory, write_private
 

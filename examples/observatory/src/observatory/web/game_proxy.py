@@ -18,8 +18,8 @@ from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.requests import HTTPConnection
 
-from coworld_core.rules.seat_wire import MAX_MESSAGE
-from coworld_runner.web.game_paths import is_operator_path, plain_path, quoted_path
+from coworld_core.rules import MAX_MESSAGE
+from coworld_runner.web import is_operator_path, plain_path, quoted_path
 
 from ..api.routing import read_body
 from ..errors import Refusal
@@ -165,7 +165,7 @@ def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 async def _tunnel(socket: WebSocket) -> None:
     from websockets.exceptions import InvalidHandshake
 
-    from coworld_runner.web.game_socket import game_socket
+    from coworld_runner.web import game_socket
 
     services = cast("Services", socket.app.state.services)
     target = await _target(services, socket)

@@ -14,8 +14,7 @@ from sqlalchemy.orm import lazyload
 from starlette.requests import Request
 from starlette.responses import Response
 
-from coworld_core.text.phrases import listed
-from coworld_core.text.terminal import strip_controls
+from coworld_core.text import listed, strip_controls
 
 from ..api.leagues import find_league
 from ..api.rounds import find_round

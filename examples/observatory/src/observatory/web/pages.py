@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from coworld_core.roles.bundle import BUNDLE_PARTS
+from coworld_core.roles import BUNDLE_PARTS
 
 from ..api.artifacts import send_bundle
 from ..api.episodes import MAX_IDS

@@ -20,8 +20,8 @@ from starlette.responses import RedirectResponse, Response
 
 from coworld_core.api import HostedRole, RoleRunBody
 from coworld_core.errors import CoworldError
-from coworld_core.roles.safe_render import RENDER_HEADERS, RENDER_SANDBOX, render_markdown
-from coworld_core.text.terminal import strip_controls
+from coworld_core.roles import RENDER_HEADERS, RENDER_SANDBOX, render_markdown
+from coworld_core.text import strip_controls
 
 from ..api.role_runs import ask_for_role, find_role_run, page_of, role_runs_of, send_output
 from ..episodes.access import find_episode, own_slots, takes_part

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from coworld_core.text.size_text import shown_size
+from coworld_core.text import shown_size
 
 __all__ = ["ASSETS", "asset", "icon", "templates"]
 

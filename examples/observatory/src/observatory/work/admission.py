@@ -16,11 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.manifest.models import JsonObject, Manifest, Runnable
-from coworld_runner.images.compose import find_compose, load_compose
-from coworld_runner.package.own_players.own_player import OwnPlayer
-from coworld_runner.package.player_names import manifest_host, seat_files
+from coworld_core.manifest import JsonObject, Manifest, Runnable, load_manifest
+from coworld_runner.images import find_compose, load_compose
+from coworld_runner.package import OwnPlayer, manifest_host, seat_files
 
 from ..store.models import Image
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.text.terminal import strip_controls
-from coworld_core.tournament.tournament_log import (
+from coworld_core.text import strip_controls
+from coworld_core.tournament import (
     DivisionPlaces,
     LeagueSet,
     LogEvent,

@@ -14,20 +14,23 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.tournament.commissions import Commission as CommissionView
-from coworld_core.tournament.pairings import commissioner
-from coworld_core.tournament.seasons import PlayedEpisode, enter, take_in, withdraw_others
-from coworld_core.tournament.standings import Tournament
-from coworld_core.tournament.tournament_log import (
+from coworld_core.tournament import Commission as CommissionView
+from coworld_core.tournament import (
     DueRound,
     LeagueDivision,
     LeagueSet,
     LogEvent,
     Move,
+    PlayedEpisode,
     RoundDecided,
     RoundScheduled,
     ScheduledBlock,
+    Tournament,
+    commissioner,
     decode_event,
+    enter,
+    take_in,
+    withdraw_others,
 )
 
 from ..store.models import (

@@ -18,13 +18,13 @@ import sqlalchemy as sa
 from anyio.abc import TaskGroup
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.commissioner.hook_names import HookName
-from coworld_core.episode.events import BaseEvent, Notice
+from coworld_core.commissioner import HookName
+from coworld_core.episode import BaseEvent, Notice
 from coworld_core.errors import CommissionerError, CoworldError, UsageError, unwrapped
 from coworld_core.ids import new_run_id
-from coworld_core.tournament.tournament_log import RoundDecided
+from coworld_core.tournament import RoundDecided
 from coworld_runner.evaluation.commissioner import FoundCommissioner, declared_commissioner
-from coworld_runner.evaluation.tournament.commissioned_rounds import CommissionedTournament
+from coworld_runner.evaluation.tournament import CommissionedTournament
 
 from ..services import Services
 from ..store.columns import new_id, now

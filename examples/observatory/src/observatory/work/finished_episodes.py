@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.tournament.seasons import PlayedEpisode
+from coworld_core.tournament import PlayedEpisode
 
 from ..store.models import EpisodeRequest, EpisodeScore
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from coworld_core.manifest.game_config import game_config_for, slot_count
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.manifest.models import Manifest
+from coworld_core.manifest import Manifest, game_config_for, load_manifest, slot_count
 
 from ..store.models import Coworld
 

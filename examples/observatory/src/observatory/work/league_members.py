@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.text.phrases import listed
+from coworld_core.text import listed
 
 from ..episodes.access import player_faults
 from ..store.account_lock import lock_account

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.game_config import seed_range
+from coworld_core.manifest import seed_range
 from coworld_core.secret_seeds import key_commitment, seed_from_key, seed_key
 
 from ..store.columns import JsonObject

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coworld_core.commissioner.hook_names import HookName
+from coworld_core.commissioner import HookName
 
 from ..store.columns import JsonObject
 

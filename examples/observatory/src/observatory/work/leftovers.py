@@ -8,7 +8,7 @@ import anyio.to_thread
 
 from coworld_core.errors import CoworldError
 from coworld_runner.backend import Backend
-from coworld_runner.runs.scratch import find_scratch, reap_scratch, run_is_alive
+from coworld_runner.runs import find_scratch, reap_scratch, run_is_alive
 
 __all__ = ["remove_leftovers"]
 

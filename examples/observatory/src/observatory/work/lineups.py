@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from coworld_core.errors import ManifestError, UsageError
-from coworld_core.manifest.game_config import (
+from coworld_core.manifest import (
+    Manifest,
     game_config_for,
     overwritten_named_players,
     seed_range,
     token_bounds,
     validate_game_config,
 )
-from coworld_core.manifest.models import Manifest
 
 if TYPE_CHECKING:
     from ..store.models import Player, PolicyVersion

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import ManifestError
-from coworld_runner.telemetry.trace_context import current_traceparent
+from coworld_runner.telemetry import current_traceparent
 
 from ..store.columns import JsonObject, new_id, now
 from ..store.database import next_revision

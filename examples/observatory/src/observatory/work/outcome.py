@@ -10,10 +10,8 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.record import EpisodeRecord
-from coworld_core.episode.verdict import Verdict, VerdictPolicy
-from coworld_core.roles.bundle_contents import Content, episode_items, pieces_of
+from coworld_core.episode import EpisodeLayout, EpisodeRecord, Verdict, VerdictPolicy
+from coworld_core.roles import Content, episode_items, pieces_of
 
 from ..episodes.stats import SeatNames, episode_stats
 from ..store.artifacts import ArtifactStore

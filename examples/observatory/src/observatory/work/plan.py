@@ -10,9 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.manifest.models import Manifest, Runnable
-from coworld_runner.package.plan import EpisodePlan, Seat
+from coworld_core.manifest import Manifest, Runnable, load_manifest
+from coworld_runner.package import EpisodePlan, Seat
 
 from ..episodes.stats import SeatNames
 from ..services import Services

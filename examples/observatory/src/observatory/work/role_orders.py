@@ -17,10 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.api import HostedRole
 from coworld_core.errors import CoworldError
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_core.manifest.models import RoleRunnable
-from coworld_core.roles.role_record import DiagnosedPlayer
-from coworld_runner.roles.role_program import RoleProgram
+from coworld_core.manifest import RoleRunnable, load_manifest
+from coworld_core.roles import DiagnosedPlayer
+from coworld_runner.roles import RoleProgram
 
 from ..episodes.bundles import bundle_of, digest_of
 from ..store.artifacts import StoredObject

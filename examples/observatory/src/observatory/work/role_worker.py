@@ -10,14 +10,20 @@ from typing import Any, cast
 import anyio
 from pydantic import BaseModel
 
-from coworld_core.episode.outcome import Fault
-from coworld_core.episode.verdict import Verdict
+from coworld_core.episode import Fault, Verdict
 from coworld_core.errors import UsageError
-from coworld_core.roles.role_record import RoleRecord
+from coworld_core.roles import RoleRecord
 from coworld_runner.backend import Backend
-from coworld_runner.roles.role_program import RoleProgram
-from coworld_runner.roles.role_run import RoleOptions, RoleOutcome, RoleWork, run_role
-from coworld_runner.roles.role_work import diagnosis_work, grade_work, report_work
+from coworld_runner.roles import (
+    RoleOptions,
+    RoleOutcome,
+    RoleProgram,
+    RoleWork,
+    diagnosis_work,
+    grade_work,
+    report_work,
+    run_role,
+)
 
 from ..episodes.bundles import bundle_of
 from ..episodes.downloads import stream_bundle

@@ -18,9 +18,7 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.tournament.seasons import PlayedRound
-from coworld_core.tournament.standings import TournamentState
-from coworld_core.tournament.tournament_log import TournamentRules
+from coworld_core.tournament import PlayedRound, TournamentRules, TournamentState
 from coworld_runner.evaluation.tournament import find_pairing
 
 from ..services import Services

@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from coworld_core.documents.records import READING
-from coworld_core.evaluation.designs import Lineup
-from coworld_core.evaluation.report_base import IntervalRecord
-from coworld_core.tournament.pairing_rule import PairingRule
-from coworld_core.tournament.seasons import PlayedEpisode, PlayedRound, continue_season
-from coworld_core.tournament.standings import Tournament, TournamentState
-from coworld_core.tournament.tournament_log import RoundPlace, ScheduledBlock, TournamentRules
+from coworld_core.documents import READING
+from coworld_core.evaluation import IntervalRecord, Lineup
+from coworld_core.tournament import (
+    PairingRule,
+    PlayedEpisode,
+    PlayedRound,
+    RoundPlace,
+    ScheduledBlock,
+    Tournament,
+    TournamentRules,
+    TournamentState,
+    continue_season,
+)
 
 from ..store.columns import JsonObject
 from .game_setup import GameSetup

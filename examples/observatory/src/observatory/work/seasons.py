@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.tournament.seasons import risers
+from coworld_core.tournament import risers
 
 from ..identity.accounts import AccountError
 from ..store.audit import audit

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.manifest.game_config import game_config_for
-from coworld_core.manifest.manifest_file import load_manifest
-from coworld_runner.telemetry.trace_context import current_traceparent
+from coworld_core.manifest import game_config_for, load_manifest
+from coworld_runner.telemetry import current_traceparent
 
 from ..store.columns import JsonObject
 from ..store.database import next_revision

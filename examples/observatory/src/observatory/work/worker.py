@@ -20,17 +20,14 @@ import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 from sqlalchemy.exc import SQLAlchemyError
 
-from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.record import EpisodeRecord
-from coworld_core.episode.verdict import judge, judge_error
+from coworld_core.episode import EpisodeLayout, EpisodeRecord, judge, judge_error
 from coworld_core.errors import BackendUnavailable, CoworldError, unwrapped
 from coworld_core.retries import Backoff, Tries
 from coworld_runner.backend import Backend
-from coworld_runner.episode import EpisodeOptions, run_episode
-from coworld_runner.episode.play_links import PlayLinks
-from coworld_runner.roles.role_run import RoleOptions
-from coworld_runner.runs.event_bus import Listener
-from coworld_runner.telemetry.trace_context import below
+from coworld_runner.episode import EpisodeOptions, PlayLinks, run_episode
+from coworld_runner.roles import RoleOptions
+from coworld_runner.runs import Listener
+from coworld_runner.telemetry import below
 
 from ..services import Services
 from ..supervisor import Supervisor

@@ -1,0 +1,10 @@
+from .credentials import CredentialStore as CredentialStore
+from .credentials import SessionExpired as SessionExpired
+from .credentials import normalise_server as normalise_server
+from .credentials import resolve_server as resolve_server
+from .login import adopt_token as adopt_token
+from .login import exchange_code as exchange_code
+from .login import sign_in as sign_in
+from .login import sign_in_url as sign_in_url
+from .login import signed_in as signed_in
+from .login import use_player as use_player

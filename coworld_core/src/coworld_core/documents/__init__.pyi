@@ -1,0 +1,1 @@
+from .records import READING as READING

@@ -1,0 +1,9 @@
+from .labels import MAX_LABELS as MAX_LABELS
+from .labels import check_labels as check_labels
+from .labels import label_changes as label_changes
+from .labels import label_patterns as label_patterns
+from .labels import pattern_regex as pattern_regex
+from .run_entries import EpisodeEntry as EpisodeEntry
+from .run_entries import RunEntry as RunEntry
+from .run_filter import RunFilter as RunFilter
+from .run_filter import read_moment as read_moment

@@ -1,0 +1,1 @@
+from .local_controller import LocalController as LocalController

@@ -1,0 +1,9 @@
+from .game_paths import is_operator_path as is_operator_path
+from .game_paths import plain_path as plain_path
+from .game_paths import quoted_path as quoted_path
+from .game_socket import game_socket as game_socket
+from .gateway import Gateway as Gateway
+from .gateway import open_gateway as open_gateway
+from .http_server import listen as listen
+from .https_proxy import is_named as is_named
+from .public_address import PublicAddress as PublicAddress
