@@ -9,11 +9,8 @@ from typing import Unpack
 
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.evaluation_files import read_plan
-from coworld_core.evaluation.mixture import Mixture, MixturePlan
+from coworld_core.evaluation.mixture import Mixture
 from coworld_core.evaluation.suite_plan import (
-    PlannedCell,
-    SuiteCombination,
-    plan_cells,
     read_suite,
     resumed_suite,
     suite_files,
@@ -28,10 +25,8 @@ from ...episode.plan_hooks import EpisodeHook, find_hooks
 from ...episode.run_options import BatchArguments
 from ...package.resolver import Package, PackageSource, resolve_package
 from ...runs.workspace import atomic_write, default_workspace, prepare_workspace
-from ..entrants import Entrants
-from ..evaluation_rules import EvaluationRules
 from ..evaluation_run import play_evaluation
-from ..measurements import mixed_players, plan_mixture
+from .suite_cells import PlannedCell, plan_cells
 
 __all__ = ["SuiteSettings", "play_suite", "read_suite", "read_suite_settings"]
 
@@ -79,25 +74,11 @@ async def play_suite(
         package = settings.game
     game = await resolve_package(package)
 
-    def plan(what: SuiteCombination) -> tuple[MixturePlan, Entrants]:
-        rules = EvaluationRules(
-            variant=what.variant,
-            config=what.config,
-            command=command,
-            secret_env=secret_env or {},
-            seed=what.seed,
-            metric=settings.metric,
-            forfeit=settings.forfeit,
-            count_starved=settings.count_starved,
-        )
-        entrants = Entrants(game, mixed_players(what.shares), rules)
-        return plan_mixture(entrants, what.shares, episodes=what.episodes), entrants
-
     workspace = run.pop("workspace", None)
     place = Path(workspace) if workspace is not None else default_workspace(game.default_results_dir(), new_run_id())
     place = place.expanduser().absolute()
     seed = suite_seed(settings, place)
-    cells = list(plan_cells(settings, game.manifest, players, seed, plan))
+    cells = list(plan_cells(settings, game, players, seed, command=command, secret_env=secret_env or {}))
     hooks = find_hooks(run.get("hooks", ()))
     run["hooks"] = hooks
     report = _begun(place, settings.name, seed, game, cells, hooks)
@@ -111,7 +92,7 @@ async def play_suite(
             "workspace": place / cell.record.directory,
             "labels": {**run.get("labels", {}), "suite": settings.name, "cell": cell.record.directory},
         }
-        measured = await play_evaluation(Mixture(cell.plan), cell.seating, **here)
+        measured = await play_evaluation(Mixture(cell.plan), cell.entrants, **here)
         records[cell.record.directory] = cell.record.measured(measured)
         report = report.with_cells([*records.values()])
         _write(place, report)
@@ -123,7 +104,7 @@ def _begun(
     name: str,
     seed: int,
     package: Package,
-    cells: Sequence[PlannedCell[Entrants]],
+    cells: Sequence[PlannedCell],
     hooks: Sequence[EpisodeHook],
 ) -> SuiteReport:
     """The report to go on with: what the workspace has of these cells already.
