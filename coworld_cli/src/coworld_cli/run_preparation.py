@@ -21,7 +21,6 @@ from coworld_runner.backend import Backend, Unit
 from coworld_runner.episode.backend_choice import choose_backend, open_backend
 from coworld_runner.package.own_players.own_player import OwnPlayer
 from coworld_runner.package.player_names import housing_words, registry_words
-from coworld_runner.package.player_registry.registered_player import RegisteredPlayer
 from coworld_runner.package.resolver import Package, coworld_id, resolve_package
 from coworld_runner.package.secret_env import SecretEnv, read_secret_env
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from coworld_runner.episode.venue import Venue
     from coworld_runner.evaluation import EvaluationRules
     from coworld_runner.evaluation.entrants import Entrants
+    from coworld_runner.package.player_registry.registered_player import RegisteredPlayer
     from coworld_runner.runs.event_bus import Listener
     from coworld_runner.web.gateway import Gateway
 

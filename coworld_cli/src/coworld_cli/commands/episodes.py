@@ -225,7 +225,6 @@ async def play_episodes(
 ) -> int:
     """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode.batch import run_batch
     from coworld_runner.episode.single import run_episode
 
     from ..browser import open_page
@@ -266,6 +265,8 @@ async def play_episodes(
                     )
                 summary = None
             else:
+                from coworld_runner.episode.batch import run_batch
+
                 progress.expect(options.episodes * len(plans))
                 batch = batch_arguments(options, progress, run)
                 summary = await run_batch(
