@@ -64,5 +64,6 @@ def test_an_episode_loads_no_sdk_and_no_server() -> None:
     parts = "episode.single", "package.resolver", "package.plan", "episode.backend_choice"
     loaded = modules_after("import coworld_runner, " + ", ".join(f"coworld_runner.{part}" for part in parts))
     assert not loaded & {"docker", "kubernetes_asyncio", "httpx", "httpx2", "httpcore2", "requests", "http"}
-    # Models of what an episode does not use: half of all that it would import.
+    # What an episode of bundled players does not use: half of all that it would import.
     assert not loaded & {"coworld_core.evaluation", "coworld_core.tournament", "coworld_core.api"}
+    assert not loaded & {"coworld_core.controller", "coworld_core.player_registry", "coworld_core.scopes"}

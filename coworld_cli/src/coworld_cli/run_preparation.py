@@ -22,7 +22,6 @@ from coworld_runner.episode import choose_backend, open_backend
 from coworld_runner.package import (
     OwnPlayer,
     Package,
-    RegisteredPlayer,
     SecretEnv,
     coworld_id,
     housing_words,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from coworld_core.manifest import Manifest
     from coworld_runner.episode import BatchArguments, EpisodeArguments, Venue
     from coworld_runner.evaluation import Entrants, EvaluationRules
+    from coworld_runner.package import RegisteredPlayer
     from coworld_runner.runs import Listener
     from coworld_runner.web import Gateway
 

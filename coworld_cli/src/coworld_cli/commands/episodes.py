@@ -222,7 +222,7 @@ async def play_episodes(
 ) -> int:
     """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode import run_batch, run_episode
+    from coworld_runner.episode import run_episode
 
     from ..browser import open_page
     from ..render.progress import show_progress
@@ -262,6 +262,8 @@ async def play_episodes(
                     )
                 summary = None
             else:
+                from coworld_runner.episode import run_batch
+
                 progress.expect(options.episodes * len(plans))
                 batch = batch_arguments(options, progress, run)
                 summary = await run_batch(

@@ -7,7 +7,7 @@ Each event has a `kind`. `read_events` reads a log and `parse_event` one line, w
 kinds become `UnknownEvent`, which keeps all fields.
 """
 
-from __future__ import annotations
+# No annotations from __future__: pydantic would compile each of them, which takes time whenever a game starts
 
 import contextlib
 import datetime as dt
@@ -388,7 +388,7 @@ def parse_event(line: str | bytes, *, source: str = "event") -> Event | UnknownE
     return _event(parse_record(line, source=source))
 
 
-def _event(document: JsonDocument) -> Event | UnknownEvent:
+def _event(document: "JsonDocument") -> Event | UnknownEvent:
     given: object = document.value
     kind = cast("dict[str, Any]", given).get("kind") if isinstance(given, dict) else None
     model = _kinds().get(kind, UnknownEvent) if isinstance(kind, str) else UnknownEvent

@@ -3,7 +3,7 @@
 Source: "Current generation" of the contract.
 """
 
-from __future__ import annotations
+# No annotations from __future__: pydantic would compile each of them, which takes time whenever a game starts
 
 from typing import Annotated, Literal, TypeAlias
 

@@ -6,7 +6,7 @@ the rules that span several fields. Fields newer than 0.1.26 are written only if
 accepts a manifest that does not use them.
 """
 
-from __future__ import annotations
+# No annotations from __future__: pydantic would compile each of them, which takes time whenever a game starts
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, cast
@@ -382,7 +382,7 @@ class Manifest(Model):
         """Unknown parts of the document, each with its path: not used, but written back."""
         return self._kept
 
-    def keeping(self, kept: Iterable[tuple[Path, Any]]) -> Manifest:
+    def keeping(self, kept: Iterable[tuple[Path, Any]]) -> "Manifest":
         """A copy that keeps unknown parts of its document."""
         manifest = self.model_copy()
         manifest._kept = tuple(kept)
@@ -393,7 +393,7 @@ class Manifest(Model):
         entries: tuple[object, ...] = getattr(self, name)
         return tuple(entry for entry in entries if isinstance(entry, RoleRunnable))
 
-    def with_images(self, images: Mapping[str, str]) -> Manifest:
+    def with_images(self, images: Mapping[str, str]) -> "Manifest":
         """A copy with images renamed; an image that is not in `images` keeps its name."""
 
         def renamed(entry: Any) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from coworld_core.player_seeds import PLAYER_SEEDS_ENV
 
 from ..backend import Placement
-from ..package.own_players.game_run_player import HOSTED_FILE
+from ..package.own_players.own_player import HOSTED_FILE
 from ..runs._unit_files import LOGS
 from ..runs.scratch import Scratch
 from .episode_inputs import Setup

@@ -19,7 +19,6 @@ from coworld_core.text.phrases import plural
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..errors import OWN_DOING, unwrapped
 from ..package.plan import Seat
-from ..package.player_registry.registered_player import near_registered
 from ..runs.scratch import Scratch, open_scratch
 from . import contract_probes
 from .artifact_collector import ArtifactCollector
@@ -202,6 +201,8 @@ class Flow:
             try:
                 found[image] = await self._backend.ensure_image(image, platform=platform, publish=publish)
             except ImageError as error:
+                from ..package.player_registry.registered_player import near_registered
+
                 if error.code == "image_wrong_platform" and image != self._ledger.game.image.image:
                     error.code = "player_other_platform"
                 # A mistyped name of a registry looks like an image

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from coworld_core.episode.outcome import LOST
 from coworld_core.errors import UsageError
@@ -15,10 +15,12 @@ from ..backend import Backend
 from ..runs.event_bus import Listener
 from .episode_options import EpisodeOptions
 from .parallelism import Parallel, require_parallel
-from .plan_hooks import EpisodeHook, Hook, find_hooks
-from .venue import EpisodeListeners, Venue
 
-__all__ = ["BatchArguments", "EpisodeArguments", "EpisodeListeners", "RunArguments", "RunOptions"]
+if TYPE_CHECKING:
+    from .plan_hooks import EpisodeHook, Hook
+    from .venue import EpisodeListeners, Venue
+
+__all__ = ["BatchArguments", "EpisodeArguments", "RunArguments", "RunOptions"]
 
 
 class RunArguments(TypedDict, total=False):
@@ -142,5 +144,9 @@ class RunOptions:
         for name in given:
             if name not in kind.__optional_keys__ or name in without:
                 raise TypeError(f"Unexpected keyword argument {name!r}.")
-        values: dict[str, Any] = {**given, "hooks": find_hooks(cast("EpisodeArguments", given).get("hooks", ()))}
+        values: dict[str, Any] = {**given, "hooks": ()}
+        if hooks := cast("EpisodeArguments", given).get("hooks"):
+            from .plan_hooks import find_hooks
+
+            values["hooks"] = find_hooks(hooks)
         return cls(resume=resume, retry=retry or {}, **values)

@@ -19,7 +19,6 @@ from .episode_options import ContractProbe, EpisodeOptions, OnReady
 from .episode_recorder import require_recording
 from .flow import Flow
 from .https_access import require_way_out
-from .plan_hooks import apply_hooks
 from .player_images import require_players
 from .run_context import entered_backend, find_plan
 from .run_options import EpisodeArguments, RunOptions
@@ -77,7 +76,11 @@ async def run_episode(
     options = RunOptions.of(EpisodeArguments, run)
     episode = options.options or EpisodeOptions()
     plan, origin = await find_plan(what, variant=variant, players=players, seed=seed, config=config)
-    plan = await apply_hooks(plan.tagged(options.labels), options.hooks, timeout=episode.hook_timeout_seconds)
+    plan = plan.tagged(options.labels)
+    if options.hooks:
+        from .plan_hooks import apply_hooks
+
+        plan = await apply_hooks(plan, options.hooks, timeout=episode.hook_timeout_seconds)
     async with entered_backend(options.backend, origin, install=options.install) as backend:
         require_images(plan, backend)
         require_players(plan, backend)

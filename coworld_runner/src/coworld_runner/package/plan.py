@@ -9,9 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from coworld_core.controller import HostedPolicy
 from coworld_core.episode.hook_record import HookRecord
 from coworld_core.episode.request import JobSpec, LoadedRequest, build_request, with_image
 from coworld_core.errors import ManifestError, UsageError
@@ -36,11 +35,14 @@ from coworld_core.ports import EXTRA_PORTS_ENV, ExtraPort, parse_extra_ports
 from coworld_core.text.phrases import listed
 
 from ..images.compose import Contexts
-from .own_players.game_run_player import bundled_hosted
 from .own_players.own_player import OwnPlayer
 from .player_names import HUMAN, PlayerRef, SeatPlayer, player_host, read_players, seat_files
-from .player_registry.registered_player import RegisteredPlayer
 from .resolver import Package
+
+if TYPE_CHECKING:
+    from coworld_core.controller import HostedPolicy
+
+    from .player_registry.registered_player import RegisteredPlayer
 
 __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_people"]
 
@@ -459,8 +461,11 @@ def _seat(package: Package, player: PlayerRef, usual: Runnable, run: Sequence[st
 
 
 def _bundled_seat(package: Package, entry: RoleRunnable) -> Seat:
-    hosts = package.manifest.game.player_runtime == GAME_HOSTED
-    own = bundled_hosted(package, entry) if hosts else None
+    own = None
+    if package.manifest.game.player_runtime == GAME_HOSTED:
+        from .own_players.game_run_player import bundled_hosted
+
+        own = bundled_hosted(package, entry)
     return Seat(runnable=entry.as_runnable(), player_id=entry.id, own=own)
 
 

@@ -14,9 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from coworld_core.controller import HostedPolicy
 from coworld_core.errors import ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest.models import GAME_HOSTED, Manifest, Runnable
@@ -24,17 +23,17 @@ from coworld_core.rules.player_directories import checkpoint_numbered, names_che
 from coworld_core.rules.seat_wire import PROTOCOL
 from coworld_core.text.phrases import closest, listed, plural
 
-from ..backend import Backend
-from .own_players.function_player import read_function
-from .own_players.game_run_player import read_hosted
 from .own_players.llm_player import LLM
-from .own_players.named_player import near_file, read_own_player
 from .own_players.own_player import OwnPlayer
 from .own_players.recorded_player import RECORDING
-from .player_registry.registered_player import REGISTRY, RegisteredPlayer, find_registered
-from .player_registry.registry_folder import RegistryFolder
 from .random_player import RANDOM
 from .resolver import Package
+
+if TYPE_CHECKING:
+    from coworld_core.controller import HostedPolicy
+
+    from ..backend import Backend
+    from .player_registry.registered_player import RegisteredPlayer
 
 __all__ = [
     "HUMAN",
@@ -256,9 +255,14 @@ def _read(word: str, package: Package) -> PlayerRef:
         return _policy(word, manifest, package.policies)
     if any(player.id == word for player in manifest.player):
         return PlayerRef(word=word, kind="bundled")
+    from .own_players.named_player import read_own_player
+    from .player_registry.registered_player import REGISTRY, find_registered
+
     if manifest.game.player_runtime == GAME_HOSTED and word != HUMAN:
         if word.startswith(REGISTRY) or not is_player_path(word):
             raise _unknown(word, manifest)
+        from .own_players.game_run_player import read_hosted
+
         return PlayerRef(word=word, kind="own", own=read_hosted(Path(word).expanduser().absolute()))
     if word == HUMAN:
         return PlayerRef(word=word, kind="human")
@@ -290,6 +294,8 @@ def _registered(word: str, player: RegisteredPlayer) -> PlayerRef:
 
 
 def _read_function(player: object, manifest: Manifest) -> PlayerRef:
+    from .own_players.function_player import read_function
+
     own = read_function(player)
     if manifest.game.player_runtime == GAME_HOSTED:
         raise UsageError(
@@ -301,6 +307,8 @@ def _read_function(player: object, manifest: Manifest) -> PlayerRef:
 
 
 def _random_player(manifest: Manifest) -> OwnPlayer:
+    from .own_players.named_player import read_own_player
+
     protocol = manifest.game.protocols.player
     # A protocol that is only linked may still be ours; if not, the player reports it when it connects
     if protocol.type == "text" and PROTOCOL not in protocol.value:
@@ -340,6 +348,9 @@ def _images(manifest: Manifest) -> set[str]:
 
 
 def _unknown(word: str, manifest: Manifest) -> UsageError:
+    from .own_players.named_player import near_file
+    from .player_registry.registry_folder import RegistryFolder
+
     bundled = [player.id for player in manifest.player]
     meant = closest(word, bundled)
     registered = None if meant else closest(word, RegistryFolder().names())

@@ -11,11 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import anyio.to_thread
 
-from coworld_core.controller import HostedGame, HostedPolicy
 from coworld_core.errors import ManifestError, RemoteError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.images import DOWNLOADED_TAG, ImageRef
@@ -36,6 +35,9 @@ from coworld_core.versions import Published
 
 from ..images.compose import Contexts, contexts_for
 from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
+
+if TYPE_CHECKING:
+    from coworld_core.controller import HostedGame, HostedPolicy
 
 __all__ = [
     "MANIFEST_LIMIT",
@@ -182,7 +184,7 @@ class Package(LoadedManifest):
         return Path.cwd() / "coworld-results"
 
 
-PackageSource = Package | HostedGame | str | os.PathLike[str]
+PackageSource: TypeAlias = "Package | HostedGame | str | os.PathLike[str]"
 """What `resolve_package` takes: a package, a game of a platform, or where a manifest is."""
 
 _Load = Callable[..., LoadedManifest]
@@ -242,7 +244,7 @@ async def resolve_package(
     """
     if isinstance(argument, Package):
         return argument
-    if isinstance(argument, HostedGame):
+    if not isinstance(argument, str | os.PathLike):
         game = argument
         return Package(
             manifest=game.manifest, report=game.report, fetched=True, coworld_id=game.id, policies=game.policies

@@ -113,7 +113,8 @@ def _published() -> Registry[Any]:
         if uri.startswith("https://json-schema.org/draft/2020-12/"):
             contents = {key: value for key, value in cast("Any", REGISTRY).contents(uri).items() if key != "$schema"}
             registry = registry.with_resource(uri, DRAFT202012.create_resource(contents))
-    return registry
+    # Without this, the library would look for anchors in all of them at each dynamic reference
+    return registry.crawl()
 
 
 def resolver(schema: dict[str, Any]) -> Resolver[Any]:

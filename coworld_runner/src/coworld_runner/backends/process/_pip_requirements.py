@@ -11,7 +11,6 @@ import json
 import os
 import posixpath
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -171,6 +170,8 @@ class Requirements:
         return [line for text in named for line in self._requirement(str(text), beside)]
 
     def _table(self, path: Path) -> dict[str, Any]:
+        import tomllib
+
         try:
             return cast("dict[str, Any]", tomllib.loads(self._text(path)).get("project", {}))
         except tomllib.TOMLDecodeError as error:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 import anyio.lowlevel
@@ -32,9 +32,11 @@ from ..base import BaseUnit, CappedLog, HostPorts, kill_processes, process_label
 from ..collector.listening_ports import listens_elsewhere
 from ._cgroup import new_group, remove_group
 from ._image_interpreter import older_here
-from ._python_environment import PythonEnvironment
 from .child_environment import child_environment
 from .child_process import KILL_SECONDS, SHIM_SECONDS, below, send_signal, shim_command
+
+if TYPE_CHECKING:
+    from ._python_environment import PythonEnvironment
 
 __all__ = ["ProcessUnit"]
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.to_thread
@@ -32,8 +32,10 @@ from ._image_interpreter import image_interpreter
 from ._image_layout import Laid, Layout, layout_of
 from ._pip_requirements import PACKAGE_FILES, requirements_of
 from ._process_unit import ProcessUnit
-from ._python_environment import PythonEnvironment
 from .child_environment import python_path
+
+if TYPE_CHECKING:
+    from ._python_environment import PythonEnvironment
 
 __all__ = ["ProcessBackend"]
 
@@ -221,7 +223,11 @@ class ProcessBackend(BaseBackend):
     def _environment(self, name: str, context: Path, layout: Layout | None) -> PythonEnvironment | None:
         """Return the environment of a package; None if it needs none, or if this backend does not install."""
         needed = requirements_of(name, context, layout) if self._install else None
-        return PythonEnvironment(needed) if needed is not None and needed.steps else None
+        if needed is None or not needed.steps:
+            return None
+        from ._python_environment import PythonEnvironment
+
+        return PythonEnvironment(needed)
 
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
         """Create a unit that runs as a local process.

@@ -12,12 +12,10 @@ from coworld_core.hints import Hint
 from coworld_core.manifest.models import RoleRunnable
 
 from ..resolver import Package
-from .own_player import OwnPlayer
+from .own_player import HOSTED_FILE, OwnPlayer
 
-__all__ = ["HOSTED_FILE", "bundled_hosted", "read_hosted"]
+__all__ = ["bundled_hosted", "read_hosted"]
 
-HOSTED_FILE = "file"
-"""Name of the file that the game receives."""
 _MOST_BYTES = 100 << 20
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 

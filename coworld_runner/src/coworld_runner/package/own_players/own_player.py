@@ -11,12 +11,14 @@ from typing import Literal
 
 from coworld_core.errors import UsageError
 
-__all__ = ["MOST_BYTES", "MOST_FILES", "PLAYER_LABEL", "PYTHON", "OwnPlayer", "too_large"]
+__all__ = ["HOSTED_FILE", "MOST_BYTES", "MOST_FILES", "PLAYER_LABEL", "PYTHON", "OwnPlayer", "too_large"]
 
 PLAYER_LABEL = "coworld.player"
 """Label of the images built from such players; its value is the digest."""
 PYTHON = "python"
 """First word of a command that stands for the Python of wherever the command runs."""
+HOSTED_FILE = "file"
+"""Name of the file that a game receives which runs the player itself."""
 MOST_BYTES = 256 << 20
 MOST_FILES = 5000
 
