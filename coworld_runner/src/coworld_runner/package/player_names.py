@@ -160,6 +160,9 @@ def uploaded_player(word: str) -> OwnPlayer | None:
         UsageError: There is no such player or version, or it has no files (`version_without_files`).
         EnvironmentFault: A version's files are missing or were changed (`version_damaged`).
     """
+    from .own_players.named_player import read_own_player
+    from .player_registry.registered_player import REGISTRY, find_registered
+
     if is_player_path(word):
         return read_own_player(word)
     found = find_registered(word) if word.startswith(REGISTRY) else None
