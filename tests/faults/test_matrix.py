@@ -252,7 +252,13 @@ PLAYERS = [
         options={"abandoned_timeout_seconds": 0.5},
         says="the game was not over 0.5 s after the last player had left",
     ),
-    seat("exits-0-midway", scores=True, config={"play_seconds": 2}, says="ended with status 0"),
+    seat(
+        "exits-0-midway",
+        blames=player("player_left_early"),
+        scores=True,
+        config={"play_seconds": 4},
+        says="ended with status 0, and the game was not over",
+    ),
     seat("exits-9-after", blames=player("player_error"), scores=True, says="status 9"),
     seat(
         "never-connects",

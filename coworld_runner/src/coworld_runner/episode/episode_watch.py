@@ -35,10 +35,8 @@ _SILENCE = 2.0
 _DYING = 10.0
 """Seconds that a silent game has to end, or to answer again, before it is judged by what was seen meanwhile."""
 _ASK_AGAIN = 0.5
-_LEFT_NOTICE = 4.0
-"""Seconds after which a player's clean exit is worth a notice, once the game has outlived it."""
 _LEFT_EARLY = 1.0
-"""A player's clean exit more than this many seconds before the end of the game is worth a notice."""
+"""A player's clean exit more than this many seconds before the end of the game is early."""
 _NEARLY = 0.95
 """The share of the time to connect that a game which begins without a player has waited for it, at least."""
 _NAME_AGAIN = 4.0
@@ -74,7 +72,8 @@ class Watch:
         self._game = game
         self._players = players
         self._missing = missing
-        self._told_early: set[int | None] = set()
+        self._could_stay: set[int | None] = set()
+        """The slots of players that have left, and that the game would have let back in."""
         self._shuts_out = False
         self._unanswered = ""
         """What happened to a client that `/player` did not answer when the players were started; empty if it did."""
@@ -100,7 +99,7 @@ class Watch:
             return
         if ended.ok:
             if player not in self._missing():
-                await self._notice_early_leave(player)
+                await self._try_seat(player)
                 return
             if await self.is_done():
                 return  # It may have played in less time than can be seen
@@ -190,14 +189,10 @@ class Watch:
             await self._ledger.see("ended", "player", slot)
             left = over - seat.ended - (_SEEN_LATE if self._setup.backend.capabilities.remote else 0.0)
             long_before = left > _LEFT_EARLY and left > (seat.ended - (seat.started or 0.0)) / 2
-            if seat.exit.ok and long_before and slot not in self._told_early:
-                await self._ledger.see(
-                    "left_early",
-                    "player",
-                    slot,
-                    words=f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span}, "
-                    f"{over - seat.ended:.1f} s before the game was over.",
-                )
+            if seat.exit.ok and long_before:
+                what = "abandoned" if slot in self._could_stay else "left_early"
+                words = f"{self._ledger.who('player', slot)} ended with status 0, and the game was not over."
+                await self._ledger.see(what, "player", slot, words=words)
 
     def _stayed_away(self, seat: UnitState, over: float) -> bool:
         """Whether a player that was not seen to connect cannot have connected for a time too short to be seen."""
@@ -243,17 +238,15 @@ class Watch:
                 return False
         return True
 
-    async def _notice_early_leave(self, player: Unit) -> None:
-        """Publish a notice if a player exits cleanly while the game goes on."""
-        with anyio.move_on_after(_LEFT_NOTICE):
-            await self._game.wait()
-            return
-        if not await self.is_done():
-            slot = player.spec.slot
-            who, span = self._ledger.who("player", slot), self._ledger.seat(player).span
-            words = f"{who} ended with status 0 after {span}, and the game goes on."
-            await self._ledger.see("left_early", "player", slot, words=words)
-            self._told_early.add(slot)
+    async def _try_seat(self, player: Unit) -> None:
+        """Try whether the game lets a player that has left back in; if not, it has dismissed it."""
+        slot = player.spec.slot
+        assert slot is not None
+        # Otherwise the game decides about missing players, so their seats must not be taken even for a moment
+        if self._options.on_player_failure == "stop" and not await self.is_done():
+            seen = await contract_probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
+            if seen.ok and not seen.thrown_out:
+                self._could_stay.add(slot)
 
     # --- results
 
