@@ -178,6 +178,7 @@ GAMES = [
     row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5"),
     # What comes after
     row("lingers", scores=True, config={"delay": LONG}, options={"linger_seconds": 0.5}),
+    row("spoils-on-term", scores=True, config={"delay": LONG}, options={"linger_seconds": 0.5}, docker=True),
     row(
         "no-replay-lingers",
         scores=True,
@@ -455,4 +456,4 @@ async def test_early_leave_is_reported_during_the_game(arena: Arena, monkeypatch
     (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
     assert warning.level == "warning"
     assert warning.seq < found.position("unit_exited", unit="game")
-    assert found.record.ok
+    assert tuple(map(Blame.of, found.record.faults)) == player("player_left_early")

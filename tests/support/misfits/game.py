@@ -63,6 +63,7 @@ BEHAVIOURS = {
     "results-then-exits-5": "writes good results and ends with status 5",
     # Faults after its results, and in its replay
     "lingers": "goes on for `delay` seconds after results and replay are complete",
+    "spoils-on-term": "goes on for `delay` seconds, and replaces results and replay with links when it is stopped",
     "no-replay": "writes no replay and ends",
     "no-replay-lingers": "writes no replay and goes on for `delay` seconds",
     "big-replay": "writes a replay of `size` bytes",
@@ -437,7 +438,9 @@ class Game:
                 if time_of_many == 10:
                     print(NOTHING_MORE, flush=True)
         self.broadcast({"type": "final"})
-        if self.is_("lingers", "no-replay-lingers"):
+        if self.is_("spoils-on-term"):
+            signal.signal(signal.SIGTERM, spoil)
+        if self.is_("lingers", "no-replay-lingers", "spoils-on-term"):
             time.sleep(self.delay)
         return 0
 
@@ -501,6 +504,14 @@ class Game:
 def for_ever() -> None:
     """Wait forever; signals are still handled."""
     threading.Event().wait()
+
+
+def spoil(number: int, frame: object) -> None:
+    """Replace results and replay with links, and exit with 0."""
+    for variable in ("COGAME_RESULTS_URI", "COGAME_SAVE_REPLAY_URI"):
+        file_of(os.environ[variable]).unlink()
+        file_of(os.environ[variable]).symlink_to("/etc/passwd")
+    os._exit(0)
 
 
 def leave(number: int, frame: object) -> None:

@@ -35,6 +35,8 @@ _SILENCE = 2.0
 _DYING = 10.0
 """Seconds that a silent game has to end, or to answer again, before it is judged by what was seen meanwhile."""
 _ASK_AGAIN = 0.5
+_LEFT_NOTICE = 4.0
+"""Seconds after which a player's clean exit is worth a notice, once the game has outlived it."""
 _LEFT_EARLY = 1.0
 """A player's clean exit more than this many seconds before the end of the game is early."""
 _NEARLY = 0.95
@@ -99,7 +101,7 @@ class Watch:
             return
         if ended.ok:
             if player not in self._missing():
-                await self._try_seat(player)
+                await self._notice_early_leave(player)
                 return
             if await self.is_done():
                 return  # It may have played in less time than can be seen
@@ -238,15 +240,23 @@ class Watch:
                 return False
         return True
 
-    async def _try_seat(self, player: Unit) -> None:
-        """Try whether the game lets a player that has left back in; if not, it has dismissed it."""
+    async def _notice_early_leave(self, player: Unit) -> None:
+        """Publish a notice if a player exits cleanly while the game goes on and would let it back in."""
         slot = player.spec.slot
         assert slot is not None
-        # Otherwise the game decides about missing players, so their seats must not be taken even for a moment
-        if self._options.on_player_failure == "stop" and not await self.is_done():
-            seen = await contract_probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
-            if seen.ok and not seen.thrown_out:
-                self._could_stay.add(slot)
+        # Where the game decides about missing players, their seats must not be taken even for a moment
+        if self._options.on_player_failure == "continue" or await self.is_done():
+            return
+        seen = await contract_probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
+        if not seen.ok or seen.thrown_out:
+            return
+        self._could_stay.add(slot)
+        with anyio.move_on_after(_LEFT_NOTICE):
+            await self._game.wait()
+            return
+        if not await self.is_done():
+            who, span = self._ledger.who("player", slot), self._ledger.seat(player).span
+            self._ledger.warn(f"{who} ended with status 0 after {span}, and the game goes on.")
 
     # --- results
 
@@ -290,7 +300,7 @@ class Watch:
                         continue
                     if await game.size(REPLAY) != size:
                         continue  # It is long, and still being written
-                ledger.results_complete, ledger.over_at = True, ledger.seconds()
+                ledger.results_complete, ledger.replay_closed, ledger.over_at = True, closed, ledger.seconds()
                 with anyio.move_on_after(options.linger_seconds):
                     await news.wait()
                     ledger.rewritten = True

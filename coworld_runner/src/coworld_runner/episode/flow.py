@@ -314,8 +314,8 @@ class Flow:
         """Give the players a bounded time to end; none after a failure."""
         ledger = self._ledger
         with self._phases.during("finish"):
-            if game.exit is not None:
-                # Read the results before waiting for the players or judging them
+            if game.exit is not None or ledger.results_complete:
+                # Read the results before waiting for the players or judging them, and before the game is stopped
                 await self._collector.results(game)
             await watch.judge_absent()
             # Once the game has done its part, one player's failure does not take the others' time from them
