@@ -133,6 +133,13 @@ GAMES = [
         says="not ready",
         **SILENT,
     ),
+    *(
+        row("fixed-port", *game(kind), options=options, says="it listens on 127.0.0.1:", **SILENT)
+        for kind, options in (
+            ("game_unhealthy", {"ready_timeout_seconds": EXIT}),
+            ("episode_timeout", {"timeout_seconds": DEADLINE, "ready_timeout_seconds": 10 * DEADLINE}),
+        )
+    ),
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited"),
     # While it plays
     row("hangs", *game("episode_timeout"), options={"timeout_seconds": DEADLINE}, **HANGS),

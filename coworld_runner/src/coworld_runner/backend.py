@@ -375,6 +375,10 @@ class Unit(abc.ABC):
     async def log_tail(self, limit: int = 4000) -> str:
         """The last bytes of the logs as text, with undecodable bytes replaced and control sequences stripped."""
 
+    def missed(self, port: str) -> str:
+        """Where the unit listens, if that is why others cannot reach the port; empty if that cannot be seen."""
+        return ""
+
     def lacking(self, tail: str) -> str:
         """Say what to change where the unit runs, if the end of its log shows that it needs that; else empty."""
         if _OTHER_MACHINE.search(tail):

@@ -37,6 +37,7 @@ BEHAVIOURS = {
     "well": "plays to the end",
     # Faults before it is ready
     "never-listens": "opens no port",
+    "fixed-port": "listens on a port of its own",
     "healthy-late": "answers /healthz with 503 for `delay` seconds",
     "exits-7-before-healthy": "ends with status 7 at once",
     # Faults during the game
@@ -572,6 +573,10 @@ def main() -> int:
         print(NOTHING_MORE, flush=True)
         for_ever()
     print(f"misfits: {game.behaviour}", flush=True)
+    if game.is_("fixed-port"):
+        game.serve("127.0.0.1", 0)
+        print(NOTHING_MORE, flush=True)
+        for_ever()
     game.serve(os.environ.get("COGAME_HOST", "0.0.0.0"), int(os.environ.get("COGAME_PORT", "8080")))
     try:
         if replay:

@@ -17,6 +17,7 @@ from coworld_core.hints import Hint
 from coworld_core.text.phrases import plural
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
+from ..backends.base import LISTENS_ELSEWHERE
 from ..errors import OWN_DOING, unwrapped
 from ..package.plan import Seat
 from ..package.player_registry.registered_player import near_registered
@@ -63,6 +64,8 @@ class Flow:
         self._probe = probe
         self._watch: Watch | None = None
         """There is one once the game has been started."""
+        self._missed = ""
+        """Where the game listens, if it was not ready at the deadline because of that."""
         self._specs: dict[str, UnitSpec] = {}
         """By name, because an error names the unit that it concerns."""
 
@@ -243,6 +246,9 @@ class Flow:
             except NotReadyError as error:
                 await self._ledger.see("not_ready", "game", error=error)
                 return False
+            except anyio.get_cancelled_exc_class():
+                self._missed = game.missed(HttpProbe().port)
+                raise
         if self._on_ready is not None:
             plan, tokens = self._setup.plan, self._setup.tokens
             dialect, _ = await contract_probes.detect_dialect(game.endpoint().here, "global")
@@ -386,7 +392,8 @@ class Flow:
 
             await blame_for_leaving(ledger, f"at {limit}")
         else:
-            await ledger.see("deadline", "game", words=limit, hint=hint)
+            words = f"{limit}: {self._missed}" if self._missed else limit
+            await ledger.see("deadline", "game", words=words, hint=LISTENS_ELSEWHERE if self._missed else hint)
 
 
 def _load_the_rest() -> None:
