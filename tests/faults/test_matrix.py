@@ -267,6 +267,12 @@ PLAYERS = [
         config={"play_seconds": 4},
         says="ended with status 0, and the game was not over",
     ),
+    seat(
+        "never-shakes-hands",
+        blames=player("player_timeout"),
+        options={"connect_timeout_seconds": 1.0},
+        says="never began the handshake",
+    ),
     seat("exits-9-after", blames=player("player_error"), scores=True, says="status 9"),
     seat(
         "never-connects",

@@ -26,8 +26,10 @@ from .episode_inputs import Setup
 from .episode_ledger import Ledger, UnitState
 from .unit_specs import REPLAY, RESULTS
 
-__all__ = ["Watch", "is_number"]
+__all__ = ["SILENT", "Watch", "is_number"]
 
+SILENT = ": it never began the handshake of a websocket."
+"""What a player has not done that has not connected: opening a TCP connection alone does not count."""
 _BLAME_WINDOW = 0.25
 """Seconds in which the game's own end may show that a failed check was not a violation."""
 _SILENCE = 2.0
@@ -166,7 +168,7 @@ class Watch:
         assert slot is not None
         state, seat = self._ledger.seats[slot], self._setup.plan.seats[slot]
         did = f"{state.end} after {state.span}, and" if state.end is not None else "was still running, and"
-        words = f"{self._ledger.who('player', slot)} {did} had never connected."
+        words = f"{self._ledger.who('player', slot)} {did} had never connected{SILENT}"
         hint = unrun_player(seat.own, state.run, state.image.context)
         await self._ledger.see("never_connected", "player", slot, words=words, hint=hint)
 
