@@ -11,6 +11,7 @@ from coworld_core.evaluation.pickup import CANDIDATE, Pickup, PickupPlan, Pickup
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
+from ..package.player_names import SeatPlayer
 from ..package.resolver import PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
@@ -24,8 +25,8 @@ _MOST = 8
 
 async def pickup(
     what: PackageSource,
-    candidate: str,
-    pool: Sequence[str],
+    candidate: SeatPlayer,
+    pool: Sequence[SeatPlayer],
     *,
     episodes: int = 50,
     team: bool = False,

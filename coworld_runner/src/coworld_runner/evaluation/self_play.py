@@ -8,6 +8,7 @@ from coworld_core.evaluation.designs import blocks_for
 from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, ScrimmageReport
 
 from ..episode.run_options import BatchArguments
+from ..package.player_names import SeatPlayer
 from ..package.resolver import PackageSource, resolve_package
 from .entrants import Entrants
 from .evaluation_rules import EvaluationRules
@@ -18,7 +19,7 @@ __all__ = ["scrimmage"]
 
 async def scrimmage(
     what: PackageSource,
-    player: str,
+    player: SeatPlayer,
     *,
     episodes: int = 50,
     rules: EvaluationRules | None = None,
