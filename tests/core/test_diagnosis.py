@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.simulated import diagnosis_plan, played, strengths
 
-from coworld_core.episode.record import EpisodeRow, SlotRow
+from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
 from coworld_core.episode.seat_behaviour import SeatBehaviour, quantile_seconds, read_behaviour
 from coworld_core.evaluation import DiagnosisReport, report_rows
 from coworld_core.evaluation.battery import BASELINE, BOT, STRONG, EarlierDiagnosis, EarlierNumber
@@ -121,17 +121,20 @@ def test_faults_are_ranked_before_lost_points() -> None:
 
 def test_absent_player_ends_the_diagnosis_after_three_blocks() -> None:
     plan = diagnosis_plan(max_blocks=30, **OTHERS)
-    gone = {"ok": False, "status": "failed", "scores": (), "party": "player", "error_type": "player_never_started"}
+    kind = "player_never_started"
+    gone = {"ok": False, "status": "failed", "scores": (), "party": "player", "error_type": kind}
     evaluation = Diagnosis(plan)
     rows: list[EpisodeRow] = []
     for row in played(plan, strengths({})):
         block, lineup = int(row.key[6:10]), int(row.key.rpartition("-")[2])
         seated = evaluation.lineups(block)[lineup - 1]
-        slot = seated.index(BOT) if BOT in seated else None
-        rows.append(row if slot is None else row.model_copy(update={**gone, "fault_slot": slot}))
+        own = [slot for slot, label in enumerate(seated) if label == BOT]
+        faults = tuple(PlayerFault(slot=slot, error_type=kind, message="Oh.") for slot in own)
+        rows.append(row.model_copy(update={**gone, "fault_slot": own[0], "player_faults": faults} if own else {}))
     report = report_rows(plan, rows)
     assert isinstance(report, DiagnosisReport)
-    assert (report.stopped, report.blocks) == ("never_started", 0)
+    assert (report.stopped, report.blocks, codes(report)[0]) == ("never_started", 0, "never_started")
+    assert "It never came in 8 of 8 episodes" in report.findings[0].message
     assert str(report).startswith("Player forfeited 8 episodes. The first:")
     assert "Nothing could be measured. 1 thing about Player is worth looking at" in str(report)
     assert "It never came in 8 of 8 episodes." in str(report)

@@ -664,14 +664,17 @@ def test_player_that_never_starts_ends_the_evaluation() -> None:
     assert "New failed in every episode of the first 3 blocks" in report.remarks[0].message
 
 
-def test_player_that_never_starts_is_not_judged_by_results() -> None:
+@pytest.mark.parametrize(
+    ("kind", "stopped"), [("player_never_started", "never_started"), ("player_error", "always_failed")]
+)
+def test_player_that_always_fails_is_not_judged_by_results(kind: str, stopped: str) -> None:
     comparison = Comparison(comparison_plan())
     for block in (1, 2, 3):
         for lineup, slot in ((1, 1), (2, 0)):
             key = episode_key(block, 1, lineup)
-            comparison.add(spoilt(key, "player", "player_never_started", 5.0, 5.0, slot=slot))
+            comparison.add(spoilt(key, "player", kind, slot=slot))
     report = comparison.report()
-    assert (report.stopped, report.blocks) == ("never_started", 0)
+    assert (report.stopped, report.blocks) == (stopped, 0)
     assert report.remarks[0].message.startswith("Old failed")
 
 
@@ -685,7 +688,7 @@ def test_machine_faults_in_every_block_end_the_evaluation(starts: bool) -> None:
                 absent = spoilt(row.key, "player", "player_never_started", slot=lineup)
                 comparison.add((row if starts else absent).model_copy(update={"starved": True}))
     report = comparison.report()
-    assert (report.stopped, report.blocks) == ("spoiled" if starts else "never_started", 0)
+    assert (report.stopped, report.blocks) == ("spoiled", 0)
     assert (report.spoiled, report.replayed) == (3, 6)
     assert codes(report)[-1] == "spoiled_blocks"
 
@@ -701,6 +704,7 @@ def test_game_failures_are_reported() -> None:
 
 def test_remarks() -> None:
     assert codes(decided([0.0] * 4)) == ["constant_scores", "no_interval"]
+    assert "they need more than one block" in decided([1.0]).remarks[-1].message
     assert codes(decided([1.0, 1.0, 1.0], lowest=5.0, highest=14.0)) == ["same_blocks"]
     assert codes(decided([1.0, 2.0, 1.5], seeded=False)) == ["no_seed", "no_interval"]
     assert codes(decided([1.0, -2.0, 1.5], same_commands=(("new", "old"),))) == ["same_player", "no_interval"]

@@ -580,6 +580,7 @@ def test_a_replay_is_read_as_it_was_written_and_plays_again() -> None:
     assert data == recorded(), "the same game has the same bytes"
     replay = read_replay(data)
     assert (replay.reason, len(replay.ticks), replay.ticks[0].actions) == ("over", 4, {})
+    assert [tick.tick for tick in replay.ticks] == list(range((replay.results or {})["ticks"] + 1))
     assert replay.ticks[1].actions == {0: {"number": 5, "loud": False}, 1: {"number": 0, "loud": False}}
     assert play_again(Guess, replay).results() == replay.results
     plain = gzip.decompress(data)

@@ -133,6 +133,13 @@ GAMES = [
         says="not ready",
         **SILENT,
     ),
+    *(
+        row("fixed-port", *game(kind), options=options, says="it listens on 127.0.0.1:", **SILENT)
+        for kind, options in (
+            ("game_unhealthy", {"ready_timeout_seconds": EXIT}),
+            ("episode_timeout", {"timeout_seconds": DEADLINE, "ready_timeout_seconds": 10 * DEADLINE}),
+        )
+    ),
     row("exits-7-before-healthy", *game("game_unhealthy"), says="status 7", reason="exited"),
     # While it plays
     row("hangs", *game("episode_timeout"), options={"timeout_seconds": DEADLINE}, **HANGS),
@@ -178,6 +185,7 @@ GAMES = [
     row("results-then-exits-5", *game("game_unhealthy"), scores=True, reason="exited", says="status 5"),
     # What comes after
     row("lingers", scores=True, config={"delay": LONG}, options={"linger_seconds": 0.5}),
+    row("spoils-on-term", scores=True, config={"delay": LONG}, options={"linger_seconds": 0.5}, docker=True),
     row(
         "no-replay-lingers",
         scores=True,
@@ -252,7 +260,19 @@ PLAYERS = [
         options={"abandoned_timeout_seconds": 0.5},
         says="the game was not over 0.5 s after the last player had left",
     ),
-    seat("exits-0-midway", scores=True, config={"play_seconds": 2}, says="ended with status 0"),
+    seat(
+        "exits-0-midway",
+        blames=player("player_left_early"),
+        scores=True,
+        config={"play_seconds": 4},
+        says="ended with status 0, and the game was not over",
+    ),
+    seat(
+        "never-shakes-hands",
+        blames=player("player_timeout"),
+        options={"connect_timeout_seconds": 1.0},
+        says="never began the handshake",
+    ),
     seat("exits-9-after", blames=player("player_error"), scores=True, says="status 9"),
     seat(
         "never-connects",
@@ -449,4 +469,4 @@ async def test_early_leave_is_reported_during_the_game(arena: Arena, monkeypatch
     (warning,) = [event for event in found.of_kind("notice") if "Player 1" in event.message]
     assert warning.level == "warning"
     assert warning.seq < found.position("unit_exited", unit="game")
-    assert found.record.ok
+    assert tuple(map(Blame.of, found.record.faults)) == player("player_left_early")

@@ -152,6 +152,12 @@ async def test_uploads_are_complete_before_the_unit_starts(tmp_path: Path) -> No
     large = tmp_path / "large"
     large.write_bytes(os.urandom(3_000_000))
     async with pod(tmp_path, hold=True) as it:
+        with socket.create_connection(("127.0.0.1", it.port)) as broken:
+            head = f"PUT /files/half HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\nhalf"
+            broken.sendall(head.encode())
+            broken.shutdown(socket.SHUT_WR)
+            assert broken.recv(400) == b""
+        assert not [*it.directory.glob("half*")]
         with it.awaits() as waiting:
             it.near.cuts = [0]
             await it.client.put("files/replay", large)

@@ -6,6 +6,7 @@ import datetime as dt
 import fcntl
 import json
 import os
+import resource
 import signal
 import sqlite3
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from coworld_core.rules.replay import ReplayHeader, ReplayWriter
 from coworld_runner.records import index_store, run_query
 from coworld_runner.records.index_store import IndexStore
 from coworld_runner.records.local_runs import LocalRuns
+from coworld_runner.records.run_export import ParquetTable
 from coworld_runner.runs.run_labels import change_labels
 
 NOW = dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)
@@ -301,6 +303,21 @@ def leave_replays(tmp_path: Path) -> Path:
         (many / f"episode-000{index}" / "replay").write_bytes(data)
     (many / "episode-0001" / "events.json").write_text('[{"tick": 1, "kind": "acted", "agent": 0, "seconds": 0.5}]')
     return many
+
+
+def test_a_table_that_cannot_be_begun_leaves_no_file(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        with (
+            pytest.raises(OSError, match="File too large"),
+            ParquetTable(tmp_path / "seats.parquet", {"run": "string"}),
+        ):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.glob("*.part")) + list(tmp_path.glob(".*"))
 
 
 def test_runs_are_exported_as_parquet_and_asked_in_sql(tmp_path: Path) -> None:

@@ -211,8 +211,9 @@ async def test_a_path_through_a_file_and_a_pipe(tmp_path: Path) -> None:
     ],
 )
 async def test_invalid_package_argument_is_refused(argument: str) -> None:
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError) as refused:
         await resolve_package(argument)
+    assert ("presigned" in (refused.value.hint or "")) == argument.startswith("s3:")
 
 
 async def test_a_bad_manifest_lists_all_issues_with_lines(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ PLAYERS = {
     "illegal": "asked = []\ndef act(observation, legal, rng):\n    asked.append(1)\n"
     "    return {'take': 7} if len(asked) % 2 else legal[0]\n",
     "stubborn": "def act(observation, legal, rng):\n    return {'take': 7}\n",
+    "leaves": "import sys\nsys.exit(0)\n",
     "silent": "def act(observation, legal, rng):\n    return None\n",
     "chance": "import random\ndef act(observation, legal, rng):\n    return random.SystemRandom().choice(legal)\n",
 }
@@ -32,6 +33,7 @@ PLAYERS = {
         ("syntax", {"player": "fail"}, "invalid syntax"),
         ("illegal", {"legal": "fail"}, "refused as not legal"),
         pytest.param("crash", {"plays": "fail"}, "no idea", marks=pytest.mark.slow),
+        pytest.param("leaves", {"connects": "fail"}, "it failed in 3 of 3 episodes", marks=pytest.mark.slow),
         pytest.param("stubborn", {"plays": "fail"}, "21 actions were refused", marks=pytest.mark.slow),
         pytest.param("silent", {"acts": "fail"}, "it never acted", marks=pytest.mark.slow),
         pytest.param("chance", {"legal": "ok", "same-seed": "warn"}, "the second time", marks=pytest.mark.slow),

@@ -18,6 +18,8 @@ from coworld_core.manifest.manifest_file import load_manifest
 from coworld_runner.backend import Backend
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from coworld_runner.backends.process.process_backend import ProcessBackend
+from coworld_runner.evaluation.entrants import Entrants
+from coworld_runner.evaluation.evaluation_rules import EvaluationRules
 from coworld_runner.package.own_players import player_directory
 from coworld_runner.package.own_players.named_player import read_own_player
 from coworld_runner.package.own_players.own_player import OwnPlayer
@@ -167,6 +169,9 @@ def test_functions_and_classes_are_played_by_their_file(nim: Package) -> None:
         assert seat.own is not None
         assert seat.own.files == {"test_players.py": Path(__file__).read_bytes()}
         assert seat.image.startswith(f"{seat.own.file}@")
+    measured = Entrants(nim, {"new": other_act, "old": NIM / "players" / "counter.py"}, EvaluationRules(others=Careful))
+    assert [seat.name for seat in map(measured.seat, ("new", "old"))] == ["other_act", "counter"]
+    assert measured.others[0].name == "Careful"
 
 
 def test_what_no_other_process_finds_is_refused(nim: Package) -> None:
@@ -415,9 +420,11 @@ def test_missing_player_file_suggests_similar_names(here: Path) -> None:
     with pytest.raises(UsageError) as refused:
         read_own_player("./gredy.py")
     assert (refused.value.code, refused.value.hint) == ("player_not_found", "Did you mean ./greedy.py?")
-    with pytest.raises(UsageError) as refused:
-        read_own_player("./bot.py")
-    assert "bots.md" not in str(refused.value.hint)
+    made(here / "v_none.py", ACT)
+    for far in ("./bot.py", "./nope.py"):
+        with pytest.raises(UsageError) as refused:
+            read_own_player(far)
+        assert "Did you mean" not in str(refused.value.hint)
 
 
 # --- where it can be run -----------------------------------------------------------------------------------------

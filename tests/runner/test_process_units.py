@@ -363,6 +363,21 @@ async def test_unit_ending_just_after_the_deadline_is_reported_as_ended(
         assert caught.value.context["exit"] == unit.exit.model_dump(mode="json")
 
 
+async def test_a_package_of_another_version_is_named_with_it(stage: RunContext) -> None:
+    async with stage.units(stage.python("import pytest.of_tomorrow", ports=(Port(name="http"),))) as (unit,):
+        with pytest.raises(NotReadyError) as caught:
+            await unit.wait_ready(HttpProbe())
+    assert f"has no pytest.of_tomorrow, but pytest {pytest.__version__}: install it" in (caught.value.hint or "")
+
+
+async def test_program_that_listens_on_ipv6_alone_is_said_to(stage: RunContext) -> None:
+    code = SERVER.replace('"127.0.0.1", int', '"::1", int').replace('PORT"]))', 'PORT"])), family=socket.AF_INET6')
+    async with stage.units(stage.python(code, ports=(Port(name="http"),), environment=_listen())) as (unit,):
+        with pytest.raises(NotReadyError, match=r"it listens on \[::1\]:[0-9]+ only") as caught:
+            await unit.wait_ready(HttpProbe(timeout=2.0))
+    assert "not on fixed ones" in (caught.value.hint or "")
+
+
 async def test_program_with_a_port_of_its_own_is_said_to_listen_there(stage: RunContext, tmp_path: Path) -> None:
     place = tmp_path / "port"
     code = SERVER.replace('int(os.environ["PORT"])', "0").replace(

@@ -86,7 +86,9 @@ async def test_same_grader_on_the_same_episode_is_not_run_again(episode: Path, p
     first = await grade_episode(episode, grader=named)
     again = await grade_episode(episode, grader=named)
     assert (first.kept, again.kept, again.record) == (False, True, first.record)
+    (first.directory / "note.md").write_text("Mine.")
     asked = await grade_episode(episode, grader=named, again=True)
+    assert (first.directory / "note.md").read_text() == "Mine."
     assert (asked.kept, asked.record.key, asked.record.run_id != first.record.run_id) == (False, first.record.key, True)
     # With a service and its key it may say something else; which key that is does not matter
     options = [RoleOptions(network="open"), RoleOptions(secret_env={"K": "1"}), RoleOptions(secret_env={"K": "2"})]

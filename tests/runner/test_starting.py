@@ -54,6 +54,8 @@ def test_a_new_game_keeps_its_promises_under_its_own_name(tmp_path: Path) -> Non
     assert "newgame" not in everything.lower().replace("mynewgame", "").replace("my_new_game", "")
     with pytest.raises(UsageError, match="already exists"):
         new_game("my-new-game", directory=made.directory)
+    below = new_game(str(tmp_path / "deep" / "other-game"))
+    assert (below.directory, "other_game.py" in below.paths) == (tmp_path / "deep" / "other-game", True)
 
 
 @pytest.mark.parametrize("name", ["", "Nim", "2nim", "a b", "a--b", "nim-", "json", "class", "../nim", "nim\n"])

@@ -102,6 +102,10 @@ async def test_rows_are_those_of_programs(tmp_path: Path, name: str) -> None:
     rows = await played(game, str(bot), "random-taker", tmp_path / "here")
     programs = await played(game, str(bot), "random-taker", tmp_path / "there", backend="process", parallel=2)
     assert [told(row) for row in rows] == [told(row) for row in programs]
+    if name == "leaves":
+        for place in ("here", "there"):
+            first = read_evaluation(tmp_path / place).report.entrants[0]
+            assert (first.forfeits, first.first_forfeit and first.first_forfeit.error_type) == (2, "player_left_early")
     for row, program in zip(rows, programs, strict=True):
         here, there = (
             read_record(tmp_path / "here" / row.workspace),

@@ -130,6 +130,14 @@ def test_results_of_another_run_are_never_in_the_way(tmp_path: Path, open_it: Ca
     assert snapshot(tmp_path) == {"results.json": '{"scores": [1, 2]}'}
 
 
+def test_a_run_that_can_be_resumed_is_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "episodes.jsonl").touch()
+    with pytest.raises(WorkspaceError) as refused:
+        opened(tmp_path, marker="episodes.jsonl")
+    assert hint_fields(refused.value.hint or "")["hint_code"] == "resume_or_fresh"
+    assert opened(tmp_path, marker="episodes.jsonl", resume=True)
+
+
 def test_overwrite_removes_what_an_episode_wrote(tmp_path: Path) -> None:
     assert opened(an_episode(tmp_path), overwrite=True) == FRESH
 

@@ -27,6 +27,12 @@ def test_a_missing_library_is_named_with_what_to_install(tmp_path: Path, monkeyp
     assert refused.value.code == "library_missing"
     assert "pip install open_spiel" in str(refused.value.hint)
     assert not (tmp_path / "hanabi").exists()
+    # A directory that cannot be is said at once
+    (tmp_path / "taken").write_text("Mine.")
+    for place, code in (("taken", "path_taken"), ("taken/game", "path_unwritable"), ("sys", "bad_name")):
+        with pytest.raises(UsageError) as refused:
+            wrap_game("openspiel:hanabi", directory=tmp_path / place)
+        assert refused.value.code == code
     with pytest.raises(UsageError):
         list_wrappable("openspiel")
     # Where the package is but not the library, loading the rules says so.

@@ -106,6 +106,8 @@ WORDS: Mapping[str, str] = {
     "other_workspace": "Name another directory with -o.",
     "other_workspace_or_move": "Name another directory with -o, or move that elsewhere first. What the published "
     "runner left has no record: remove it yourself.",
+    "resume_or_fresh": "Go on with its run with --resume, name a new directory with -o, or add --overwrite to remove "
+    "what a run has left in it.",
     "set_secret": "Set it first (export {name}=...), or put {name}=... into a file for --secret-env-file.",
     "writable_workspace": "Name a directory you may write to with -o.",
     # Players

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INPUTS_MOUNT",
-    "NO_MODULE",
     "Backend",
     "Capabilities",
     "Component",
@@ -58,6 +57,7 @@ __all__ = [
     "Reaped",
     "Unit",
     "UnitSpec",
+    "missing_module",
     "to_nobody",
 ]
 
@@ -75,8 +75,7 @@ Component = Literal["replay", "proxy", RunnableType]
 INPUTS_MOUNT = "/coworld-inputs"
 """Where a container sees its `inputs`."""
 
-NO_MODULE = re.compile(r"No module named '?([A-Za-z_]\w*)")
-"""The name of a module that a program lacks, in the words of Python."""
+_NO_MODULE = re.compile(r"No module named '?([A-Za-z_]\w*(?:\.\w+)*)")
 
 _OTHER_MACHINE = re.compile(r"\bexec format error\b", re.IGNORECASE)
 """The words of a kernel for a program that it cannot run, as whatever was to run it repeats them."""
@@ -189,6 +188,24 @@ def _file_uri(directory: str, name: str) -> str:
     from urllib.parse import quote
 
     return f"file://{quote(directory)}/{quote(name)}"
+
+
+def missing_module(tail: str, *, here: bool = False) -> str:
+    """The module that a Python program lacked by the end of its log, with the version of its package; empty if none.
+
+    Args:
+        tail: The end of its log.
+        here: Whether it ran with the Python that runs this.
+    """
+    module = (_NO_MODULE.findall(tail) or [""])[-1]
+    # Python names a module with a dot only if it has found the package above it
+    top, inside, _ = module.partition(".")
+    if not inside:
+        return module
+    from importlib import metadata
+
+    names = metadata.packages_distributions().get(top) if here else None
+    return f"{module}, but {top} {metadata.version(names[0]) if names else 'of another version'}"
 
 
 def no_environment(_: Placement) -> Mapping[str, str]:
@@ -375,12 +392,16 @@ class Unit(abc.ABC):
     async def log_tail(self, limit: int = 4000) -> str:
         """The last bytes of the logs as text, with undecodable bytes replaced and control sequences stripped."""
 
+    def missed(self, port: str) -> str:
+        """Where the unit listens, if that is why others cannot reach the port; empty if that cannot be seen."""
+        return ""
+
     def lacking(self, tail: str) -> str:
         """Say what to change where the unit runs, if the end of its log shows that it needs that; else empty."""
         if _OTHER_MACHINE.search(tail):
             return "Its image, or the program in it, is for another machine: build it for the one that it is to run on."
-        missing = NO_MODULE.findall(tail)
-        return f"Its image has no {missing[-1]}: install it in a Dockerfile beside it." if missing else ""
+        missing = missing_module(tail)
+        return f"Its image has no {missing}: install it in a Dockerfile beside it." if missing else ""
 
     async def unlike_image(self, tail: str) -> str:
         """Say how the unit's surroundings differ from its image, if the end of its log suggests that this matters.

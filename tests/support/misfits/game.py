@@ -37,6 +37,7 @@ BEHAVIOURS = {
     "well": "plays to the end",
     # Faults before it is ready
     "never-listens": "opens no port",
+    "fixed-port": "listens on a port of its own",
     "healthy-late": "answers /healthz with 503 for `delay` seconds",
     "exits-7-before-healthy": "ends with status 7 at once",
     # Faults during the game
@@ -63,6 +64,7 @@ BEHAVIOURS = {
     "results-then-exits-5": "writes good results and ends with status 5",
     # Faults after its results, and in its replay
     "lingers": "goes on for `delay` seconds after results and replay are complete",
+    "spoils-on-term": "goes on for `delay` seconds, and replaces results and replay with links when it is stopped",
     "no-replay": "writes no replay and ends",
     "no-replay-lingers": "writes no replay and goes on for `delay` seconds",
     "big-replay": "writes a replay of `size` bytes",
@@ -437,7 +439,9 @@ class Game:
                 if time_of_many == 10:
                     print(NOTHING_MORE, flush=True)
         self.broadcast({"type": "final"})
-        if self.is_("lingers", "no-replay-lingers"):
+        if self.is_("spoils-on-term"):
+            signal.signal(signal.SIGTERM, spoil)
+        if self.is_("lingers", "no-replay-lingers", "spoils-on-term"):
             time.sleep(self.delay)
         return 0
 
@@ -503,6 +507,14 @@ def for_ever() -> None:
     threading.Event().wait()
 
 
+def spoil(number: int, frame: object) -> None:
+    """Replace results and replay with links, and exit with 0."""
+    for variable in ("COGAME_RESULTS_URI", "COGAME_SAVE_REPLAY_URI"):
+        file_of(os.environ[variable]).unlink()
+        file_of(os.environ[variable]).symlink_to("/etc/passwd")
+    os._exit(0)
+
+
 def leave(number: int, frame: object) -> None:
     """Exit at once with 128 plus the signal's number."""
     os._exit(128 + number)
@@ -561,6 +573,10 @@ def main() -> int:
         print(NOTHING_MORE, flush=True)
         for_ever()
     print(f"misfits: {game.behaviour}", flush=True)
+    if game.is_("fixed-port"):
+        game.serve("127.0.0.1", 0)
+        print(NOTHING_MORE, flush=True)
+        for_ever()
     game.serve(os.environ.get("COGAME_HOST", "0.0.0.0"), int(os.environ.get("COGAME_PORT", "8080")))
     try:
         if replay:

@@ -30,6 +30,7 @@ BEHAVIOURS = {
     "exits-3-midway": "ends with status 3 after some states",
     "exits-0": "ends with status 0 after ARG seconds, without a word to the game",
     "says-nothing": "opens a connection to the game, says nothing for a second, and ends with status 0",
+    "never-shakes-hands": "opens a connection to the game, and waits for ever",
     "exits-0-midway": "ends with status 0 after some states",
     "exits-9-after": "ends with status 9 once the game is over",
     "never-connects": "waits for ever",
@@ -207,6 +208,9 @@ def main(behaviour: str = "well", *arguments: str) -> int:
             return 0
         case "never-connects":
             for_ever()
+        case "never-shakes-hands":
+            with connected(game_url()[0]):
+                for_ever()
         case "exits-3-midway":
             play(until=2)
             return 3

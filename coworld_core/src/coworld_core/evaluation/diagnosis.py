@@ -115,7 +115,7 @@ class Diagnosis(Evaluation[DiagnosisPlan, DiagnosisReport]):
         """Take in a block; nothing ends a diagnosis early."""
         lineups = self.lineups(block.block)
         rows = self.ledger.played[block.block][-len(lineups) :]
-        if block.fate in ("counted", "void"):
+        if block.fate in ("counted", "void", "unplayed"):
             self._taken[self._place(block.block)[1]].take(block, lineups, rows)
         return ""
 

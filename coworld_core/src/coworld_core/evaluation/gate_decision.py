@@ -83,7 +83,7 @@ def _rejected(first: GateMeasurement) -> GateDecision:
     failed = f" The first failure: {first.failure}." if first.failure else ""
     if first.stopped in ("game_faults", "spoiled"):
         reason, message = "unmeasured", "Nothing could be measured, as the game or the machine failed in every block."
-    elif first.stopped == "never_started" or (first.role == "first" and first.forfeits):
+    elif first.stopped in UNMEASURED or (first.role == "first" and first.forfeits):
         reason = "failed"
         message = f"It fails: it forfeited {plural(first.forfeits, 'episode')}.{failed}"
     elif first.verdict == "worse":

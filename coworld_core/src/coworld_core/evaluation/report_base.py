@@ -45,7 +45,7 @@ __all__ = [
     "rounded",
 ]
 
-UNMEASURED = frozenset({"never_started", "game_faults", "spoiled"})
+UNMEASURED = frozenset({"never_started", "always_failed", "game_faults", "spoiled"})
 """Reasons why an evaluation ended without measuring anything."""
 
 _VOID_SHARE = 0.1
@@ -204,9 +204,8 @@ class EvaluationReport(Record, Tabular):
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
     stopped: Annotated[
-        Literal[
-            "", "evidence", "margin", "told_apart", "max_blocks", "rounds", "never_started", "game_faults", "spoiled"
-        ],
+        Literal["", "evidence", "margin", "told_apart", "max_blocks", "rounds"]
+        | Literal["never_started", "always_failed", "game_faults", "spoiled"],
         OpenEnum,
     ] = Field(description="Why no more blocks are needed; empty while more are.")
     blocks: int = Field(ge=0, description="Number of counted blocks.")
@@ -331,7 +330,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         reason = self.look(block)
         totals = self.totals
         if block.absent or totals.blocks == PATIENCE:
-            reason = ("never_started" if totals.never_started else totals.spoiled_from_the_start) or reason
+            reason = totals.hopeless or reason
         over = totals.blocks >= self.plan.max_blocks
         self.stopped = reason or (("max_blocks" if totals.fates["counted"] else "spoiled") if over else "")
 
@@ -561,10 +560,10 @@ def _remarks(
     def say(code: str, message: str) -> None:
         remarks.append(Remark(code=code, message=message))
 
-    if absent := totals.never_started:
+    if absent := totals.always_failed:
         who = " and ".join(names[label] for label in absent)
-        so = ", so nothing was counted" if stopped == "never_started" else ""
-        say("never_started", f"{who} failed in every episode of the first {PATIENCE} blocks{so}.")
+        so = ", so nothing was counted" if stopped in UNMEASURED else ""
+        say("always_failed", f"{who} failed in every episode of the first {PATIENCE} blocks{so}.")
     for label, count in sorted(totals.unplayed.items()):
         if label not in absent:
             say(
@@ -573,7 +572,7 @@ def _remarks(
                 "which were left out for that reason.",
             )
     void, spoiled = totals.fates["void"], totals.fates["spoiled"]
-    if void > _VOID_SHARE * totals.blocks and stopped != "never_started":
+    if void > _VOID_SHARE * totals.blocks and not absent:
         say(
             "game_faults",
             f"{void} of {totals.blocks} blocks are void, the first because: {totals.reasons['void']} "
@@ -608,11 +607,11 @@ def _remarks(
         why = f" The first: {ForfeitRecord(**first._asdict())}" if first is not None else ""
         lost = ", and lost what it forfeited" if totals.fates["counted"] else ""
         say("forfeits", f"{names[label]} forfeited {plural(count, 'episode')}{lost}.{why}")
-    kept = list(totals.scores.values())
-    if stopped not in UNMEASURED and any(0 < one.count < LEAST and one.interval(scale=scale) is None for one in kept):
-        say(
-            "no_interval",
-            f"There are no intervals: below {LEAST} blocks, they need the lowest and the highest score that the game "
-            "allows, which its results schema does not say, or not closely.",
+    short = [one.count for one in totals.scores.values() if one.count < LEAST and one.interval(scale=scale) is None]
+    if stopped not in UNMEASURED and any(short):
+        below = (
+            f"below {LEAST} blocks, they need the lowest and the highest score that the game allows, which its results "
+            "schema does not say, or not closely."
         )
+        say("no_interval", f"There are no intervals: {below if max(short) > 1 else 'they need more than one block.'}")
     return remarks

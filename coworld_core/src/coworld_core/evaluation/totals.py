@@ -192,11 +192,19 @@ class Totals:
             self._shown.update(outcome)
 
     @property
-    def never_started(self) -> list[str]:
-        """Players that were absent from all of the first three blocks in which they had a seat."""
+    def always_failed(self) -> list[str]:
+        """Players that failed in every episode of the first three blocks in which they had a seat."""
         return [
             label for label in sorted(self._absent) if len(self._absent[label]) == PATIENCE and all(self._absent[label])
         ]
+
+    @property
+    def hopeless(self) -> str:
+        """The reason to stop if nothing came of the first blocks; otherwise empty."""
+        reason, failed = self.spoiled_from_the_start, self.always_failed
+        if reason == "spoiled" or not failed:
+            return reason
+        return "never_started" if all(self.unplayed[label] >= PATIENCE for label in failed) else "always_failed"
 
     @property
     def spoiled_from_the_start(self) -> str:

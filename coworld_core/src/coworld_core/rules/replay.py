@@ -123,7 +123,9 @@ class RulesReplay(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     header: ReplayHeader
-    ticks: list[ReplayTick]
+    ticks: list[ReplayTick] = Field(
+        description="The start of the game, which is tick 0, and each tick played: one more than the results count."
+    )
     results: dict[str, Any] | None = None
     reason: str | None = Field(default=None, description="Why the game ended; None if the replay is cut short.")
 

@@ -13,8 +13,13 @@ from ..backend import HttpProbe, Unit
 from ..runs._task_groups import nursery
 from ..web.http_requests import NotHttpError, get_status
 
-__all__ = ["wait_until_ready"]
+__all__ = ["LISTENS_ELSEWHERE", "wait_until_ready"]
 
+LISTENS_ELSEWHERE = (
+    "It must listen on the address and the port that it is told (COGAME_HOST, COGAME_PORT), not on fixed ones; in a "
+    "container the address is 0.0.0.0."
+)
+"""What to do about a unit that cannot be reached where it listens."""
 _TRY_SECONDS = 5.0
 """How long one request may take; a server may be slow while it starts."""
 _SLOW_SECONDS = 0.25
@@ -28,7 +33,6 @@ async def wait_until_ready(
     *,
     since: float,
     stranger: Callable[[], str] | None = None,
-    missed: Callable[[], str] | None = None,
     elsewhere: Callable[[Callable[[str], None]], Awaitable[None]] | None = None,
 ) -> float:
     """Probe a unit until it answers 200, ends, or runs out of time.
@@ -38,7 +42,6 @@ async def wait_until_ready(
         probe: The request to send.
         since: When the unit was started, on the event loop's clock.
         stranger: Describes the program that answered if it was not the unit, else empty. Called once per answer.
-        missed: Describes where the unit listens if it cannot be reached there, else empty.
         elsewhere: Probes instead of this function, from nearer to the unit: returns once the unit is ready, and
             reports each observation until then.
 
@@ -107,7 +110,7 @@ async def wait_until_ready(
             seconds = anyio.current_time() - since
     if seconds is not None:
         return seconds
-    if exit is None and missed is not None and (words := missed()):
+    if exit is None and (words := unit.missed(probe.port)):
         last = f"{last}; {words}"
     tail = await unit.log_tail()
     # It may have ended while its log was read, and that explains more than the time that ran out
@@ -141,10 +144,7 @@ def _not_ready(unit: Unit, probe: HttpProbe, *, exit: Exit | None, last: str, ta
         if "stranger" in last:
             hint = "Another program has that port; stop it, or use a port that is free."
         elif "it listens on" in last:
-            hint = (
-                "It must listen on the address and the port that it is told (COGAME_HOST, COGAME_PORT), not on fixed "
-            )
-            hint += "ones; in a container the address is 0.0.0.0."
+            hint = LISTENS_ELSEWHERE
         elif last == "connection refused":
             hint = "It must listen on the host and port that its environment names."
         elif last.startswith("status 503"):

@@ -49,11 +49,12 @@ from ..runs._unit_files import CappedLog, fetch_file, list_files, log_tail, watc
 from ..runs.scratch import find_scratch, open_scratch, reap_scratch, run_is_alive, scratch_root
 from ._direct_hosts import asked_proxy, proxies_of, without_proxy
 from ._port_reservations import LOCALHOST, Reservation, choose_port, port_taken, stranger_on, take_port
-from ._readiness import wait_until_ready
+from ._readiness import LISTENS_ELSEWHERE, wait_until_ready
 from .process._labelled_processes import find_processes, kill_processes, process_labels, reap_processes
 
 __all__ = [
     "INPUTS_MOUNT",
+    "LISTENS_ELSEWHERE",
     "LOCALHOST",
     "BaseBackend",
     "BaseUnit",
@@ -325,10 +326,6 @@ class BaseUnit(Unit):
         """Name another program that answers on a port of this unit; empty if the platform reserves the port."""
         return ""
 
-    def missed(self, port: str) -> str:
-        """Where the unit listens, if that is why others cannot reach the port; empty if that cannot be seen."""
-        return ""
-
     def variables(self, placement: Placement, image: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the unit's whole environment, secrets included, in which no proxy stands before `UnitSpec.direct`.
 
@@ -454,7 +451,6 @@ class BaseUnit(Unit):
             probe,
             since=self.started_at or anyio.current_time(),
             stranger=lambda: self.stranger(probe.port),
-            missed=lambda: self.missed(probe.port),
         )
         self.tell(UnitReady, seconds=seconds)
         return seconds

@@ -46,10 +46,14 @@ class ArtifactCollector:
         self._layout = setup.layout
         self._ledger = ledger
         self._judged = False
+        self._collected: set[str] = set()
+        """Names of results and replay once collected: what a game writes as it is stopped does not replace them."""
 
     async def players(self, game: Unit, players: Sequence[Unit]) -> None:
         """Stop all units, then collect the players' artifacts; shielded from cancellation."""
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
+            if self._ledger.results_complete:
+                await self.results(game)
             async with anyio.create_task_group() as group:
                 for unit in (game, *players):
                     group.start_soon(unit.stop, self._setup.options.stop_grace_seconds)
@@ -70,8 +74,7 @@ class ArtifactCollector:
         """Stop the game and collect its files; shielded from cancellation."""
         with anyio.CancelScope(shield=True), self._ledger.phases.during(COLLECT):
             await game.stop(self._setup.options.stop_grace_seconds)
-            results = [] if self._judged else [self._results(game)]
-            await self._fetch_all(*results, self._replay(game))
+            await self._outputs(game, RESULTS, REPLAY)
             await self._fetch_all(*await self._besides(game), room=SpaceLeft(_ROOM))
 
     async def _besides(self, game: Unit) -> list[Wanted]:
@@ -106,8 +109,8 @@ class ArtifactCollector:
         ]
 
     async def results(self, game: Unit) -> None:
-        """Collect and judge the results of a game that has ended."""
-        await self._fetch_all(self._results(game))
+        """Collect and judge the results of a game whose part is over, and its replay if that is closed."""
+        await self._outputs(game, RESULTS, *[REPLAY] * self._ledger.replay_closed)
         await self.judge_results()
 
     async def judge_results(self) -> None:
@@ -129,11 +132,12 @@ class ArtifactCollector:
             self._ledger.results = dict(results.raw)
             self._ledger.scores = tuple(results.scores)
 
-    def _replay(self, game: Unit) -> Wanted:
-        return Wanted(unit=game, name=REPLAY, target=self._layout.replay, limit=REPLAY_LIMIT)
-
-    def _results(self, game: Unit) -> Wanted:
-        return Wanted(unit=game, name=RESULTS, target=self._layout.results, limit=MAX_RESULTS_BYTES)
+    async def _outputs(self, game: Unit, *names: str) -> None:
+        targets = {RESULTS: (self._layout.results, MAX_RESULTS_BYTES), REPLAY: (self._layout.replay, REPLAY_LIMIT)}
+        left = [name for name in names if name not in self._collected]
+        wanted = [Wanted(unit=game, name=name, target=targets[name][0], limit=targets[name][1]) for name in left]
+        await self._fetch_all(*wanted)
+        self._collected.update(left)
 
     async def _fetch_all(self, *wanted: Wanted, room: SpaceLeft | None = None) -> None:
         await fetch_all(wanted, seconds=self._setup.options.collect_timeout_seconds, tell=self._take, room=room)

@@ -45,9 +45,10 @@ ObservationKind = Literal[
 `not_started` a unit could not be started; `not_ready` the game ended or stayed silent before it was ready;
 `violation` the game breaks the runtime contract; `ended` a unit ended, in any way; `never_connected` a player did not
 connect in time, or ended with 0 without having connected; `left_early` a player ended with 0 long before the game
-did; `abandoned` every player ended with 0, and the game went on for too long without them; `still_running` a player
-ran for too long after the game was over; `deadline` the game was not over at the deadline; `results_malformed` and
-`results_missing`; `not_collected` a file could not be collected, `not_kept` an optional file of the game could not;
+did, which may have dismissed it; `abandoned` one did, or all did, that the game would have let back in;
+`still_running` a player ran for too long after the game was over; `deadline` the game was not over at the deadline;
+`results_malformed` and `results_missing`; `not_collected` a file could not be collected, `not_kept` an optional file
+of the game could not;
 `failed` a `CoworldError` ended the episode, `crashed` any other error did, `interrupted` the user did.
 """
 
@@ -381,7 +382,7 @@ TABLE: tuple[Row, ...] = (
         says="",
     ),
     Row(
-        seen="every player has ended with 0, and the game goes on for too long without them",
+        seen="a player ends with 0 long before the game is over, which would have let it back in",
         what="abandoned",
         error_type="player_left_early",
         party="player",

@@ -96,6 +96,8 @@ class Ledger:
         self.scores: tuple[float, ...] = ()
         self.results_complete = False
         """Set when valid results and a closed replay were seen while the game still ran."""
+        self.replay_closed = False
+        """Set when the game was seen to have closed its replay by then."""
         self.rewritten = False
         """Set when results or replay were written again after that."""
         self.disturbed_at: float | None = None

@@ -26,8 +26,10 @@ from .episode_inputs import Setup
 from .episode_ledger import Ledger, UnitState
 from .unit_specs import REPLAY, RESULTS
 
-__all__ = ["Watch", "is_number"]
+__all__ = ["SILENT", "Watch", "is_number"]
 
+SILENT = ": it never began the handshake of a websocket."
+"""What a player has not done that has not connected: opening a TCP connection alone does not count."""
 _BLAME_WINDOW = 0.25
 """Seconds in which the game's own end may show that a failed check was not a violation."""
 _SILENCE = 2.0
@@ -38,7 +40,7 @@ _ASK_AGAIN = 0.5
 _LEFT_NOTICE = 4.0
 """Seconds after which a player's clean exit is worth a notice, once the game has outlived it."""
 _LEFT_EARLY = 1.0
-"""A player's clean exit more than this many seconds before the end of the game is worth a notice."""
+"""A player's clean exit more than this many seconds before the end of the game is early."""
 _NEARLY = 0.95
 """The share of the time to connect that a game which begins without a player has waited for it, at least."""
 _NAME_AGAIN = 4.0
@@ -74,7 +76,8 @@ class Watch:
         self._game = game
         self._players = players
         self._missing = missing
-        self._told_early: set[int | None] = set()
+        self._could_stay: set[int | None] = set()
+        """The slots of players that have left, and that the game would have let back in."""
         self._shuts_out = False
         self._unanswered = ""
         """What happened to a client that `/player` did not answer when the players were started; empty if it did."""
@@ -165,7 +168,7 @@ class Watch:
         assert slot is not None
         state, seat = self._ledger.seats[slot], self._setup.plan.seats[slot]
         did = f"{state.end} after {state.span}, and" if state.end is not None else "was still running, and"
-        words = f"{self._ledger.who('player', slot)} {did} had never connected."
+        words = f"{self._ledger.who('player', slot)} {did} had never connected{SILENT}"
         hint = unrun_player(seat.own, state.run, state.image.context)
         await self._ledger.see("never_connected", "player", slot, words=words, hint=hint)
 
@@ -190,14 +193,10 @@ class Watch:
             await self._ledger.see("ended", "player", slot)
             left = over - seat.ended - (_SEEN_LATE if self._setup.backend.capabilities.remote else 0.0)
             long_before = left > _LEFT_EARLY and left > (seat.ended - (seat.started or 0.0)) / 2
-            if seat.exit.ok and long_before and slot not in self._told_early:
-                await self._ledger.see(
-                    "left_early",
-                    "player",
-                    slot,
-                    words=f"{self._ledger.who('player', slot)} ended with status 0 after {seat.span}, "
-                    f"{over - seat.ended:.1f} s before the game was over.",
-                )
+            if seat.exit.ok and long_before:
+                what = "abandoned" if slot in self._could_stay else "left_early"
+                words = f"{self._ledger.who('player', slot)} ended with status 0, and the game was not over."
+                await self._ledger.see(what, "player", slot, words=words)
 
     def _stayed_away(self, seat: UnitState, over: float) -> bool:
         """Whether a player that was not seen to connect cannot have connected for a time too short to be seen."""
@@ -244,16 +243,22 @@ class Watch:
         return True
 
     async def _notice_early_leave(self, player: Unit) -> None:
-        """Publish a notice if a player exits cleanly while the game goes on."""
+        """Publish a notice if a player exits cleanly while the game goes on and would let it back in."""
+        slot = player.spec.slot
+        assert slot is not None
+        # Where the game decides about missing players, their seats must not be taken even for a moment
+        if self._options.on_player_failure == "continue" or await self.is_done():
+            return
+        seen = await contract_probes.probe_seat(self._game.endpoint().here, slot, self._setup.tokens[slot])
+        if not seen.ok or seen.thrown_out:
+            return
+        self._could_stay.add(slot)
         with anyio.move_on_after(_LEFT_NOTICE):
             await self._game.wait()
             return
         if not await self.is_done():
-            slot = player.spec.slot
             who, span = self._ledger.who("player", slot), self._ledger.seat(player).span
-            words = f"{who} ended with status 0 after {span}, and the game goes on."
-            await self._ledger.see("left_early", "player", slot, words=words)
-            self._told_early.add(slot)
+            self._ledger.warn(f"{who} ended with status 0 after {span}, and the game goes on.")
 
     # --- results
 
@@ -297,7 +302,7 @@ class Watch:
                         continue
                     if await game.size(REPLAY) != size:
                         continue  # It is long, and still being written
-                ledger.results_complete, ledger.over_at = True, ledger.seconds()
+                ledger.results_complete, ledger.replay_closed, ledger.over_at = True, closed, ledger.seconds()
                 with anyio.move_on_after(options.linger_seconds):
                     await news.wait()
                     ledger.rewritten = True

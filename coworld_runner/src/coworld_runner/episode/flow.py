@@ -17,6 +17,7 @@ from coworld_core.hints import Hint
 from coworld_core.text.phrases import plural
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
+from ..backends.base import LISTENS_ELSEWHERE
 from ..errors import OWN_DOING, unwrapped
 from ..package.plan import Seat
 from ..runs.scratch import Scratch, open_scratch
@@ -62,6 +63,8 @@ class Flow:
         self._probe = probe
         self._watch: Watch | None = None
         """There is one once the game has been started."""
+        self._missed = ""
+        """Where the game listens, if it was not ready at the deadline because of that."""
         self._specs: dict[str, UnitSpec] = {}
         """By name, because an error names the unit that it concerns."""
 
@@ -244,6 +247,9 @@ class Flow:
             except NotReadyError as error:
                 await self._ledger.see("not_ready", "game", error=error)
                 return False
+            except anyio.get_cancelled_exc_class():
+                self._missed = game.missed(HttpProbe().port)
+                raise
         if self._on_ready is not None:
             plan, tokens = self._setup.plan, self._setup.tokens
             dialect, _ = await contract_probes.detect_dialect(game.endpoint().here, "global")
@@ -315,8 +321,8 @@ class Flow:
         """Give the players a bounded time to end; none after a failure."""
         ledger = self._ledger
         with self._phases.during("finish"):
-            if game.exit is not None:
-                # Read the results before waiting for the players or judging them
+            if game.exit is not None or ledger.results_complete:
+                # Read the results before waiting for the players or judging them, and before the game is stopped
                 await self._collector.results(game)
             await watch.judge_absent()
             # Once the game has done its part, one player's failure does not take the others' time from them
@@ -387,7 +393,8 @@ class Flow:
 
             await blame_for_leaving(ledger, f"at {limit}")
         else:
-            await ledger.see("deadline", "game", words=limit, hint=hint)
+            words = f"{limit}: {self._missed}" if self._missed else limit
+            await ledger.see("deadline", "game", words=words, hint=LISTENS_ELSEWHERE if self._missed else hint)
 
 
 def _load_the_rest() -> None:

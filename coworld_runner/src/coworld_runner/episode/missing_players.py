@@ -12,7 +12,7 @@ from ..backend import Unit
 from ..package.plan import CONNECT_TIMEOUT
 from .episode_inputs import Setup
 from .episode_ledger import Ledger
-from .episode_watch import Watch, is_number
+from .episode_watch import SILENT, Watch, is_number
 
 __all__ = ["watch_connections"]
 
@@ -50,7 +50,9 @@ async def watch_connections(
         return
     for player in missing():
         slot = player.spec.slot
-        words = f"{ledger.who('player', slot)} had not connected {time_limit:g} s after all players were started."
+        words = (
+            f"{ledger.who('player', slot)} had not connected {time_limit:g} s after all players were started{SILENT}"
+        )
         await ledger.see("never_connected", "player", slot, words=words)
         if setup.options.on_player_failure == "stop":
             watch.over.set()

@@ -78,7 +78,7 @@ def open_run(
         results = default_results_dir(origin) if isinstance(origin, str) else origin.default_results_dir()
         workspace, latest = default_workspace(results / below, run_id), True
     with (
-        open_workspace(Path(workspace), overwrite=options.overwrite, resume=marker if options.resume else "") as (
+        open_workspace(Path(workspace), overwrite=options.overwrite, resume=options.resume, marker=marker) as (
             layout,
             log,
         ),

@@ -12,6 +12,7 @@ from coworld_core.evaluation.power import ComparisonForecast, forecast
 
 from ..episode.many import KeyedRun
 from ..episode.run_options import BatchArguments
+from ..package.player_names import SeatPlayer
 from ..package.resolver import PackageSource
 from .entrants import Entrants, find_entrants
 from .evaluation_rules import EvaluationRules
@@ -23,10 +24,10 @@ __all__ = ["ComparisonTerms", "compare", "forecast_comparison"]
 
 async def compare(
     what: PackageSource,
-    new: str,
-    old: str,
+    new: SeatPlayer,
+    old: SeatPlayer,
     *,
-    opponent: str | None = None,
+    opponent: SeatPlayer | None = None,
     rules: EvaluationRules | None = None,
     margin: float | None = None,
     elo0: float | None = None,
@@ -79,8 +80,8 @@ async def compare(
 
 async def forecast_comparison(
     what: PackageSource,
-    new: str,
-    old: str,
+    new: SeatPlayer,
+    old: SeatPlayer,
     *,
     rules: EvaluationRules | None = None,
     terms: ComparisonTerms | None = None,

@@ -19,6 +19,7 @@ from coworld_core.evaluation.battery import (
 from coworld_core.evaluation.diagnosis import Diagnosis, DiagnosisReport
 
 from ..episode.run_options import BatchArguments
+from ..package.player_names import SeatPlayer
 from ..package.resolver import Package, PackageSource
 from .entrants import Entrants, find_entrants
 from .evaluation_rules import EvaluationRules
@@ -29,10 +30,10 @@ __all__ = ["diagnose", "play_battery"]
 
 async def diagnose(
     what: PackageSource,
-    player: str,
+    player: SeatPlayer,
     *,
-    baseline: str | None = None,
-    strong: str | None = None,
+    baseline: SeatPlayer | None = None,
+    strong: SeatPlayer | None = None,
     before: str | os.PathLike[str] | None = None,
     rules: EvaluationRules | None = None,
     **run: Unpack[BatchArguments],

@@ -20,7 +20,7 @@ from coworld_core.secret_seeds import fresh_seed, key_commitment, seed_from_key,
 
 from ..episode.run_options import BatchArguments
 from ..package.plan import EpisodePlan, Seat, plan_episode
-from ..package.player_names import PlayerRef, read_players
+from ..package.player_names import PlayerRef, SeatPlayer, read_players
 from ..package.resolver import Package, PackageSource, resolve_package
 from ..package.variant_plans import require_alike, variant_ids
 from .evaluation_rules import EvaluationRules
@@ -51,7 +51,7 @@ class Entrants:
     """
 
     def __init__(
-        self, package: Package, players: Mapping[str, str], rules: EvaluationRules, *, any_seats: bool = False
+        self, package: Package, players: Mapping[str, SeatPlayer], rules: EvaluationRules, *, any_seats: bool = False
     ) -> None:
         self.package = package
         # Files are read once, so that their current content plays in every episode
@@ -206,7 +206,7 @@ class Entrants:
 
 async def find_entrants(
     what: PackageSource,
-    players: Mapping[str, str],
+    players: Mapping[str, SeatPlayer],
     rules: EvaluationRules | None,
     run: BatchArguments,
     *,
@@ -249,7 +249,7 @@ def _row(seat: Seat, name: str = "") -> SlotRow:
     )
 
 
-def _entrant(word: str, package: Package) -> PlayerRef:
+def _entrant(word: SeatPlayer, package: Package) -> PlayerRef:
     found = read_players([word], package)
     if len(found) != 1 or found[0].kind == "human":
         raise UsageError(

@@ -10,6 +10,8 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import require_block_seeds
 from coworld_core.evaluation.ratings import RatingName
 
+from ..package.player_names import SeatPlayer
+
 __all__ = ["EvaluationRules", "rating_for"]
 
 _USUAL_BLOCKS = 200
@@ -27,7 +29,7 @@ class EvaluationRules:
     certification fixture."""
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Changes to the game config, as for `plan_episode`. The blocks' seeds are the measurement's."""
-    others: str | None = None
+    others: SeatPlayer | None = None
     """The player in the seats that no measured player has; None: the game's own players."""
     command: tuple[str, ...] = ()
     """Command for players given as images."""

@@ -14,6 +14,7 @@ from coworld_core.evaluation.scrimmage import PLAYER, Scrimmage, ScrimmagePlan, 
 from coworld_core.hints import Hint
 
 from ..episode.run_options import BatchArguments
+from ..package.player_names import SeatPlayer
 from ..package.resolver import PackageSource
 from .entrants import Entrants, find_entrants
 from .evaluation_rules import EvaluationRules
@@ -27,7 +28,7 @@ _MOST = 8
 
 async def scrimmage(
     what: PackageSource,
-    player: str,
+    player: SeatPlayer,
     *,
     episodes: int = 50,
     rules: EvaluationRules | None = None,
@@ -123,8 +124,8 @@ def plan_mixture(entrants: Entrants, players: Mapping[str, float], *, episodes: 
 
 async def pickup(
     what: PackageSource,
-    candidate: str,
-    pool: Sequence[str],
+    candidate: SeatPlayer,
+    pool: Sequence[SeatPlayer],
     *,
     episodes: int = 50,
     team: bool = False,

@@ -111,8 +111,8 @@ async def check_player(
                     report = await play_battery(entrants, blocks=1, **run)
         except (UsageError, CapabilityError, ImageError, StartError) as error:
             return PlayerReport(player=player, checks=(*checks, _of_error("starts", error)))
-        faults = list(_faults(workspace, entrants.rows()[BOT].image))
-    checks += _behaviour(report, faults, _seconds_per_move(entrants))
+        played = list(_faults(workspace, entrants.rows()[BOT].image))
+    checks += _behaviour(report, played, _seconds_per_move(entrants))
     if memory.peak:
         checks.append(_ok("memory", f"up to {shown_size(memory.peak)} in each of its processes"))
     return PlayerReport(
@@ -179,9 +179,10 @@ def _is_secret(name: str) -> bool:
     return last in _SECRETS or last.startswith(".env.") or last.endswith(_SECRET_SUFFIXES)
 
 
-def _behaviour(report: DiagnosisReport, faults: list[PlayerFault], limit: float | None) -> Iterator[Check]:
+def _behaviour(report: DiagnosisReport, played: list[PlayerFault | None], limit: float | None) -> Iterator[Check]:
     """What the episodes show, from the first thing that a player does to the last."""
     one = report.variants[0]
+    faults = [fault for fault in played if fault is not None]
     conduct = one.conduct
     if report.stopped in UNMEASURED and not faults:
         told = "; ".join(f"{fault.error_type} ({fault.party})" for fault in report.faults) or report.stopped
@@ -194,7 +195,7 @@ def _behaviour(report: DiagnosisReport, faults: list[PlayerFault], limit: float 
         end = first.log_end if len(first.log_end) <= _MOST_SAID else f"{first.log_end[:_MOST_SAID]}…"
         ended = f"; its log ends: {end}" if end and end not in first.message else ""
         name = "connects" if first.away else "plays"
-        failed = f"it failed in {len(faults)} of {plural(conduct.episodes, 'episode')}"
+        failed = f"it failed in {len(faults)} of {plural(len(played), 'episode')}"
         message = f"{failed}: {first.message.rstrip('.')}{ended}"
         yield Check(name=name, status="fail", message=message)
         return
@@ -241,13 +242,14 @@ def _repeated(episodes: int, other_scores: int, other_replays: int) -> Check:
     )
 
 
-def _faults(workspace: Path, image: str) -> Iterator[PlayerFault]:
-    """The first fault of the player in each of its episodes."""
+def _faults(workspace: Path, image: str) -> Iterator[PlayerFault | None]:
+    """The first fault of the player in each of its episodes, or None."""
     if not (workspace / ROWS_NAME).is_file():
         return
     for row in read_rows(workspace):
         own = {slot for slot, seat in enumerate(row.slots) if seat.image == image}
-        yield from [fault for fault in row.failed_players if fault.slot in own][:1]
+        if own:
+            yield next((fault for fault in row.failed_players if fault.slot in own), None)
 
 
 def _seconds_per_move(entrants: Entrants) -> float | None:

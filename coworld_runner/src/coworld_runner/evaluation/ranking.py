@@ -10,6 +10,7 @@ from coworld_core.evaluation.ranking import Ranking, RankingPlan, RankingReport,
 from coworld_core.evaluation.ratings import RatingName
 
 from ..episode.run_options import BatchArguments
+from ..package.player_names import SeatPlayer
 from ..package.resolver import PackageSource
 from .entrants import find_entrants
 from .evaluation_rules import EvaluationRules, rating_for
@@ -20,7 +21,7 @@ __all__ = ["rank"]
 
 async def rank(
     what: PackageSource,
-    players: Sequence[str],
+    players: Sequence[SeatPlayer],
     *,
     rating: RatingName | None = None,
     rules: EvaluationRules | None = None,

@@ -271,7 +271,7 @@ async def resolve_package(
         raise UsageError(
             f"{shown_url(source.url)} is an s3 address, and manifests cannot be read from s3.",
             code="bad_scheme",
-            hint="Use the https address of the object, or fetch it first.",
+            hint="Use the https address of the object, which may be presigned, or fetch it first.",
         )
     return await anyio.to_thread.run_sync(_local, source, partial(load, prefer=prefer, template=template))
 

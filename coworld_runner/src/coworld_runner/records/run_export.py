@@ -181,9 +181,12 @@ class ParquetTable:
         self.count = 0
 
     def __enter__(self) -> Self:
-        self._writer = load_library("pyarrow.parquet", _HINT).ParquetWriter(
-            self._part, self._schema, compression="zstd"
-        )
+        try:
+            parquet = load_library("pyarrow.parquet", _HINT)
+            self._writer = parquet.ParquetWriter(self._part, self._schema, compression="zstd")
+        except OSError:
+            self._part.unlink(missing_ok=True)
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -52,6 +52,9 @@ EVENTS_KEPT = 1000
 _BEGINS_WITHIN = 60.0
 """Seconds in which a run has made what shows that it is alive."""
 
+_OWN = (ROLE_FILES, "outputs", "logs")
+"""The directories of an answer: what else a person has put beside them stays."""
+
 _Value = TypeVar("_Value")
 
 
@@ -205,7 +208,7 @@ def refuse_foreign(directory: Path) -> None:
 def keep_answer(
     record: RoleRecord, events: Sequence[BaseEvent], packed: Path | None, place: Path, directory: Path
 ) -> None:
-    """Complete what a role has left, and put it into its directory instead of what it left before.
+    """Complete what a role has left, and put it into its directory instead of what it left before; other files stay.
 
     Args:
         record: What became of it.
@@ -220,8 +223,13 @@ def keep_answer(
     write_whole(place / ROLE_RECORD, record.to_document())
     place.chmod(0o755)
     if directory.exists():
-        shutil.rmtree(directory)
-    place.rename(directory)
+        for own in _OWN:
+            shutil.rmtree(directory / own, ignore_errors=True)
+        # The record at last: with it the directory is a role's
+        for entry in sorted(place.iterdir(), key=lambda entry: entry.name == ROLE_RECORD):
+            entry.replace(directory / entry.name)
+    else:
+        place.rename(directory)
 
 
 def _unpack(path: Path, directory: Path) -> None:

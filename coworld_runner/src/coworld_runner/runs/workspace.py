@@ -87,7 +87,7 @@ def prepare_workspace(path: Path) -> EpisodeLayout:
 
 @contextmanager
 def open_workspace(
-    path: Path, *, overwrite: bool = False, resume: str = ""
+    path: Path, *, overwrite: bool = False, resume: bool = False, marker: str = ""
 ) -> Generator[tuple[EpisodeLayout, AppendedFile]]:
     """Open a workspace for one run: no other run can open it until the context is left or the process has ended.
 
@@ -96,7 +96,8 @@ def open_workspace(
     Args:
         path: The directory. Missing parents are created.
         overwrite: Whether what an earlier run has written there is removed first; nothing is if anything else is there.
-        resume: The name of a file that marks a directory as one to resume in; such a directory is left as it is.
+        resume: Whether a directory with the marker is left as it is, to resume in it.
+        marker: The name of a file that marks a directory in which a run may be resumed.
 
     Yields:
         The workspace, and its log of events.
@@ -108,7 +109,7 @@ def open_workspace(
     layout = EpisodeLayout(_made(path))
     with ExitStack() as stack:
         try:
-            log = _taken(layout, stack, overwrite=overwrite, resume=resume)
+            log = _taken(layout, stack, overwrite=overwrite, resume=resume, marker=marker)
             layout.logs.mkdir(exist_ok=True)
         except OSError as error:
             raise unwritable(layout.workspace, error) from error
@@ -159,14 +160,16 @@ def _made(path: Path) -> Path:
     return path
 
 
-def _taken(layout: EpisodeLayout, stack: ExitStack, *, overwrite: bool, resume: str = "") -> AppendedFile:
+def _taken(
+    layout: EpisodeLayout, stack: ExitStack, *, overwrite: bool, resume: bool = False, marker: str = ""
+) -> AppendedFile:
     """Lock the log of events, which is made if it is missing, and remove what an earlier run has left."""
     log = AppendedFile(layout.events, place=layout.workspace, follow_links=False)
     # What is there is only looked at while nobody else can open it
     with while_opening(layout.workspace):
         if there := _is_regular(layout.events):
             stack.enter_context(log)
-        earlier = _earlier(layout, overwrite=overwrite, resume=resume)
+        earlier = _earlier(layout, overwrite=overwrite, resume=resume, marker=marker)
         if not there:
             stack.enter_context(log)
     if earlier is not None:
@@ -174,21 +177,22 @@ def _taken(layout: EpisodeLayout, stack: ExitStack, *, overwrite: bool, resume: 
     return log
 
 
-def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: str) -> Contents | None:
+def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: bool, marker: str) -> Contents | None:
     """Return what an earlier run has left and this one may remove; None if there is nothing to remove.
 
     Raises:
         WorkspaceError: Something is in the way.
     """
     workspace = layout.workspace
-    if resume and (workspace / resume).is_file():
+    begun = bool(marker) and (workspace / marker).is_file()
+    if resume and begun:
         return None
     entries = {entry.name for entry in workspace.iterdir()}
     if not entries or (entries <= {layout.events.name, layout.logs.name} and _is_bare(layout)):
         # Nothing, or what a run leaves that could not begin
         return None
     if not overwrite:
-        raise _not_empty(workspace)
+        raise _not_empty(workspace, begun=begun)
     _refuse_own_place(workspace)
     above = EpisodeLayout(workspace.parent).events
     if not is_free(above):
@@ -255,11 +259,13 @@ def _empty(layout: EpisodeLayout, earlier: Contents, log: AppendedFile) -> None:
         ) from error
 
 
-def _not_empty(path: Path) -> WorkspaceError:
+def _not_empty(path: Path, *, begun: bool = False) -> WorkspaceError:
     return WorkspaceError(
         f"{path} is not empty, and results of another run could be mistaken for this one's.",
         code="workspace_not_empty",
-        hint=Hint(
+        hint=Hint("resume_or_fresh", "Go on with the run in it (resume=True), or name a new directory as workspace.")
+        if begun
+        else Hint(
             "fresh_workspace",
             "Name a new directory as workspace, leave workspace out for a fresh one, or pass overwrite=True to remove "
             "what a run has left in it.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import http.client
@@ -97,17 +98,21 @@ class Handler(BaseHTTPRequestHandler):
         part = f"{target}.part"
         left = int(self.headers["Content-Length"])
         digest = hashlib.sha256()
-        with open(part, "wb") as file:  # noqa: PTH123
-            while left:
-                data = self.rfile.read(min(_CHUNK, left))
-                if not data:
-                    return
-                digest.update(data)
-                file.write(data)
-                self.collector.heard = time.monotonic()
-                left -= len(data)
-        os.chmod(part, mode)  # noqa: PTH101
-        os.replace(part, target)  # noqa: PTH105
+        try:
+            with open(part, "wb") as file:  # noqa: PTH123
+                while left:
+                    data = self.rfile.read(min(_CHUNK, left))
+                    if not data:
+                        return
+                    digest.update(data)
+                    file.write(data)
+                    self.collector.heard = time.monotonic()
+                    left -= len(data)
+            os.chmod(part, mode)  # noqa: PTH101
+            os.replace(part, target)  # noqa: PTH105
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)  # noqa: PTH108
         self._answer({"sha256": digest.hexdigest()})
 
     # --- what is answered

@@ -26,7 +26,7 @@ def listens_elsewhere(
         port: The port that others use.
         tables: The directory of the network's tables.
         besides: A port to ignore.
-        sockets: Inodes of the sockets of a program on this machine, which others reach on loopback; None: all of a
+        sockets: Inodes of the sockets of a program on this machine, which others reach on 127.0.0.1; None: all of a
             network of its own.
 
     Returns:
@@ -40,7 +40,7 @@ def listens_elsewhere(
         }
     )
     there = [place for place in places if place[1] == port]
-    if any(sockets is not None or not _is_loopback(address) for address, _ in there):
+    if any(address != "::1" if sockets is not None else not _is_loopback(address) for address, _ in there):
         return ""
     names = [
         f"[{address}]:{number}" if ":" in address else f"{address}:{number}" for address, number in there or places

@@ -24,7 +24,7 @@ from coworld_core.episode.outcome import Exit, ExitReason
 from coworld_core.errors import CoworldError, StartError
 from coworld_core.hints import Hint
 
-from ...backend import NO_MODULE, Backend, Endpoint, Publish, UnitSpec
+from ...backend import Backend, Endpoint, Publish, UnitSpec, missing_module
 from ...runs._tree_removal import remove_tree
 from ...runs.scratch import REMOVE_SECONDS, scratch_root
 from .._kernel_connections import held_sockets
@@ -143,17 +143,17 @@ class ProcessUnit(BaseUnit):
         return listens_elsewhere(int(self.endpoint(port).here.rpartition(":")[2]), sockets=sockets)
 
     def lacking(self, tail: str) -> str:
-        missing = NO_MODULE.findall(tail)
+        missing = missing_module(tail, here=self._python is None)
         if not missing:
             return super().lacking(tail)
         if self._python is not None:
-            return f"What its files install has no {missing[-1]}: name it there, as its image would need it, too."
+            return f"What its files install has no {missing}: name it there, as its image would need it, too."
         told = f" (the Dockerfile installs {' '.join(self._installs)})" if self._installs else ""
         return Hint(
             "install_packages",
             "Local processes run with the Python that runs coworld, which has no {module}: install it there{told}, "
             "pass install=True for an environment of the package's own, or use the docker backend.",
-            module=missing[-1],
+            module=missing,
             told=told,
         )
 

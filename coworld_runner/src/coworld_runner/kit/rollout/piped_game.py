@@ -161,9 +161,6 @@ class PipedGame:
         self._now = self._latest
         if self._now > self._ends:
             self.stopped = True
-            if not self.failures:
-                seats = range(table.play.seats)
-                self.failures += [SeatFailure(slot=slot, error_type="player_left_early", status=0) for slot in seats]
             return
         for slot in self._asked:
             self._stale.setdefault(slot, table.play.tick)
@@ -181,8 +178,8 @@ class PipedGame:
         self._stale.pop(slot, None)
         self.awaited.discard(slot)
         left = failure.error_type == "player_left_early" and failure.connected and not failure.after
+        self.failures.append(failure)
         if not left:
-            self.failures.append(failure)
             self._ends = min(self._ends, self._now + self._grace)
             self.stopped = self.stopped or not failure.connected
         elif len(self._gone) == self.table.play.seats:

@@ -81,7 +81,11 @@ class Target:
         """
         uri = _required(variable)
         if read_location(uri, what=variable).kind == "s3":
-            raise UsageError(f"{variable} names an s3:// address, which a game cannot write to.", code="bad_scheme")
+            raise UsageError(
+                f"{variable} names an s3:// address, which a game cannot write to.",
+                code="bad_scheme",
+                hint="A presigned https address of the object works.",
+            )
         word = (os.environ.get(method) if method else None) or "PUT"
         if word.upper() not in get_args(Method):
             raise UsageError(f"{method} must be PUT or POST, not {word!r}.", code="bad_method")

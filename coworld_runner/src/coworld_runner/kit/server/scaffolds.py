@@ -69,23 +69,16 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
     """Create the directory of a new game: rules, a player, the manifest template, and the files to build an image from.
 
     Args:
-        name: The game's name: lower-case letters, digits, hyphens and underscores.
+        name: The game's name: lower-case letters, digits, hyphens and underscores. Without a directory it may also be
+            the directory's path, whose last part is the name.
         directory: The directory; by default one of that name in the current directory.
 
     Raises:
         UsageError: The name is not valid for a game, or the directory is not empty.
     """
+    place, name = (Path(name), Path(name).name) if directory is None else (directory, name)
+    require_game_place(name, place)
     module, class_name = rules_names(name)
-    if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name):
-        raise UsageError(
-            f"{name!r} is not a valid name for a game.",
-            code="bad_name",
-            hint="Use lower-case letters, digits and single hyphens or underscores, a letter first: connect-four.",
-        )
-    if keyword.iskeyword(module) or module in sys.stdlib_module_names:
-        raise UsageError(f"{name!r} is a name that Python uses itself.", code="bad_name", hint="Choose another one.")
-    place = directory or Path(name)
-    _require_room(place)
     words = {
         "NEWGAME": module.upper(),
         "NewGame": class_name,
@@ -95,6 +88,24 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
         "newgame": name,
     }
     return write_files(_TEMPLATES / "game", place, words)
+
+
+def require_game_place(name: str, place: Path) -> None:
+    """Check that a new game may have a name and a directory.
+
+    Raises:
+        UsageError: The name is not valid for a game, or the directory is not empty or cannot be made.
+    """
+    module, _ = rules_names(name)
+    if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name):
+        raise UsageError(
+            f"{name!r} is not a valid name for a game.",
+            code="bad_name",
+            hint="Use lower-case letters, digits and single hyphens or underscores, a letter first: connect-four.",
+        )
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names:
+        raise UsageError(f"{name!r} is a name that Python uses itself.", code="bad_name", hint="Choose another one.")
+    _require_room(place)
 
 
 def rules_names(name: str) -> tuple[str, str]:
@@ -239,6 +250,9 @@ def _form(manifest: Manifest, path: Path) -> str:
 def _require_room(place: Path) -> None:
     if place.is_file() or (place.is_dir() and any(place.iterdir())):
         raise UsageError(f"{place} already exists.", code="path_taken", hint="Name a new directory.")
+    above = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UsageError(f"{place} cannot be written: see {above}.", code="path_unwritable")
 
 
 def write_files(

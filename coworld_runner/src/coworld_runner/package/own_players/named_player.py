@@ -78,7 +78,8 @@ def near_file(path: Path) -> str | None:
         for entry in sorted(path.parent.iterdir())[:2000]:
             if entry.is_dir() or entry.suffix == ".py" or os.access(entry, os.X_OK):
                 beside.setdefault(entry.stem, entry.name)
-    near = closest(path.stem, beside)
+    # A directory has names of every kind
+    near = closest(path.stem, beside, cutoff=0.7)
     return beside[near] if near else None
 
 
