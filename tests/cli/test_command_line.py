@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
-from coworld_cli import _group, event_loop, exitcodes, failures
+from coworld_cli import _group, event_loop, exitcodes, failures, former_words
 from coworld_cli.commands.episodes import MEASURING
 from coworld_cli.examples import examples_of
 from coworld_cli.main import cli
@@ -282,18 +282,48 @@ def test_a_former_name_leads_to_the_present_one(former: str, now: str) -> None:
     assert json.loads(result.stdout)["error"]["message"] == f"There is no command {former!r}. Did you mean {now!r}?"
 
 
-def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> None:
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (
+            ["ship"],
+            "`ship` of CoGames is here: `coworld upload-policy BOT --league LEAGUE`, which uploads and submits.",
+        ),
+        (["train"], "`train` of CoGames is here: `coworld init player DIR --trainable --for GAME`"),
+        (["create-bundle", "--help"], "`coworld registry publish NAME ./bot.py`"),
+        (["season", "teams"], "`season` of CoGames is here: `coworld leagues`"),
+        (["season", "leaderboard"], "`season leaderboard` of CoGames is here: `coworld results`"),
+        (["assay", "submit", "x"], "`coworld suite run FILE --player BOT -o DIR`"),
+        (["pools"], "`coworld divisions`"),
+        (["missions"], "`coworld show PACKAGE`"),
+        (["softmax", "login"], "`softmax login` of the published Python package is here: `coworld login`"),
+        (["start_trial"], "See `coworld docs from-cogment`."),
+        *(
+            (["play", "world", option, "3"], f"`{option}` of CoGames is here: ")
+            for option in ["-m", "-p", "-e", "-s", "-c", "-v"]
+        ),
+        (["results", "--season", "s"], "`--league`"),
+        (["run", "world", "--cogs=3"], "`--cogs` of CoGames is here: seats"),
+        (["run", "examples/nim", "--player", "class=random"], "is here: `--player random`."),
+        (["run", "examples/nim", "--player", "class=my.Bot"], "`class=` of CoGames is here: `--player ./mine.py`"),
+    ],
+)
+def test_a_word_of_a_former_system_leads_to_what_does_its_work(
+    typed: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    result = CliRunner().invoke(cli, typed)
+    assert result.exit_code == exitcodes.USAGE
+    assert told in result.stderr
+    assert "\n  hint: `" in result.stderr
+
+
+def test_the_tables_of_former_words_name_commands_that_there_are() -> None:
     known = set(cli.list_commands(click.Context(cli)))
-    assert {"validate-bundle", "make-policy", "tutorial"} <= set(_group._INSTEAD)
-    for name, instead in _group._INSTEAD.items():
-        result = CliRunner().invoke(cli, [name, "--help"])
-        assert (result.exit_code, result.stderr) == (
-            2,
-            f"error: There is no command '{name}' here.\n  hint: {instead}\n",
-        )
-        named = set(re.findall(r"`coworld (\w[\w-]*)", instead)) - {"COMMAND"}
-        assert named <= known
-        assert name not in known
+    for page in former_words._PAGES:
+        named = re.findall(r"`coworld ([a-z][\w-]*)", former_words.page_text(page))
+        assert set(named) <= known, page
+        assert named
 
 
 def test_unknown_command_without_a_guess() -> None:
