@@ -193,6 +193,49 @@ def test_a_published_name_is_the_same_command() -> None:
         assert "Invalid value for '--parallel'" in set_by.stderr
 
 
+def parameters(*words: str) -> dict[str, object]:
+    """What a command would be called with."""
+    group: click.Command = cli
+    arguments = list(words)
+    while isinstance(group, click.Group):
+        _, found, arguments = group.resolve_command(click.Context(group), arguments)
+        assert found is not None
+        group = found
+    return group.make_context(group.name, arguments).params
+
+
+@pytest.mark.parametrize(
+    ("words", "players"),
+    [
+        ("rank", ["a", "b"]),
+        ("scrimmage", ["a"]),
+        ("mix", []),
+        ("pickup", ["a"]),
+        ("improve", ["a"]),
+        ("evaluation diagnose", ["a"]),
+    ],
+)
+def test_a_measurement_takes_its_game_by_option_or_first(words: str, players: list[str]) -> None:
+    def parsed(*arguments: str) -> dict[str, object]:
+        return parameters(*words.split(), *arguments)
+
+    nim = str(Path(__file__).parents[2] / "examples" / "nim")
+    by_option = parsed(*players, "-m", nim)
+    assert by_option["game"] == nim
+    assert parsed(nim, *players) == by_option
+    if words != "rank":
+        with pytest.raises(click.UsageError, match="given twice"):
+            parsed(nim, *players, "-m", nim)
+        with pytest.raises(click.UsageError, match="unexpected extra argument"):
+            parsed(nim, nim, *players)
+
+
+def test_players_alone_are_ranked_in_the_game_of_the_current_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2] / "examples" / "nim")
+    ranked = parameters("rank", "counter", "random-taker")
+    assert (ranked["game"], ranked["bots"]) == (".", ("counter", "random-taker"))
+
+
 def test_options_that_lead_to_another_command_are_options_there() -> None:
     context = click.Context(cli)
     ours, there = (cli.get_command(context, name) for name in ("run", "mix"))
@@ -366,7 +409,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
         (["run", "w", "--player", "a,proportion=3"], "`coworld mix` shares the seats by them."),
         *((["run", "w", option], f"{option} is for measuring players: `coworld mix` takes it") for option in MEASURING),
-        (["scrimmage", "w"], "Missing argument 'BOT'."),
+        (["scrimmage"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
         (["mix", "w"], "use `coworld run MANIFEST`"),
