@@ -369,6 +369,16 @@ def test_the_tables_of_former_words_name_commands_that_there_are() -> None:
         assert named
 
 
+@pytest.mark.parametrize("words", ["run examples/nim", "compare a b -m examples/nim", "validate examples/paintarena"])
+def test_examples_that_are_not_there_lead_to_the_sample(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, words.split())
+    assert result.exit_code == exitcodes.USAGE
+    assert "`coworld demo -o examples/paintarena` writes the sample world" in result.stderr
+
+
 def test_unknown_command_without_a_guess() -> None:
     result = CliRunner().invoke(cli, ["xyzzy"])
     assert result.exit_code == exitcodes.USAGE
