@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import command, coworld, environment, heavy
 
-from coworld_cli import _group, event_loop, exitcodes, failures
+from coworld_cli import _group, event_loop, exitcodes, failures, former_words
 from coworld_cli.commands.episodes import MEASURING
 from coworld_cli.examples import examples_of
 from coworld_cli.main import cli
@@ -193,6 +193,49 @@ def test_a_published_name_is_the_same_command() -> None:
         assert "Invalid value for '--parallel'" in set_by.stderr
 
 
+def parameters(*words: str) -> dict[str, object]:
+    """What a command would be called with."""
+    group: click.Command = cli
+    arguments = list(words)
+    while isinstance(group, click.Group):
+        _, found, arguments = group.resolve_command(click.Context(group), arguments)
+        assert found is not None
+        group = found
+    return group.make_context(group.name, arguments).params
+
+
+@pytest.mark.parametrize(
+    ("words", "players"),
+    [
+        ("rank", ["a", "b"]),
+        ("scrimmage", ["a"]),
+        ("mix", []),
+        ("pickup", ["a"]),
+        ("improve", ["a"]),
+        ("evaluation diagnose", ["a"]),
+    ],
+)
+def test_a_measurement_takes_its_game_by_option_or_first(words: str, players: list[str]) -> None:
+    def parsed(*arguments: str) -> dict[str, object]:
+        return parameters(*words.split(), *arguments)
+
+    nim = str(Path(__file__).parents[2] / "examples" / "nim")
+    by_option = parsed(*players, "-m", nim)
+    assert by_option["game"] == nim
+    assert parsed(nim, *players) == by_option
+    if words != "rank":
+        with pytest.raises(click.UsageError, match="given twice"):
+            parsed(nim, *players, "-m", nim)
+        with pytest.raises(click.UsageError, match="unexpected extra argument"):
+            parsed(nim, nim, *players)
+
+
+def test_players_alone_are_ranked_in_the_game_of_the_current_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2] / "examples" / "nim")
+    ranked = parameters("rank", "counter", "random-taker")
+    assert (ranked["game"], ranked["bots"]) == (".", ("counter", "random-taker"))
+
+
 def test_options_that_lead_to_another_command_are_options_there() -> None:
     context = click.Context(cli)
     ours, there = (cli.get_command(context, name) for name in ("run", "mix"))
@@ -282,18 +325,58 @@ def test_a_former_name_leads_to_the_present_one(former: str, now: str) -> None:
     assert json.loads(result.stdout)["error"]["message"] == f"There is no command {former!r}. Did you mean {now!r}?"
 
 
-def test_a_command_of_the_published_package_leads_to_what_does_its_work() -> None:
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (
+            ["ship"],
+            "`ship` of CoGames is here: `coworld upload-policy BOT --league LEAGUE`, which uploads and submits.",
+        ),
+        (["train"], "`train` of CoGames is here: `coworld init player DIR --trainable --for GAME`"),
+        (["create-bundle", "--help"], "`coworld registry publish NAME ./bot.py`"),
+        (["season", "teams"], "`season` of CoGames is here: `coworld leagues`"),
+        (["season", "leaderboard"], "`season leaderboard` of CoGames is here: `coworld results`"),
+        (["assay", "submit", "x"], "`coworld suite run FILE --player BOT -o DIR`"),
+        (["pools"], "`coworld divisions`"),
+        (["missions"], "`coworld show PACKAGE`"),
+        (["softmax", "login"], "`softmax login` of the published Python package is here: `coworld login`"),
+        (["start_trial"], "See `coworld docs from-cogment`."),
+        *(
+            (["play", "world", option, "3"], f"`{option}` of CoGames is here: ")
+            for option in ["-m", "-p", "-e", "-s", "-c", "-v"]
+        ),
+        (["results", "--season", "s"], "`--league`"),
+        (["run", "world", "--cogs=3"], "`--cogs` of CoGames is here: seats"),
+        (["run", "examples/nim", "--player", "class=random"], "is here: `--player random`."),
+        (["run", "examples/nim", "--player", "class=my.Bot"], "`class=` of CoGames is here: `--player ./mine.py`"),
+    ],
+)
+def test_a_word_of_a_former_system_leads_to_what_does_its_work(
+    typed: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
+    result = CliRunner().invoke(cli, typed)
+    assert result.exit_code == exitcodes.USAGE
+    assert told in result.stderr
+    assert "\n  hint: `" in result.stderr
+
+
+def test_the_tables_of_former_words_name_commands_that_there_are() -> None:
     known = set(cli.list_commands(click.Context(cli)))
-    assert {"validate-bundle", "make-policy", "tutorial"} <= set(_group._INSTEAD)
-    for name, instead in _group._INSTEAD.items():
-        result = CliRunner().invoke(cli, [name, "--help"])
-        assert (result.exit_code, result.stderr) == (
-            2,
-            f"error: There is no command '{name}' here.\n  hint: {instead}\n",
-        )
-        named = set(re.findall(r"`coworld (\w[\w-]*)", instead)) - {"COMMAND"}
-        assert named <= known
-        assert name not in known
+    for page in former_words._PAGES:
+        named = re.findall(r"`coworld ([a-z][\w-]*)", former_words.page_text(page))
+        assert set(named) <= known, page
+        assert named
+
+
+@pytest.mark.parametrize("words", ["run examples/nim", "compare a b -m examples/nim", "validate examples/paintarena"])
+def test_examples_that_are_not_there_lead_to_the_sample(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, words.split())
+    assert result.exit_code == exitcodes.USAGE
+    assert "`coworld demo -o examples/paintarena` writes the sample world" in result.stderr
 
 
 def test_unknown_command_without_a_guess() -> None:
@@ -336,7 +419,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["run", "w", "--aws-profile", "p"], "--aws-profile and --aws-region need --use-bedrock."),
         (["run", "w", "--player", "a,proportion=3"], "`coworld mix` shares the seats by them."),
         *((["run", "w", option], f"{option} is for measuring players: `coworld mix` takes it") for option in MEASURING),
-        (["scrimmage", "w"], "Missing argument 'BOT'."),
+        (["scrimmage"], "Missing argument 'BOT'."),
         (["scrimmage", "w", "i", "--metric", "/x"], "--metric needs -n 2 or more: one episode measures nothing."),
         (["scrimmage", "w", "i", "-n", "2", "--verify-replay"], "--verify-replay is for one episode."),
         (["mix", "w"], "use `coworld run MANIFEST`"),

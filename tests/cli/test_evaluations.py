@@ -131,10 +131,10 @@ def test_report_shows_a_finished_evaluation(interrupted: Interrupted, tmp_path: 
 def test_several_seeds_of_one_player(tmp_path: Path) -> None:
     out = tmp_path / "out"
     where = ("--variant", "duel", "--backend", "process", "--count-starved", "-o", out)
-    done = coworld("scrimmage", QUICK, "guest", "-n", "2", "--parallel", "2", *where, "--json")
+    done = coworld("scrimmage", "guest", "-m", QUICK, "-n", "2", "--parallel", "2", *where, "--json")
     assert done.status == 0, done.stderr
     assert (done.json["plan"]["kind"], done.json["blocks"]) == ("scrimmage", 2)
-    other = coworld("mix", QUICK, "--player", "guest", *where)
+    other = coworld("mix", "-m", QUICK, "--player", "guest", *where)
     assert other.status == 2
     assert "differs from this one in: kind." in other.stderr
 
@@ -146,8 +146,9 @@ def test_diagnose_reports_findings(tmp_path: Path) -> None:
     asked = (
         "evaluation",
         "diagnose",
-        NIM,
         "./bot.py",
+        "-m",
+        NIM,
         "--variant",
         "default",
         "--backend",
@@ -186,9 +187,9 @@ def test_plan_of_a_comparison_plays_nothing(tmp_path: Path) -> None:
 
 def test_invalid_measurement_is_a_usage_error(tmp_path: Path) -> None:
     refused = {
-        "empty_pool": ("pickup", QUICK, "guest"),
-        "candidate_in_pool": ("pickup", QUICK, "guest", "--pool", "guest"),
-        "bad_share": ("mix", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
+        "empty_pool": ("pickup", "guest", "-m", QUICK),
+        "candidate_in_pool": ("pickup", "guest", "-m", QUICK, "--pool", "guest"),
+        "bad_share": ("mix", "-m", QUICK, "--player", "guest", "--player", "confidant,proportion=9"),
     }
     for code, words in refused.items():
         done = coworld(*words, "--backend", "process", "-o", tmp_path / "out", "--json")

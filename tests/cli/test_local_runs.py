@@ -28,10 +28,11 @@ def test_what_was_played_and_labelled_is_listed_shown_labelled_again_exported_an
 
     listed = coworld("runs", "list", *where)
     assert listed.status == 0, listed.stderr
-    assert max(map(len, listed.stdout.splitlines())) <= 80 + len("  note=two words"), listed.stdout
+    assert "  Counter is better than Random Taker, after 15 blocks  " in listed.stdout
     assert [line.split()[3:5] for line in listed.stdout.splitlines()[1:]] == [["compare", "nim"], ["episode", "nim"]]
     found = coworld("runs", "list", "--label", "exp=b", "--json", *where).json
     assert [(run["path"], run["labels"]) for run in found["runs"]] == [(str(many), {"exp": "b", "note": "two words"})]
+    assert found["runs"][0]["outcome"] == "Counter is better than Random Taker, after 15 blocks."
     episodes = coworld("runs", "list", "--label", "note", "--episodes", "--limit", "1", "--json", *where).json
     assert (len(episodes["episodes"]), episodes["more"]) == (1, True)
     assert episodes["episodes"][0]["labels"] == {"exp": "b", "note": "two words"}

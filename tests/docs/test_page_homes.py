@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
-from support.docs_pages import become_somebody
+from support.docs_pages import ROOT, become_somebody
 
 from coworld_client import CredentialStore
 from coworld_runner.package.player_registry.registry_folder import default_registry
 from coworld_runner.records.known_places import default_index, known_places, remember_place
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_that_needs_the_examples_says_so(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    if any("examples/" in block for block in re.findall(r"^```\w+\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
+        assert "a clone" in text.split("\n## ")[0]
 
 
 def cache_of_uv() -> str:

@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     cells = [re.split(r"\s+\|\s*", line.strip("| ")) for line in PAGE.read_text("utf-8").splitlines()]
-    found = [(cell[0], cell[1], " ".join(cell[2:])) for cell in cells if len(cell) > 1 and cell[0].startswith("`")]
+    found = [(cell[0], cell[1], " ".join(cell[2:])) for cell in cells if len(cell) > 1 and NAME.search(cell[0])]
     return [
         Row(
             tuple(NAME.findall(published)), NEWEST if NEWEST in published else OLDEST, tuple(NAME.findall(here)), remark

@@ -20,6 +20,8 @@ from coworld_core.episode.events import RunFinished, RunStarted
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, ImageRecord, SlotRecord, SlotRow
 from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.evaluation.evaluation_files import report_rows
+from coworld_core.evaluation.scrimmage import ScrimmagePlan
 from coworld_core.records.run_filter import RunFilter
 from coworld_core.rules.play import Frame
 from coworld_core.rules.replay import ReplayHeader, ReplayWriter
@@ -29,6 +31,7 @@ from coworld_runner.records.local_runs import LocalRuns
 from coworld_runner.records.run_export import ParquetTable
 from coworld_runner.runs.run_labels import change_labels
 
+ADA = SlotRow(name="ada")
 NOW = dt.datetime(2026, 11, 26, 12, tzinfo=dt.UTC)
 
 
@@ -249,6 +252,24 @@ def test_a_workspace_of_a_later_version_is_listed_with_what_can_be_read(tmp_path
         assert (found.coworld, found.status, found.started_at) == ("nim", "completed", NOW)
         assert "schema version 2" in found.problem
         assert runs.find("torn").run.problem
+
+
+def test_a_measurement_has_what_came_out_unless_its_report_cannot_be_read(tmp_path: Path) -> None:
+    place = leave_rows(tmp_path / "results" / "many", row(1))
+    plan = ScrimmagePlan(
+        coworld="nim", version="1", variant="quick", slot_count=2, seed=1, seeded=True, max_blocks=1, player=ADA
+    )
+    (place / "plan.json").write_bytes(plan.to_document())
+    with opened(tmp_path) as runs:
+        assert [run.outcome for run in runs.runs()] == [""]
+    report = report_rows(plan, [])
+    (place / "report.json").write_bytes(report.to_document())
+    with opened(tmp_path) as runs:
+        assert [(run.kind, run.outcome) for run in runs.runs()] == [("scrimmage", report.headline)]
+        assert runs.query("SELECT outcome FROM runs").rows == ((report.headline,),)
+    (place / "report.json").write_text("{}")
+    with opened(tmp_path) as runs:
+        assert [(run.outcome, run.problem) for run in runs.runs()] == [("", "")]
 
 
 def test_labels_are_changed_in_the_folder_and_for_one_episode_alone(tmp_path: Path) -> None:

@@ -34,9 +34,7 @@ _MEANT: Mapping[str, Sequence[str]] = {
     "sit": ("game join",),
     "wrap": ("game wrap",),
     **dict.fromkeys(("leaderboard", "standings"), ("results",)),
-    **dict.fromkeys(("season", "seasons"), ("leagues", "tournament")),
     "matches": ("episodes",),
-    "match-artifacts": ("episode-logs",),
     **dict.fromkeys(("start", "up"), ("run", "play")),
     **dict.fromkeys(("watch", "view", "viewer", "open"), ("replay", "play")),
     **dict.fromkeys(("example", "sample", "quickstart", "hello"), ("demo",)),
@@ -51,22 +49,6 @@ _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("info", "env"), ("doctor", "version")),
 }
 """Words that users try, former names among them, and the commands that they mean."""
-
-
-_INSTEAD: Mapping[str, str] = {
-    "resolve-and-upload": "`coworld build --resolve-mutable-images` pins images, `coworld upload-coworld` uploads.",
-    "counterfactual": "`coworld compare` plays a candidate against a baseline.",
-    "power-analysis": "`coworld compare` plays until the evidence is enough.",
-    "stats": "`coworld evaluation diagnose` counts what players did, `coworld episode-stats` is for a platform.",
-    "manifest-schema": "`coworld schema` prints schemas, `coworld validate` checks a manifest.",
-    "retry-certification": "`coworld certify` repeats it on this machine, `coworld upload-coworld` uploads again.",
-    "help": "`coworld --help` lists commands, `coworld COMMAND --help` explains one.",
-    "validate-bundle": "`coworld check ./MY_BOT -m MANIFEST` checks a player, `coworld upload-policy` uploads it.",
-    "make-policy": "`coworld init player bot.py --for GAME` begins a player.",
-    "tutorial": "`coworld demo` plays the sample world, `coworld init player bot.py --for GAME` begins a player.",
-    "reporters": "`coworld list` shows Coworlds; reporters of a platform are not listed.",
-}
-"""Commands that do not exist here, most of the published package, and what to use instead."""
 
 
 _TITLE = 10
@@ -100,15 +82,18 @@ class NounGroup(click.Group):
         """Find the command, or suggest the one that was probably meant."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            if ctx.parent is None and name in _INSTEAD:
-                from coworld_core.errors import UsageError
-
-                raise UsageError(f"There is no command {name!r} here.", code="usage", hint=_INSTEAD[name])
             known = self.list_commands(ctx)
             folded = name.lower().replace("_", "-")
             close = closest(name, known, cutoff=0.5)
             starting = next((other for other in known if len(folded) > 2 and other.startswith(folded)), close)
             tried = [words for words in _MEANT.get(folded, ()) if words.split()[0] in known]
+            if ctx.parent is None and not tried:
+                from coworld_core.errors import UsageError
+
+                from .former_words import former_word
+
+                if (hint := former_word(args, known)) is not None:
+                    raise UsageError(f"There is no command {name!r} here.", code="usage", hint=hint)
             meant = tried or [starting] * (starting is not None)
             question = f" Did you mean {' or '.join(map(repr, meant))}?" if meant else ""
             raise click.UsageError(f"There is no command {name!r}.{question}", ctx)

@@ -65,18 +65,18 @@ coworld gate ./bot.py --watch
 coworld gate ./bot.py --accept
 coworld bots
 coworld bots ./bots --html bots.html
-coworld rank examples/paintarena frontier-painter sweep-painter --variant quick
-coworld rank examples/nim counter random-taker ./bot.py -o ranking
-coworld scrimmage examples/paintarena frontier-painter
-coworld scrimmage examples/paintarena frontier-painter -n 50 --parallel 4
-coworld mix examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
-coworld mix examples/nim --player ./bot.py --player counter -n 20 --json
-coworld pickup examples/paintarena my-player:2 --pool frontier-painter --pool sweep-painter -n 60
-coworld pickup examples/nim ./bot.py --pool counter --pool random-taker -n 40
-coworld improve examples/nim ./bot.py --with ./optimizer.py
-coworld improve examples/paintarena ./bot.py --with "claude -p 'Improve this player.'" --budget 10,2h
-coworld evaluation diagnose examples/paintarena ./bot.py --baseline sweep-painter --strong frontier-painter
-coworld evaluation diagnose examples/nim ./bot.py --compare results/latest --max-blocks 20
+coworld rank frontier-painter sweep-painter -m examples/paintarena --variant quick
+coworld rank counter random-taker ./bot.py -m examples/nim -o ranking
+coworld scrimmage frontier-painter -m examples/paintarena
+coworld scrimmage frontier-painter -m examples/paintarena -n 50 --parallel 4
+coworld mix -m examples/paintarena --player frontier-painter,proportion=3 --player sweep-painter -n 50
+coworld mix -m examples/nim --player ./bot.py --player counter -n 20 --json
+coworld pickup my-player:2 -m examples/paintarena --pool frontier-painter --pool sweep-painter -n 60
+coworld pickup ./bot.py -m examples/nim --pool counter --pool random-taker -n 40
+coworld improve ./bot.py -m examples/nim --with ./optimizer.py
+coworld improve ./bot.py -m examples/paintarena --with "claude -p 'Improve this player.'" --budget 10,2h
+coworld evaluation diagnose ./bot.py -m examples/paintarena --baseline sweep-painter --strong frontier-painter
+coworld evaluation diagnose ./bot.py -m examples/nim --compare results/latest --max-blocks 20
 coworld evaluation replay results/latest block-0007.1-2
 coworld evaluation replay league block-0031.1-1 -m examples/nim
 coworld evaluation report results/latest

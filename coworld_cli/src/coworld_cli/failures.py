@@ -15,6 +15,7 @@ from coworld_core.errors import CoworldError, DocumentError
 
 from . import exitcodes
 from .event_loop import Interrupted
+from .former_words import former_word
 from .hints import in_our_words
 from .output import to_json, to_line
 from .render.text import clean, hint_line
@@ -61,6 +62,8 @@ def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
     match error:
         case CoworldError():
             data = cast("dict[str, Any]", in_our_words(error.to_dict()))
+            if error.code == "unknown_player":
+                data["hint"] = former_word([str(error.context.get("player"))]) or data["hint"]
             notes = getattr(error, "__notes__", [])
             return exitcodes.for_kind(error.kind), {**data, **({"notes": notes} if notes else {})}
         case Interrupted():

@@ -14,6 +14,8 @@ __all__ = ["WORDS", "in_our_words", "worded"]
 
 WORDS: Mapping[str, str] = {
     # Packages, manifests and images
+    "copy_example": "The examples are in a clone of the repository. Elsewhere, `coworld demo -o examples/paintarena` "
+    "writes the sample world, and `coworld init game NAME` begins a game.",
     "build_again": "`coworld build {directory!q}` brings the manifest up to date.",
     "build_directory": "Run `coworld build {directory!q}` first.",
     "build_first": "Run `coworld build` to make a manifest of it.",

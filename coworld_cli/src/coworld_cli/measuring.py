@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from . import exitcodes
-from .options.declarations import SectionOption
+from .options.declarations import SectionCommand, SectionOption
 from .options.play_options import MeasuringOptions
 from .output import Output
 
@@ -31,6 +32,8 @@ __all__ = [
     "EPISODES",
     "EPISODES_ELSEWHERE",
     "RESUMABLE",
+    "GameCommand",
+    "first_game",
     "game_option",
     "margin_option",
     "markdown_option",
@@ -61,6 +64,51 @@ game_option = click.option(
     metavar="MANIFEST",
     help="The game: a file, a directory that holds one, an address, or a cow_… id.  [default: the current directory]",
 )
+
+
+class _FirstGame(click.Argument):
+    """The game in front of the players, as these commands took it before they had `--game`; the help leaves it out."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return []
+
+
+first_game = click.argument("manifest", nargs=-1, cls=_FirstGame)
+
+
+class GameCommand(SectionCommand):
+    """A command that takes its game by `--game`, or as its first argument.
+
+    The argument is that of `first_game`; a command with any number of players has none, and takes the first of them.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments."""
+        rest = super().parse_args(ctx, args)
+        named = ctx.get_parameter_source("game") is not ParameterSource.DEFAULT
+        first: tuple[str, ...] | None = ctx.params.pop("manifest", None)
+        if first is None:
+            players = self.params[0]
+            first, ctx.params[str(players.name)] = _game_and_players(ctx.params[str(players.name)], named=named)
+            if not ctx.params[str(players.name)]:
+                raise click.MissingParameter(ctx=ctx, param=players)
+        if first and named:
+            ctx.fail("The game is given twice: as the first argument, and by --game.")
+        if len(first) > 1:
+            ctx.fail(f"Got unexpected extra argument ({first[1]})")
+        if first:
+            ctx.params["game"] = first[0]
+            ctx.set_parameter_source("game", ParameterSource.COMMANDLINE)
+        return rest
+
+
+def _game_and_players(words: tuple[str, ...], *, named: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from coworld_runner.package import names_game
+
+    first = not named and (names_game(words[0]) or not names_game("."))
+    return words[:first], words[first:]
+
+
 markdown_option = click.option(
     "--markdown",
     is_flag=True,

@@ -12,6 +12,7 @@ from ..measuring import (
     BASE_SEED,
     ELSEWHERE,
     RESUMABLE,
+    GameCommand,
     game_option,
     margin_option,
     markdown_option,
@@ -156,9 +157,9 @@ def compare(
     return run_async(out, body)
 
 
-@commands.command("rank")
-@click.argument("manifest")
+@commands.command("rank", cls=GameCommand)
 @click.argument("bots", metavar="PLAYER PLAYER...", nargs=-1, required=True)
+@game_option
 @click.option(
     "--rating",
     type=click.Choice(RATINGS),
@@ -173,15 +174,14 @@ def compare(
 def rank(
     out: Output,
     options: MeasuringOptions,
-    manifest: str,
+    game: str,
     bots: tuple[str, ...],
     rating: RatingName | None,
     markdown: bool,
 ) -> int:
     """Rank several players.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
-    or a directory of yours, the id of a bundled player, or an image.
+    PLAYER is a file or a directory of yours, the id of a bundled player, or an image.
 
     They play a round robin of blocks: each has a group of as many players as there are seats, on one seed, with every
     player in every seat. It ends when all players can be told apart, or after --max-blocks.
@@ -192,7 +192,7 @@ def rank(
         from coworld_runner.evaluation import rank
 
         report, workspace = await play_evaluation(
-            options.but(manifest=manifest),
+            options.but(manifest=game),
             running,
             bots,
             lambda package, run, rules: rank(package, bots, rating=rating, rules=rules, **run),

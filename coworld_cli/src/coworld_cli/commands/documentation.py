@@ -10,6 +10,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
+from ..former_words import page_text
 from ..output import Output, output_options, published_option
 from ..render.markdown import show_markdown
 
@@ -55,11 +56,8 @@ def _names() -> list[str]:
 
 
 def _page(name: str) -> _Page:
-    from importlib.resources import files
-
-    text = (files("coworld_cli") / "docs" / f"{name}.md").read_text(encoding="utf-8")
     # Pictures are not installed: what they show is said instead.
-    return _Page(name, _PICTURE.sub(r"*Picture: \1.*", text))
+    return _Page(name, _PICTURE.sub(r"*Picture: \1.*", page_text(name)))
 
 
 def _asked(name: str) -> _Page:

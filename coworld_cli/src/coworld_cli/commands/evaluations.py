@@ -12,6 +12,9 @@ from ..measuring import (
     BASE_SEED,
     ELSEWHERE,
     RESUMABLE,
+    GameCommand,
+    first_game,
+    game_option,
     markdown_option,
     measured,
     play_evaluation,
@@ -38,9 +41,10 @@ def evaluation() -> None:
     """Diagnose a player, and report what was measured."""
 
 
-@evaluation.command("diagnose")
-@click.argument("manifest")
+@evaluation.command("diagnose", cls=GameCommand)
+@first_game
 @click.argument("bot")
+@game_option
 @click.option(
     "--baseline",
     cls=SectionOption,
@@ -78,7 +82,7 @@ def evaluation() -> None:
 def diagnose(
     out: Output,
     options: MeasuringOptions,
-    manifest: str,
+    game: str,
     bot: str,
     baseline: str | None,
     strong: str | None,
@@ -87,8 +91,7 @@ def diagnose(
 ) -> int:
     """Find out what is wrong with a player.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
-    files, directories, ids of bundled players, or images.
+    BOT and PLAYER are files, directories, ids of bundled players, or images.
 
     BOT plays a battery over the game's variants. Each block is one seed: BOT with itself in every seat, in the first
     two blocks twice, and then in one seat among the game's own players, in turn with --baseline and --strong. You get
@@ -100,7 +103,7 @@ def diagnose(
         from coworld_runner.evaluation import diagnose
 
         report, workspace = await play_evaluation(
-            options.but(manifest=manifest),
+            options.but(manifest=game),
             running,
             [player for player in (bot, baseline, strong) if player is not None],
             lambda package, run, rules: diagnose(

@@ -8,7 +8,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..measuring import margin_option
+from ..measuring import GameCommand, first_game, game_option, margin_option
 from ..options.declarations import SectionOption, takes
 from ..options.play_options import EvaluationOptions
 from ..options.values import Seconds
@@ -28,9 +28,10 @@ _ELSEWHERE = (
 )
 
 
-@commands.command("improve")
-@click.argument("manifest", metavar="GAME")
+@commands.command("improve", cls=GameCommand)
+@first_game
 @click.argument("bot", metavar="PLAYER")
+@game_option
 @click.option(
     "--with",
     "improver",
@@ -133,7 +134,7 @@ _ELSEWHERE = (
 def improve(
     out: Output,
     options: EvaluationOptions,
-    manifest: str,
+    game: str,
     bot: str,
     improver: str | None,
     budget: str,
@@ -149,8 +150,7 @@ def improve(
 ) -> int:
     """Let a program improve a player, step by step.
 
-    GAME is a file, a directory that holds one, an address, or a cow_… id. PLAYER is a file or a directory of yours,
-    which is never changed.
+    PLAYER is a file or a directory of yours, which is never changed.
 
     Each step plays the best player so far, hands the episodes, their grades and diagnoses and a copy of the player's
     files to the program, and compares what it makes of them with the best so far, as `coworld compare` does. Only what
@@ -161,7 +161,7 @@ def improve(
     """
     from ..event_loop import run_async
 
-    options = options.but(manifest=manifest, seed=seed)
+    options = options.but(manifest=game, seed=seed)
 
     async def body(running: Running) -> int:
         from coworld_core.roles import read_budget

@@ -12,6 +12,9 @@ from ..measuring import (
     EPISODES,
     EPISODES_ELSEWHERE,
     RESUMABLE,
+    GameCommand,
+    first_game,
+    game_option,
     markdown_option,
     measured,
     play_evaluation,
@@ -32,9 +35,10 @@ __all__ = ["commands"]
 commands = NounGroup()
 
 
-@commands.command("scrimmage")
-@click.argument("manifest")
+@commands.command("scrimmage", cls=GameCommand)
+@first_game
 @click.argument("bot")
+@game_option
 @takes(
     "options",
     MeasuringOptions,
@@ -45,11 +49,10 @@ commands = NounGroup()
 )
 @markdown_option
 @output_options
-def scrimmage(out: Output, options: MeasuringOptions, manifest: str, bot: str, markdown: bool) -> int:
+def scrimmage(out: Output, options: MeasuringOptions, game: str, bot: str, markdown: bool) -> int:
     """Measure a player that plays itself in every seat.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT is a file, a
-    directory, the id of a bundled player, or an image.
+    BOT is a file, a directory, the id of a bundled player, or an image.
 
     A single episode is shown as run shows it. With -n 2 or more you get the mean score, how far scores spread,
     what each seat is worth, faults and times.
@@ -57,7 +60,7 @@ def scrimmage(out: Output, options: MeasuringOptions, manifest: str, bot: str, m
     from ..event_loop import run_async
     from .episodes import play_episodes
 
-    options = options.but(manifest=manifest)
+    options = options.but(manifest=game)
     if options.episodes == 1:
         given = {
             "--metric": bool(options.metric),
@@ -83,8 +86,9 @@ def scrimmage(out: Output, options: MeasuringOptions, manifest: str, bot: str, m
     return run_async(out, body)
 
 
-@commands.command("mix")
-@click.argument("manifest")
+@commands.command("mix", cls=GameCommand)
+@first_game
+@game_option
 @click.option(
     "--player",
     "bots",
@@ -97,11 +101,10 @@ def scrimmage(out: Output, options: MeasuringOptions, manifest: str, bot: str, m
 @takes("options", MeasuringOptions, without=EPISODES_ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE, episodes=EPISODES)
 @markdown_option
 @output_options
-def mix(out: Output, options: MeasuringOptions, manifest: str, bots: tuple[str, ...], markdown: bool) -> int:
+def mix(out: Output, options: MeasuringOptions, game: str, bots: tuple[str, ...], markdown: bool) -> int:
     """Measure players that share the seats.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file,
-    a directory, the id of a bundled player, or an image.
+    PLAYER is a file, a directory, the id of a bundled player, or an image.
 
     The seats are shared in proportion. Each block is one seed and a full rotation, so every player has every seat
     equally often. You get means by player, by seat and by pair.
@@ -114,7 +117,7 @@ def mix(out: Output, options: MeasuringOptions, manifest: str, bots: tuple[str, 
         from coworld_runner.evaluation import mix
 
         report, workspace = await play_evaluation(
-            options.but(manifest=manifest),
+            options.but(manifest=game),
             running,
             tuple(players),
             lambda package, run, rules: mix(package, players, episodes=options.episodes, rules=rules, **run),
@@ -124,9 +127,10 @@ def mix(out: Output, options: MeasuringOptions, manifest: str, bots: tuple[str, 
     return run_async(out, body)
 
 
-@commands.command("pickup")
-@click.argument("manifest")
+@commands.command("pickup", cls=GameCommand)
+@first_game
 @click.argument("bot")
+@game_option
 @click.option(
     "--pool",
     cls=SectionOption,
@@ -162,7 +166,7 @@ def mix(out: Output, options: MeasuringOptions, manifest: str, bots: tuple[str, 
 def pickup(
     out: Output,
     options: MeasuringOptions,
-    manifest: str,
+    game: str,
     bot: str,
     pool: tuple[str, ...],
     team: bool,
@@ -171,8 +175,7 @@ def pickup(
 ) -> int:
     """Measure what a player adds beyond the players it replaces.
 
-    MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. BOT and PLAYER are
-    files, directories, ids of bundled players, or images.
+    BOT and PLAYER are files, directories, ids of bundled players, or images.
 
     Each block is one seed, played with BOT in no seat, in one, and so on up to all; the pool has the other seats. The
     value is BOT's score in its seats minus the pool's score there.
@@ -183,7 +186,7 @@ def pickup(
         from coworld_runner.evaluation import pickup
 
         report, workspace = await play_evaluation(
-            options.but(manifest=manifest),
+            options.but(manifest=game),
             running,
             (bot, *pool),
             lambda package, run, rules: pickup(

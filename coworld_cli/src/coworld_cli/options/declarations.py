@@ -54,6 +54,19 @@ class SectionOption(click.Option):
 class SectionCommand(click.Command):
     """A command whose help shows examples, and options under headings; rarely needed ones only with `--help-all`."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse arguments; an unknown option that a table of former words has leads to what does its work."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            from coworld_core.errors import UsageError
+
+            from ..former_words import former_word
+
+            if (hint := former_word([error.option_name])) is None:
+                raise
+            raise UsageError(error.message, code="usage", hint=hint) from None
+
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """The parameters, plus `--help-all` if that shows more options."""
         found = super().get_params(ctx)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coworld_core.text import plural
+from coworld_core.text import listed, plural
 
 from .results import labelled
 from .rows import Column, rows_table, status_word, when
@@ -32,6 +32,7 @@ _ID = 8
 """Characters of a run's id in a list; they name it."""
 _MOST_ROWS = 100
 _MOST_SCORES = 4
+_MOST_PLAYERS = 4
 
 _RUNS: tuple[Column[RunEntry], ...] = (
     Column("Begun", lambda run: when(run.started_at)),
@@ -142,6 +143,7 @@ def _head(run: RunEntry) -> str:
         ("Begun", when(run.started_at)),
         ("Status", run.status),
         ("Took", seconds(run.seconds) if run.seconds is not None else ""),
+        ("Outcome", run.outcome),
         ("Episodes", f"{run.episodes:,}" + (f", {run.faulted:,} with faults" if run.faulted else "")),
         ("Labels", labels_line(run.labels)),
         ("Note", run.problem),
@@ -166,7 +168,11 @@ def _result(run: RunEntry) -> str:
     if run.kind == "episode":
         return scores_text(run.scores)
     faults = f", {run.faulted:,} at fault" if run.faulted else ""
-    return f"{run.episodes:,} episode{'s' if run.episodes != 1 else ''}{faults}"
+    if not run.outcome:
+        return f"{run.episodes:,} episode{'s' if run.episodes != 1 else ''}{faults}"
+    unnamed = any(player not in run.outcome for player in run.players)
+    who = f"{listed(run.players, limit=_MOST_PLAYERS)}: " if unnamed else ""
+    return f"{who}{run.outcome.removesuffix('.')}{faults}"
 
 
 def scores_text(scores: Sequence[float | None]) -> str:

@@ -301,7 +301,7 @@ Play with a player of yours, in an image, and watch in the browser:
 
 Let it play in every slot:
 
-    coworld scrimmage {MANIFEST_NAME} IMAGE
+    coworld scrimmage IMAGE -m {MANIFEST_NAME}
 
 Results, replays and logs go to `results/` beside the manifest. When it is good enough:
 

@@ -13,21 +13,22 @@ from ..errors import UsageError
 from ..hints import Hint
 from ..text.phrases import listed
 from .battery import DiagnosisPlan
-from .comparison import Comparison, ComparisonPlan
-from .diagnosis import Diagnosis
+from .comparison import Comparison, ComparisonPlan, ComparisonReport
+from .diagnosis import Diagnosis, DiagnosisReport
 from .markdown import report_markdown
 from .metrics import known_metrics, measured
-from .mixture import Mixture, MixturePlan
-from .pickup import Pickup, PickupPlan
-from .ranking import Ranking, RankingPlan
+from .mixture import Mixture, MixturePlan, MixtureReport
+from .pickup import Pickup, PickupPlan, PickupReport
+from .ranking import Ranking, RankingPlan, RankingReport
 from .report_base import Evaluation, EvaluationPlan
 from .report_contents import ShownReport
-from .scrimmage import Scrimmage, ScrimmagePlan
+from .scrimmage import Scrimmage, ScrimmagePlan, ScrimmageReport
 
 __all__ = [
     "MARKDOWN_NAME",
     "PLAN_NAME",
     "PLAYERS_NAME",
+    "REPORTS",
     "REPORT_NAME",
     "measure_row",
     "open_evaluation",
@@ -58,6 +59,15 @@ _PLANS: dict[str, type[EvaluationPlan]] = {
     "pickup": PickupPlan,
     "diagnose": DiagnosisPlan,
 }
+REPORTS: Mapping[str, type[ShownReport]] = {
+    "compare": ComparisonReport,
+    "rank": RankingReport,
+    "scrimmage": ScrimmageReport,
+    "mix": MixtureReport,
+    "pickup": PickupReport,
+    "diagnose": DiagnosisReport,
+}
+"""The report of each kind of evaluation."""
 _EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] = {
     ComparisonPlan: Comparison,
     RankingPlan: Ranking,

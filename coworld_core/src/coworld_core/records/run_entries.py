@@ -59,6 +59,8 @@ class RunEntry:
     scores: tuple[float, ...]
     """Scores by slot, of one episode."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    outcome: str = ""
+    """What a measurement, an improvement or a tournament has found, in a sentence; empty for other runs."""
     problem: str = ""
     """What of it cannot be read, in a sentence; empty if all can."""
 
@@ -206,7 +208,7 @@ class FoundEpisodes(StoredEpisodes):
 
 _RUN_COLUMNS = (
     *("path", "kind", "run_id", "coworld", "version", "variant", "backend", "status", "ok", "started_at", "seconds"),
-    *("episodes", "faulted", "players", "scores", "labels", "problem"),
+    *("episodes", "faulted", "players", "scores", "labels", "outcome", "problem"),
 )
 _EPISODE_COLUMNS = (
     *("id", "coworld", "version", "variant", "seed", "status", "ok", "started_at", "seconds"),

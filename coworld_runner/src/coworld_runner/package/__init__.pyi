@@ -19,6 +19,7 @@ from .player_registry.local_registry import find_publishable as find_publishable
 from .player_registry.registered_player import RegisteredPlayer as RegisteredPlayer
 from .resolver import Package as Package
 from .resolver import coworld_id as coworld_id
+from .resolver import names_game as names_game
 from .resolver import resolve_package as resolve_package
 from .secret_env import SecretEnv as SecretEnv
 from .secret_env import read_secret_env as read_secret_env

@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
+from coworld_core.hints import Hint
 from coworld_core.retries import Backoff, Tries, retry_after, says_later
 from coworld_core.text.phrases import closest, listed
 from coworld_core.text.size_text import shown_size
@@ -129,6 +130,8 @@ def missing(path: Path, *, what: str) -> UsageError:
     near = closest(wanted, names)
     if near is not None and near != wanted:
         hint = f"Did you mean {parent / near}?"
+    elif wanted == "examples" and parent != path.parent:
+        hint = Hint("copy_example", "The examples are in a clone of the repository of coworld.")
     elif parent != path.parent:
         hint = f"The directory {parent} has no {wanted!r}."
     else:

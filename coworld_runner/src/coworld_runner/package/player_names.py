@@ -275,7 +275,7 @@ def _read(word: str, package: Package) -> PlayerRef:
         return _registered(word, found)
     if is_player_path(word):
         return PlayerRef(word=word, kind="own", own=read_own_player(word))
-    if is_bare(word) and word not in _images(manifest) and word not in package.contexts:
+    if "=" in word or (is_bare(word) and word not in _images(manifest) and word not in package.contexts):
         raise _unknown(word, manifest)
     return PlayerRef(word=word, kind="image")
 

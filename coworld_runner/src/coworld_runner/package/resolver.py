@@ -24,6 +24,7 @@ from coworld_core.manifest.manifest_file import (
     LoadedManifest,
     Mode,
     Preference,
+    find_manifest,
     load_manifest,
     manifest_sha256,
     read_document,
@@ -34,7 +35,7 @@ from coworld_core.text.urls import shown_url
 from coworld_core.versions import Published
 
 from ..images.compose import Contexts, contexts_for
-from .locations import FETCH_SECONDS, Location, fetch, missing, read_location
+from .locations import FETCH_SECONDS, Location, expand, fetch, missing, read_location
 
 if TYPE_CHECKING:
     from coworld_core.controller import HostedGame, HostedPolicy
@@ -45,6 +46,7 @@ __all__ = [
     "PackageSource",
     "coworld_id",
     "default_results_dir",
+    "names_game",
     "resolve_package",
 ]
 
@@ -197,6 +199,17 @@ def coworld_id(argument: str) -> str | None:
     if match := _API_PATH.fullmatch(text):
         return match["id"]
     return text if _COW_ID.fullmatch(text) else None
+
+
+def names_game(argument: str) -> bool:
+    """Whether this names a game, as `resolve_package` takes it: by address, id, or a file on this machine."""
+    if coworld_id(argument) is not None or "://" in argument:
+        return True
+    path = expand(argument)
+    try:
+        return path.suffix == ".json" if path.is_file() else path.is_dir() and bool(find_manifest(path))
+    except (UsageError, OSError, ValueError):
+        return False
 
 
 def default_results_dir(argument: str) -> Path:

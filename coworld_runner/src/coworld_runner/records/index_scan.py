@@ -23,7 +23,7 @@ _AT_ONCE = 500
 """Number of runs that are written at once."""
 _RUN = (
     *("path", "kind", "run_id", "coworld", "version", "variant", "backend", "status", "ok", "started_at", "seconds"),
-    *("players", "problem", "stamps", "position", "head"),
+    *("players", "outcome", "problem", "stamps", "position", "head"),
 )
 _WRITE_RUN = (
     f"INSERT INTO run({', '.join(_RUN)}) VALUES ({', '.join('?' * len(_RUN))}) "
@@ -200,6 +200,7 @@ def _write(
         run.started_at.isoformat() if run.started_at is not None else None,
         run.seconds,
         json.dumps(run.players, ensure_ascii=False),
+        run.outcome,
         run.problem or (part.problem if part is not None else ""),
         change.stamps,
         part.position if part is not None else 0,

@@ -13,7 +13,7 @@ from coworld_core.hints import Hint
 
 __all__ = ["VERSION", "IndexStore", "is_damage"]
 
-VERSION = 2
+VERSION = 3
 """Version of the tables. An index of another version is made anew."""
 
 _PATIENCE = 60.0
@@ -24,7 +24,7 @@ CREATE TABLE run(
   id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, run_id TEXT NOT NULL,
   coworld TEXT NOT NULL, version TEXT NOT NULL, variant TEXT NOT NULL, backend TEXT NOT NULL,
   status TEXT NOT NULL, ok INTEGER NOT NULL, started_at TEXT, seconds REAL, players TEXT NOT NULL,
-  problem TEXT NOT NULL, stamps TEXT NOT NULL, position INTEGER NOT NULL, head TEXT NOT NULL
+  outcome TEXT NOT NULL, problem TEXT NOT NULL, stamps TEXT NOT NULL, position INTEGER NOT NULL, head TEXT NOT NULL
 );
 CREATE TABLE episode(
   id INTEGER PRIMARY KEY, run INTEGER NOT NULL REFERENCES run ON DELETE CASCADE,

@@ -24,7 +24,8 @@ __all__ = ["QueryResult", "query_runs"]
 _VIEWS: Mapping[str, str] = {
     "runs": """SELECT path AS run, kind, run_id, coworld, version, variant, backend, status, ok, started_at, seconds,
         (SELECT count(*) FROM episode WHERE episode.run = run.id) AS episodes,
-        (SELECT count(*) FROM episode WHERE episode.run = run.id AND NOT episode.ok) AS faulted, problem FROM run""",
+        (SELECT count(*) FROM episode WHERE episode.run = run.id AND NOT episode.ok) AS faulted, outcome, problem
+        FROM run""",
     "episodes": """SELECT r.path AS run, key, number, e.run_id,
         CASE WHEN key = '' THEN r.path ELSE r.path || '/' || directory END AS path, kind, coworld, version, e.variant,
         backend, seed, e.status, e.ok, started_at, e.seconds, error_type, party, fault_slot, message

@@ -32,7 +32,7 @@ _RECORD = _LAYOUT.record.name
 _TOURNAMENT = "tournament.toml"
 _PLAN = "plan.json"
 _REPORT = "report.json"
-_NAMES = (_RECORD, LABELS_NAME, _EVENTS, ROWS_NAME, _PLAN, _TOURNAMENT)
+_NAMES = (_RECORD, LABELS_NAME, _EVENTS, ROWS_NAME, _PLAN, _TOURNAMENT, _REPORT)
 _WITH_RECORD = (_RECORD, LABELS_NAME)
 _END = 1 << 16
 """Bytes at the end of a log in which its last event is looked for."""
@@ -70,6 +70,8 @@ class ReadRun:
     tags: Mapping[str, str] = field(default_factory=dict[str, str])
     episode: EpisodeRow | None = None
     """The episode, if the run is one alone and is over."""
+    outcome: str = ""
+    """What a measurement, an improvement or a tournament has found, in a sentence; empty if nothing is reported."""
     rows: str = ""
     """Name of the file that gets a line for each episode; empty if there is none."""
     problem: str = ""
@@ -141,6 +143,7 @@ def _read(place: Path, problems: list[str]) -> ReadRun | None:
     plan = _Told(_PLAN, _file_object(place / _PLAN, problems), problems)
     found = ReadRun(
         kind=plan.text("kind") or told.text("what") or "batch",
+        outcome=_outcome(place, plan.text("kind") or told.text("what")),
         rows=rows,
         **told.texts("run_id", "coworld", "version", "variant", "backend"),
         started_at=told.time("time"),
@@ -162,12 +165,30 @@ def _tournament(place: Path, events: Path, problems: list[str]) -> ReadRun | Non
     over = is_free(events) and bool(_file_object(place / _REPORT, problems).get("stopped"))
     return ReadRun(
         kind="tournament",
+        outcome=_outcome(place, "tournament"),
         rows=_EVENTS,
         **_Told(_EVENTS, cast("dict[str, object]", rules), problems).texts("coworld", "version", "variant"),
         status="completed" if over else "interrupted" if is_free(events) else "running",
         ok=over,
         started_at=_Told(_EVENTS, begun, problems).time("time" if "time" in begun else "at"),
     )
+
+
+def _outcome(place: Path, kind: str) -> str:
+    """What the report of a run of many says in a sentence; empty without one, or if another version wrote it."""
+    if not (place / _REPORT).is_file():
+        return ""
+    from coworld_core.documents.records import open_record, read_as
+    from coworld_core.evaluation.evaluation_files import REPORTS
+    from coworld_core.roles.improvement_report import ImprovementReport
+    from coworld_core.tournament.standings import TournamentReport
+
+    model = {**REPORTS, "improvement": ImprovementReport, "tournament": TournamentReport}.get(kind)
+    try:
+        document = open_record(place, what="report", name=_REPORT)
+        return writable(read_as(model, document, what="report").headline) if model is not None else ""
+    except CoworldError:
+        return ""
 
 
 def _of_record(path: Path, problems: list[str]) -> ReadRun | None:

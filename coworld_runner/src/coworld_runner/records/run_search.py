@@ -42,7 +42,7 @@ def find_runs(
         values += more + (labels if alone else [])
     query = (
         "SELECT id, path, kind, run_id, coworld, version, variant, backend, status, ok, started_at, seconds, players, "
-        "problem, (SELECT count(*) FROM episode WHERE episode.run = run.id), "
+        "problem, outcome, (SELECT count(*) FROM episode WHERE episode.run = run.id), "
         "(SELECT count(*) FROM episode WHERE episode.run = run.id AND NOT episode.ok) "
         f"FROM run{_where(where)} ORDER BY started_at IS NULL, started_at DESC, path LIMIT ?"
     )
@@ -64,8 +64,9 @@ def find_runs(
             seconds=row[11],
             players=tuple(json.loads(row[12])),
             problem=row[13],
-            episodes=row[14],
-            faulted=row[15],
+            outcome=row[14],
+            episodes=row[15],
+            faulted=row[16],
             scores=tuple(seats.get(row[0], ())),
             labels=labels_of.get(row[0], {}),
         )
