@@ -89,7 +89,7 @@ async def test_comparison_resumes(tmp_path: Path) -> None:
 async def test_a_player_that_dies_at_once_ends_it_after_three_blocks(tmp_path: Path) -> None:
     async with contest(1.0, 0.0, "second:dies") as small:
         report = await compared(small, tmp_path / "run", parallel=1, options=EpisodeOptions(failure_grace_seconds=0.05))
-    assert (report.stopped, report.blocks, report.entrants[1].forfeits) == ("never_started", 0, 6)
+    assert (report.stopped, report.blocks, report.entrants[1].forfeits) == ("always_failed", 0, 6)
     assert len(list(read_rows(tmp_path / "run"))) == 6
     first = report.entrants[1].first_forfeit
     assert first is not None
