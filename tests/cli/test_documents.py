@@ -57,6 +57,20 @@ def test_accepting_published_versions_are_reported(world: World) -> None:
         assert coworld("validate", directory, "--json", "--fix", "--yes", option).status == status
 
 
+def test_a_copy_for_a_published_version_is_without_what_that_refuses_and_does_not_need(tmp_path: Path) -> None:
+    copy = tmp_path / "coworld_manifest_template.json"
+    asked = ("validate", PAINT, "--for", "0.1.26", "--fix", "-o", copy)
+    before = (PAINT / copy.name).read_bytes()
+    done = coworld(*asked, "--json")
+    assert (done.status, done.json["written"], done.json["path"]) == (0, True, str(copy)), done.stderr
+    assert [issue["message"] for issue in done.json["fixed"] if issue["code"] == "left_out"] == [
+        "tags is left out: 0.1.26 refuses it, and does without."
+    ]
+    assert (PAINT / copy.name).read_bytes() == before
+    assert coworld("validate", copy, "--for", "0.1.26", "--json").json["accepted_by"] == "0.1.26 and newer"
+    assert (coworld(*asked).status, coworld(*asked, "--overwrite").status) == (2, 0)
+
+
 def test_warnings_that_a_fix_leaves_may_fail_too(world: World) -> None:
     template = world() / "coworld_manifest_template.json"
     manifest = json.loads(template.read_text())

@@ -32,7 +32,7 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     results.mkdir()
     where = ("--root", results, "--index", tmp_path / "index.sqlite3")
     watch = start("episodes", "--local", "--watch", "--json", *where)
-    told = start("episodes", "--local", "--watch", "--state", "lost", *where)
+    told = start("episodes", "--local", "--watch", "--status", "lost", *where)
     one = begun(start, results / "one", "--label", "exp=a")
     watch.until_said('"running"')
     listed = coworld("episodes", "--local", "--state", "running", "--label", "exp", *where)
@@ -109,7 +109,7 @@ def test_a_game_for_people_is_ended(run: Callable[..., Result], told: FakePlatfo
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--state", "running"), "--state needs --local or --watch"),
+        (("--state", "running"), "--status needs --local or --watch"),
         (("--local", "--mine"), "no other filters"),
         (("--local", "--state", "run"), "is no state of an episode"),
     ],

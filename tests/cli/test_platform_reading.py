@@ -523,6 +523,17 @@ def test_anonymous_user_reads_public_resources(run: Run, told: FakePlatform, mon
     assert run("episodes").exit_code == exitcodes.ENVIRONMENT
 
 
+def test_a_name_that_is_no_path_is_that_of_a_coworld_on_the_platform(
+    run: Run, told: FakePlatform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told.on("GET", "/v2/coworlds", [{**COWORLD, "canonical": True}])
+    shown = run("show", str(COWORLD["name"]))
+    assert (shown.exit_code, str(COWORLD["id"]) in shown.stdout) == (0, True)
+    assert "There is no manifest at" in run("show", f"./{COWORLD['name']}").stderr
+    monkeypatch.delenv("COWORLD_TOKEN")
+    assert "There is no manifest at" in run("show", str(COWORLD["name"])).stderr
+
+
 def test_team_rights_are_asked_for_by_name(run: Run, told: FakePlatform) -> None:
     told.on("GET", "/v2/leagues", [])
     run("leagues")

@@ -16,6 +16,7 @@ from support.fake_platform import (
     LEAGUE,
     LOBBY,
     MEMBERSHIP,
+    NOW,
     SECRET,
     SEED,
     SUBMISSION,
@@ -210,7 +211,11 @@ def test_champion_is_nominated_by_membership_or_by_policy(run: Run, told: FakePl
     result = run("champion", label)
     assert (result.exit_code, "--league" in result.stderr) == (exitcodes.USAGE, True)
     told.on("GET", "/v2/league-policy-memberships", [])
-    assert run("champion", label).exit_code == exitcodes.USAGE
+    assert "painter is not in any league as a policy of yours." in run("champion", label).stderr
+    assert f"painter is not in {LEAGUE['id']} as a" in run("champion", label, "-l", str(LEAGUE["id"])).stderr
+    told.on("GET", "/v2/league-policy-memberships", [{**MEMBERSHIP, "end_time": NOW}])
+    left = run("champion", label)
+    assert (left.exit_code, f"painter has left {LEAGUE['name']}." in left.stderr) == (exitcodes.USAGE, True)
 
 
 def test_retire_with_and_without_a_reason(run: Run, told: FakePlatform) -> None:

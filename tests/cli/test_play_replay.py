@@ -272,3 +272,12 @@ def test_missing_browser_is_not_a_failure(played: tuple[Path, Path], start: Star
     run.until_said("No browser could be opened; open the link yourself.")
     run.send(signal.SIGINT)
     assert run.end().status == 0
+
+
+def test_a_page_is_named_with_the_tick_to_begin_at(tmp_path: Path) -> None:
+    nim = Path(__file__).parents[2] / "examples" / "nim"
+    assert coworld("run", nim, "--backend", "process", "-o", tmp_path / "played").status == 0
+    asked = ("replay", nim, tmp_path / "played", "--backend", "process", "--html", tmp_path / "page.html")
+    link = f"{(tmp_path / 'page.html').as_uri()}#tick=3"
+    assert f"Watch it:  {link}" in coworld(*asked, "--at", "3").stdout
+    assert coworld(*asked, "--json").json["link"] == link.removesuffix("#tick=3")

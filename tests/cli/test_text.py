@@ -64,6 +64,13 @@ def test_width(shown: str, columns: int) -> None:
     assert text.width(shown) == columns
 
 
+def test_a_name_that_would_widen_every_line_is_shortened() -> None:
+    assert text.shown_name("Random\nTaker") == "Random Taker"
+    assert text.shown_name("x" * 40) == "x" * 40
+    assert text.shown_name("x" * 41) == "x" * 39 + "…"
+    assert text.width(text.shown_name("木" * 200)) <= 40
+
+
 def test_table_aligns_and_never_cuts() -> None:
     long = "x" * 300
     assert text.table([("a", "1", long), ("日本", "20", "")], right=(1,)) == f"a      1  {long}\n日本  20"

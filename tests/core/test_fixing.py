@@ -12,7 +12,7 @@ import pytest
 from coworld_core import check_manifest, load_manifest
 from coworld_core.documents.json_edit import Edit, edited
 from coworld_core.errors import ManifestError
-from coworld_core.manifest.manifest_fixes import FixedManifest, fixed_manifest
+from coworld_core.manifest.manifest_fixes import FixedManifest, fixed_manifest, manifest_for
 
 TEXT = """{
   "a": [1, 2],   "b": {"c": 1, "d": {}},
@@ -119,3 +119,18 @@ def test_fixing_loses_nothing(version: str, generation: Callable[[str], dict[str
     result = fixed(tmp_path, before)
     again = load_manifest(result.after.encode())
     assert again.manifest == load_manifest(before).manifest
+
+
+def test_a_manifest_for_a_published_version_has_everything_that_it_needs(document: dict[str, Any]) -> None:
+    document["tags"] = ["a", "b", "c"]
+    document["game"]["achievements"] = []
+    document.pop("reporter")
+    manifest = load_manifest(document).manifest
+    found, left_out = manifest_for(manifest, "0.1.26")
+    assert (found.tags, manifest.tags) == (None, ("a", "b", "c"))
+    assert [issue.pointer for issue in left_out] == ["/game/achievements", "/tags"]
+    assert manifest_for(manifest, "0.1.64") == (manifest, ())
+    document["player"][0]["startup"] = {"timeout_seconds": 5}
+    with pytest.raises(ManifestError) as caught:
+        manifest_for(load_manifest(document).manifest, "0.1.26")
+    assert [issue.pointer for issue in caught.value.report.errors] == ["/player/0/startup"]

@@ -48,6 +48,14 @@ async def test_healthy_machine_passes(own_temp: None) -> None:
     assert all(check.hint for check in machine.checks if check.status != "ok")
 
 
+async def test_the_published_package_beside_ours_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "coworld-0.1.26.dist-info").mkdir()
+    (tmp_path / "coworld-0.1.26.dist-info" / "METADATA").write_text("Name: coworld\nVersion: 0.1.26\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    check = by_name(await check_machine())["coworld"]
+    assert (check.status, "coworld 0.1.26 is installed, too" in check.message) == ("warn", True)
+
+
 async def test_no_engine_is_a_warning_as_long_as_processes_work(
     own_temp: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

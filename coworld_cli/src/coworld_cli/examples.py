@@ -243,7 +243,7 @@ coworld league list --json
 coworld episodes --mine --with-replay
 coworld episodes EREQ_ID
 coworld episodes --label 'exp=a*'
-coworld episodes --local --state running
+coworld episodes --local --status running
 coworld episodes --local --watch --label exp=a
 coworld episode-stats EREQ_ID
 coworld episode-stats EREQ_ID --json

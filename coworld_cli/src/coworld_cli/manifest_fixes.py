@@ -28,7 +28,14 @@ def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fix_manifest(
-    out: Output, where: Path, *, yes: bool, published: Published | None = None, warnings: bool = False
+    out: Output,
+    where: Path,
+    *,
+    yes: bool,
+    to: Path | None = None,
+    overwrite: bool = False,
+    published: Published | None = None,
+    warnings: bool = False,
 ) -> int:
     """Fix the issues of a manifest that have exactly one right fix, without losing anything; list the rest.
 
@@ -36,6 +43,8 @@ def fix_manifest(
         out: Where to write.
         where: The manifest's file, or a directory that contains one.
         yes: Write without asking.
+        to: The new file to write, without asking; None: the manifest's own.
+        overwrite: Whether the new file may exist.
         published: A published version whose rules apply, too.
         warnings: Whether warnings count as issues.
 
@@ -44,16 +53,23 @@ def fix_manifest(
     """
     from coworld_core.manifest import fixed_manifest
 
+    from .files import target_file, write_whole
     from .render.issues import render_report
 
-    fixed = fixed_manifest(where, published=published)
+    target = target_file(to, "", overwrite=overwrite) if to is not None else None
+    fixed = fixed_manifest(where, published=published, to=target)
     ok = fixed.left.ok and not (warnings and fixed.left.warnings)
     name = shown_path(fixed.path)
     changed = fixed.after != fixed.before
-    write = changed and (yes or (out.json is False and agrees(fixed.before, fixed.after, name, len(fixed.done))))
+    yes = yes or target is not None
+    write = target is not None or (
+        changed and (yes or (not out.json and agrees(fixed.before, fixed.after, name, len(fixed.done))))
+    )
     if yes and changed:
         out.say(_difference(fixed.before, fixed.after, name))
-    if write:
+    if target is not None:
+        write_whole(target, fixed.after.encode())
+    elif write:
         fixed.write()
     out.answer(
         {

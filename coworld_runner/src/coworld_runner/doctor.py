@@ -33,6 +33,7 @@ from .runs.scratch import scratch_root, scratch_roots
 __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 
 DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
+_PUBLISHED = "coworld"
 
 _PATIENCE = 10.0
 """Seconds for an engine to answer; a slower one is too slow for episodes."""
@@ -206,7 +207,14 @@ def _version(distribution: str) -> str | None:
 def _check_coworld() -> Check:
     found = {name: _version(name) for name in DISTRIBUTIONS}
     text = ", ".join(f"{name.removeprefix('coworld-')} {number}" for name, number in found.items() if number)
-    return Check(name="coworld", status="ok", message=text)
+    if (published := _version(_PUBLISHED)) is None:
+        return Check(name="coworld", status="ok", message=text)
+    return Check(
+        name="coworld",
+        status="warn",
+        message=f"{text}; the published {_PUBLISHED} {published} is installed, too, and has that command as well",
+        hint="Keep them in separate environments: whichever is uninstalled takes the command of both away.",
+    )
 
 
 def _check_python() -> Check:

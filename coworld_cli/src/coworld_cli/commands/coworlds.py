@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,16 +59,23 @@ def show(out: Output, connection: Connection, coworld: str, doc: str | None) -> 
     """Show what a Coworld has.
 
     COWORLD is a manifest's file, a directory that holds one, or a file:// or http(s):// address: its seats, variants,
-    players, roles and documents are shown. Of a cow_… id the platform's row is shown. This needs no login.
+    players, roles and documents are shown. Of a cow_… id the platform's row is shown. This needs no login. The name of
+    a platform's Coworld does, and stands for its canonical version.
     """
     from coworld_core.api import check_id, id_kind
 
     async def on_platform(api: CoworldClient, _: Running) -> int:
-        return await show_one(out, api.coworlds.get(coworld), tables.coworld_details)
+        return await show_one(out, api.coworlds.find(coworld), tables.coworld_details)
 
     if doc is None and id_kind(coworld) is not None:
         coworld = check_id(coworld, ("coworld",))
         return run_api(out, connection, on_platform, anonymous=True)
+    if doc is None and re.fullmatch(r"[\w-]+", coworld) and not Path(coworld).exists():
+        from coworld_client.errors import NotLoggedIn
+
+        # Without a login it can only have been a path
+        with suppress(NotLoggedIn):
+            return run_api(out, connection, on_platform)
     return run_async(out, lambda _: _show_package(out, coworld, doc, connection.server))
 
 

@@ -64,10 +64,11 @@ _EREQ = IdType("episode request")
     "--local", is_flag=True, help="List the runs on this machine instead: those that are going on, and recent ones."
 )
 @click.option(
+    "--status",
     "--state",
     "states",
     multiple=True,
-    metavar="STATE",
+    metavar="STATUS",
     help="With --local or --watch: pending, running, completed, failed, interrupted or lost (killed); repeatable.",
 )
 @click.option(
@@ -96,7 +97,7 @@ def episodes(
     Filters apply before --limit, so a list is short only if there are no more.
     """
     if (local or watch) and (episode or any(filters.values()) or listing.offset or listing.cursor):
-        raise click.UsageError("--local and --watch take --state and --label, and no other filters.")
+        raise click.UsageError("--local and --watch take --status and --label, and no other filters.")
     if local or watch:
         from .episode_control import list_local, watch_hosted
 
@@ -104,7 +105,7 @@ def episodes(
             return list_local(out, places, listing, states=states, labels=labels, watch=watch)
         return watch_hosted(out, connection, listing, states=states, labels=labels)
     if states or places.root or places.index:
-        raise click.UsageError("--state needs --local or --watch; --root and --index need --local.")
+        raise click.UsageError("--status needs --local or --watch; --root and --index need --local.")
     filters["labels"] = labels
     if episode and any(filters.values()):
         raise click.UsageError("Filters are for lists; they do not go with the id of an episode.")

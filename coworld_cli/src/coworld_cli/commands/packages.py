@@ -15,7 +15,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_async
 from ..manifest_fixes import fix_manifest, yes_option
-from ..options.common import seconds_option
+from ..options.common import overwrite_option, seconds_option
 from ..options.declarations import refuse_options, takes
 from ..options.platform import server_for
 from ..options.play_options import PackageOptions, manifest_argument, package_server_option
@@ -74,6 +74,12 @@ _NAMES: tuple[DocumentName, ...] = (
     help="The manifest to write. Default: coworld_manifest.json in DIR; dist/coworld_manifest.json when --version is "
     "given without DIR.",
 )
+@click.option(
+    "--for",
+    "published",
+    type=click.Choice(get_args(Published)),
+    help="Write a manifest that this published version reads: without what it refuses and does not need.",
+)
 @click.option("--resolve-mutable-images", is_flag=True, help="Pin images of a registry to their digest.")
 @click.option("--platform", metavar="OS/ARCH", help="Platform to build for. Default: the compose file's.")
 @click.option("--build-arg", "build_args", multiple=True, metavar="NAME=VALUE", help="Build argument; repeatable.")
@@ -89,6 +95,7 @@ def build(
     template: Path | None,
     service: str | None,
     output: Path | None,
+    published: Published | None,
     resolve_mutable_images: bool,
     platform: str | None,
     build_args: tuple[str, ...],
@@ -141,6 +148,7 @@ def build(
                 no_cache=no_cache,
                 parallel=parallel,
                 publish=progress,
+                published=published,
             )
         for issue in result.report.issues:
             out.note(render_issue(result.report.source, issue))
@@ -192,6 +200,15 @@ def _build_answer(result: BuildResult) -> dict[str, object]:
     type=click.Choice(get_args(Published)),
     help="Report as errors whatever this published version refuses.",
 )
+@click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    metavar="FILE",
+    help="With --fix: write a new file, and leave MANIFEST as it is. It is then also without what the "
+    "version of --for refuses and does not need.",
+)
+@overwrite_option
 @click.option("--fix", is_flag=True, help="Fix whatever has exactly one right answer, after showing it.")
 @yes_option
 @click.option(
@@ -208,6 +225,8 @@ def validate(
     manifest: str,
     strict: bool,
     published: Published | None,
+    output: Path | None,
+    overwrite: bool,
     fix: bool,
     yes: bool,
     fail_on: str,
@@ -226,8 +245,11 @@ def validate(
     """
     if fix:
         refuse_options({"server"}, "does not go with --fix, which changes a file of this machine.")
-        return fix_manifest(out, Path(manifest), yes=yes, published=published, warnings=fail_on == "warning")
-    refuse_options({"yes"}, "goes with --fix.")
+        warnings = fail_on == "warning"
+        return fix_manifest(
+            out, Path(manifest), yes=yes, to=output, overwrite=overwrite, published=published, warnings=warnings
+        )
+    refuse_options({"yes", "output", "overwrite"}, "goes with --fix.")
     from coworld_core.errors import ManifestError
     from coworld_core.manifest import accepted_by
     from coworld_runner.package import resolve_package

@@ -240,6 +240,7 @@ def champion(out: Output, connection: Connection, policy: str, league: str | Non
 async def _membership_of(api: CoworldClient, policy: str, league: str | None) -> str:
     """The id of the membership of a policy of the user's; of several versions in a league, the one that joined last."""
     from coworld_core.errors import UsageError
+    from coworld_core.text.phrases import listed
 
     where = await api.leagues.id_of(league) if league else None
     rows = [
@@ -248,8 +249,10 @@ async def _membership_of(api: CoworldClient, policy: str, league: str | None) ->
         if row.end_time is None
     ]
     if not rows:
+        left = {row.league.name async for row in api.memberships.list(league=where, policy=policy, mine=True)}
+        where_not = f"is not in {league or 'any league'} as a policy of yours"
         raise UsageError(
-            f"{policy} is in no league{' of that name' if league else ''} as a policy of yours.",
+            f"{policy} {f'has left {listed(sorted(left))}' if left else where_not}.",
             code="not_a_member",
             hint="`coworld memberships --mine` lists those that are; `coworld submit` enters one.",
         )

@@ -103,8 +103,6 @@ def replay(
         raise click.UsageError(
             "--html and --open-browser exclude each other: one writes a file, the other shows a running game."
         )
-    if html is not None and at is not None:
-        raise click.UsageError(f"--html and --at exclude each other: open the page with #tick={at} at its end instead.")
     if in_terminal:
         if html is not None or open_browser:
             raise click.UsageError("--in-terminal excludes --html and --open-browser.", click.get_current_context())
@@ -152,13 +150,17 @@ async def _show(
         listeners=(Progress(running),),
         at=at,
     ) as shown:
-        if html is not None:
-            target = write_whole(html, (await shown.page()).html.encode())
-            out.answer({"html": str(target), "replay": shown.replay.source})
-            out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")
-            return exitcodes.OK
         if at is not None and shown.viewer is not None:
             out.note("Its static viewer shows the replay from the start: --at is for pages of games.")
+        if html is not None:
+            target = write_whole(html, (await shown.page()).html.encode())
+            # The page takes the tick where the running game's takes it
+            link = f"{target.as_uri()}{''.join(shown.link.partition('#')[1:])}"
+            out.answer({"html": str(target), "link": link, "replay": shown.replay.source})
+            out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")
+            if at is not None:
+                out.say(f"Watch it:  {click.style(link, bold=True)}")
+            return exitcodes.OK
         _say_where(shown, out)
         if wants_browser(open_browser):
             running.tasks.start_soon(open_page, shown.link, out)

@@ -23,7 +23,7 @@ _COLUMNS: tuple[Column[EpisodeInfo], ...] = (
     Column("Run", lambda info: _id(info)),
     Column("Kind", lambda info: info.kind, free=True),
     Column("Game", lambda info: info.coworld, free=True),
-    Column("State", lambda info: status_word(info.state)),
+    Column("Status", lambda info: status_word(info.state)),
     Column("Scores", lambda info: scores_text(info.scores)),
     Column("Labels", lambda info: _labels(info), free=True),
 )
@@ -40,7 +40,7 @@ def episode_info_text(info: EpisodeInfo) -> str:
     """One episode."""
     rows = [
         ("Episode", info.id),
-        ("State", info.state),
+        ("Status", info.state),
         ("Game", " ".join(filter(None, (info.coworld, info.version, info.variant)))),
         ("Scores", scores_text(info.scores)),
         ("Fault", info.error or ""),

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from .results import labelled
-from .text import clean, command_line, shown_path, table
+from .text import clean, command_line, shown_name, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.evaluation import ComparisonForecast, Scene, Shown, Table
 
 __all__ = ["evaluation_result", "forecast_text"]
 
+_NAMES = ("Player", "Against", "Pair")
+"""Headings of columns with names of players."""
 _COLOURS = {"better": "green", "worse": "red", "not_better": "red", "equal": "cyan"}
 
 
@@ -86,7 +88,12 @@ def _table(of: Table, *, titled: bool) -> str:
     """A table; the first needs no title, because the text above introduces it."""
     rows = [[click.style(head.lower(), dim=True) for head in of.head]]
     for row in of.rows:
-        rows.append([clean(cell, one_line=True) for cell in row])
+        rows.append(
+            [
+                shown_name(cell) if head in _NAMES else clean(cell, one_line=True)
+                for head, cell in zip(of.head, row, strict=True)
+            ]
+        )
     right = [column for column in range(len(of.head)) if column not in of.names]
     title = f"  {click.style(of.title, bold=True)}\n" if titled else ""
     return title + table(rows, right=right, indent="  ")

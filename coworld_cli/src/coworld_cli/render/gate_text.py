@@ -9,7 +9,7 @@ import click
 from coworld_core.text import plural
 
 from .results import labelled
-from .text import clean, command_line, hint_line, shown_path, table
+from .text import clean, command_line, hint_line, shown_name, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.evaluation import BotReport, BotsReport, GateMeasurement
@@ -140,7 +140,7 @@ def bots_text(report: BotsReport, folder: GateFolder) -> str:
         if bot.against:
             losing = [
                 [
-                    clean(str(one.player), one_line=True),
+                    shown_name(str(one.player)),
                     str(one.results.won),
                     str(one.results.lost),
                     str(one.results.drawn),

@@ -11,7 +11,7 @@ import click
 
 from coworld_core.text import plural
 
-from .text import clean, hint_line, left_behind, number, seconds, shown_path, table
+from .text import clean, hint_line, left_behind, number, seconds, shown_name, shown_path, table
 
 if TYPE_CHECKING:
     from coworld_core.episode import BatchSummary, EpisodeLayout, EpisodeRecord, Fault, PlayerSummary, SlotRecord
@@ -125,7 +125,7 @@ def _who(seat: SlotRecord | None, slot: int) -> tuple[str, str]:
 
 
 def _named(name: str, who: str) -> tuple[str, str]:
-    return clean(name, one_line=True), "" if who == name else click.style(clean(who, one_line=True), dim=True)
+    return shown_name(name), "" if who == name else click.style(shown_name(who), dim=True)
 
 
 def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
@@ -208,7 +208,7 @@ def batch_result(summary: BatchSummary, workspace: Path) -> str:
     about = click.style(f"{played} · {summary.backend}", dim=True)
     names = next((row.slots for row in summary.episodes if row.slots), ())
     seats = max((len(row.scores) or len(row.slots) for row in summary.episodes), default=0)
-    shown = [clean(seat.name, one_line=True) for seat in names[:seats]]
+    shown = [shown_name(seat.name) for seat in names[:seats]]
     shown += [str(slot) for slot in range(len(names), seats)]
     seeded = any(row.seed is not None for row in summary.episodes)
     several = len({row.variant for row in summary.episodes}) > 1

@@ -17,7 +17,7 @@ import click
 from coworld_core.text import plural
 
 from .. import exitcodes
-from .text import clean, table, width
+from .text import clean, shown_name, table, width
 
 if TYPE_CHECKING:
     from coworld_client import AsyncPager, Page
@@ -143,7 +143,7 @@ def _fit(columns: Sequence[Column[Any]], rows: list[list[str]]) -> None:
         over -= max(0, widths[index] - keep)
         for row in rows:
             if width(row[index]) > keep:
-                row[index] = row[index][: keep - 1].rstrip() + "…"
+                row[index] = shown_name(row[index], most=keep)
 
 
 def dump(row: Wire) -> dict[str, Any]:

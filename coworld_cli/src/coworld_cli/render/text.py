@@ -25,6 +25,7 @@ __all__ = [
     "left_behind",
     "number",
     "seconds",
+    "shown_name",
     "shown_path",
     "table",
     "width",
@@ -40,6 +41,24 @@ def clean(text: str, *, one_line: bool = False) -> str:
     """
     text = strip_controls(text)
     return " ".join(text.split()) if one_line else text
+
+
+_LONGEST_NAME = 40
+
+
+def shown_name(name: str, *, most: int = _LONGEST_NAME) -> str:
+    """A name for a cell of a table: on one line, and shortened if it is so long that it would widen every line.
+
+    Args:
+        name: Untrusted text.
+        most: Columns that it may take.
+    """
+    name = clean(name, one_line=True)
+    if width(name) <= most:
+        return name
+    while width(name) >= most:
+        name = name[:-1]
+    return f"{name.rstrip()}…"
 
 
 def hint_line(hint: str, *, indent: str = "  ", one_line: bool = True) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
-from ..documents.findings import Findings
-from ..documents.json_edit import edited
+from ..documents.findings import Findings, dotted
+from ..documents.json_edit import Edit, edited
 from ..documents.json_text import json_report, parse_json
 from ..errors import ManifestError
 from ..issues import Issue, Report
 from ..versions import Published
-from .manifest_file import check_manifest, examine_manifest, find_manifest, read_document
+from .manifest_file import check_manifest, dump_manifest, examine_manifest, find_manifest, load_manifest, read_document
+from .models import Manifest
+from .published_versions import NOT_NEEDED, published_findings
 
-__all__ = ["FixedManifest", "fixed_manifest"]
+__all__ = ["FixedManifest", "fixed_manifest", "manifest_for"]
 
 _ROUNDS = 8
 """One fix may reveal the next issue, so fixing is repeated this often at most."""
@@ -24,7 +27,7 @@ class FixedManifest:
     """A manifest before and after it was fixed."""
 
     path: Path
-    """The file, which has not been written yet."""
+    """The file to write, which has not been written yet."""
     before: str
     """The original text."""
     after: str
@@ -39,13 +42,18 @@ class FixedManifest:
         self.path.write_bytes(self.after.encode("utf-8"))
 
 
-def fixed_manifest(path: Path, *, template: bool = True, published: Published | None = None) -> FixedManifest:
+def fixed_manifest(
+    path: Path, *, template: bool = True, published: Published | None = None, to: Path | None = None
+) -> FixedManifest:
     """Fix a manifest without losing anything: only what was empty or is also stated elsewhere is removed.
+
+    A copy for a published version is also without the fields that this version refuses and does not need.
 
     Args:
         path: The manifest's file, or a directory that holds one.
         template: Accept a template.
         published: The version whose rules apply to what is left, too.
+        to: The file of a copy; None: the fixed text is for the manifest's own file.
 
     Raises:
         UsageError: If the path is wrong.
@@ -67,6 +75,41 @@ def fixed_manifest(path: Path, *, template: bool = True, published: Published | 
             break
         done += json_report(document, found).issues
         after = changed
+    if published is not None and to is not None:
+        after, left_out = _left_out(after, published)
+        done += left_out
     left = check_manifest(after.encode(), mode="strict", template=template, published=published)
-    file = file.absolute()
+    file = (to or file).absolute()
     return FixedManifest(file, before, after, tuple(done), left.model_copy(update={"source": str(file)}))
+
+
+def manifest_for(manifest: Manifest, published: Published) -> tuple[Manifest, tuple[Issue, ...]]:
+    """A manifest or a template for a published version, and what was left out of it.
+
+    Args:
+        manifest: The manifest.
+        published: The version. Fields that it refuses and does not need are left out.
+
+    Raises:
+        ManifestError: The version refuses more than that; the report lists it.
+    """
+    text, left_out = _left_out(dump_manifest(manifest, template=True), published)
+    return load_manifest(text.encode(), mode="strict", template=True, published=published).manifest, left_out
+
+
+def _left_out(text: str, published: Published) -> tuple[str, tuple[Issue, ...]]:
+    document = parse_json(text)
+    value: object = document.value
+    refused = published_findings(cast("dict[str, Any]", value), published) if isinstance(value, dict) else ()
+    found = [
+        replace(
+            finding,
+            code="left_out",
+            severity="info",
+            message=f"{dotted(finding.path)} is left out: {published} refuses it, and does without.",
+            hint=None,
+        )
+        for finding in refused
+        if finding.code == "not_yet_published" and finding.path in NOT_NEEDED
+    ]
+    return edited(text, (Edit("remove", finding.path) for finding in found)), json_report(document, found).issues

@@ -14,7 +14,7 @@ from ..role_kinds import ROLE_SECTIONS
 from ..versions import Published
 from .models import Manifest
 
-__all__ = ["NEWEST", "OLDEST", "Accepted", "accepted_by", "newer_fields", "published_findings"]
+__all__ = ["NEWEST", "NOT_NEEDED", "OLDEST", "Accepted", "accepted_by", "newer_fields", "published_findings"]
 
 OLDEST, NEWEST = 26, 64
 
@@ -42,6 +42,8 @@ _RUNNABLE_FIELDS: tuple[tuple[Path, int], ...] = (
     (("resources", "requests", "instance-type"), 60),
 )
 _PLAYER_FIELDS: tuple[tuple[Path, int], ...] = ((("file",), 47), (("startup",), 60))
+NOT_NEEDED: frozenset[Path] = frozenset(path for path, _ in _FIELDS) - {("game", "player_runtime")}
+"""Fields without which a version that does not know them plays the game as before."""
 _CONTAINER_REPORTERS = 29
 _REPORTERS = 30
 _TAGS = 32

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio
@@ -22,8 +22,10 @@ from coworld_core.hints import Hint
 from coworld_core.images import HOSTED_PLATFORM, Platform
 from coworld_core.issues import Issue, Report
 from coworld_core.manifest.manifest_file import dump_manifest
+from coworld_core.manifest.manifest_fixes import manifest_for
 from coworld_core.manifest.models import Manifest
 from coworld_core.text.phrases import listed
+from coworld_core.versions import Published
 
 from ..backend import Publish, to_nobody
 from ..backends.docker._engine import Engine
@@ -68,6 +70,7 @@ async def build_coworld(
     parallel: int | None = None,
     host: str | None = None,
     publish: Publish | None = None,
+    published: Published | None = None,
 ) -> BuildResult:
     """Build a package's images and write its manifest.
 
@@ -92,13 +95,15 @@ async def build_coworld(
         parallel: How many images to build at once; None: one for each processor, at most four.
         host: Address of the engine; None: as the docker command finds it.
         publish: Receives events.
+        published: A published version that is to read the manifest: fields that it refuses and does not need are left
+            out.
 
     Returns:
         The finished build. If anything fails, an older output is left untouched.
 
     Raises:
         UsageError: See `plan_build`.
-        ManifestError: See `plan_build`.
+        ManifestError: See `plan_build`; or `published` refuses more.
         WorkspaceError: The output cannot be written.
         BuildError: An image could not be built (the message names service and step), or the replay viewer could not.
         BackendUnavailable: No engine responds.
@@ -117,6 +122,10 @@ async def build_coworld(
 
     with _Phase("check", publish):
         planned = await anyio.to_thread.run_sync(plan)
+        left_out: tuple[Issue, ...] = ()
+        if published is not None:
+            read, left_out = manifest_for(planned.manifest, published)
+            planned = replace(planned, manifest=read)
         manifest, unpinned = await anyio.to_thread.run_sync(pinned, planned.manifest, planned.template.parent)
         viewer = await anyio.to_thread.run_sync(plan_viewer, planned)
         await anyio.to_thread.run_sync(check_player_files, planned)
@@ -160,7 +169,7 @@ async def build_coworld(
         manifest=manifest,
         version=planned.version,
         images=images,
-        report=planned.report.extended((*unpinned, *_platform_remarks(images.values()))),
+        report=planned.report.extended((*left_out, *unpinned, *_platform_remarks(images.values()))),
         seconds=time.monotonic() - begun,
     )
 
