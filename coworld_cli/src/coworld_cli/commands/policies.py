@@ -240,7 +240,7 @@ def champion(out: Output, connection: Connection, policy: str, league: str | Non
 async def _membership_of(api: CoworldClient, policy: str, league: str | None) -> str:
     """The id of the membership of a policy of the user's; of several versions in a league, the one that joined last."""
     from coworld_core.errors import UsageError
-    from coworld_core.text.phrases import listed
+    from coworld_core.text import listed
 
     where = await api.leagues.id_of(league) if league else None
     rows = [
