@@ -13,9 +13,9 @@ HELLO = {"type": "hello", "protocol": "coworld.seat/1", "seat": 0, "names": ["An
 
 def seated(legal: list[Any] | None, **more: Any) -> TypedSeat:
     seat = TypedSeat()
-    seat.hear(HELLO)
+    seat.receive(HELLO)
     told = {} if legal is None else {"legal": legal}
-    seat.hear({"type": "observe", "tick": 3, "your_turn": True, "observation": {"left": 5}, **told, **more})
+    seat.receive({"type": "observe", "tick": 3, "your_turn": True, "observation": {"left": 5}, **told, **more})
     return seat
 
 
@@ -47,12 +47,12 @@ def test_what_is_no_action_is_said_and_may_be_tried_again() -> None:
     assert (seat.note, seat.your_turn, seat.words()) == ("'jump' is none of the actions", True, ["take=1"])
     assert seat.say("") is None
     assert seat.say("1") is not None
-    seat.hear({"type": "refused", "tick": 3, "reason": "not legal now", "legal": [{"take": 1}]})
+    seat.receive({"type": "refused", "tick": 3, "reason": "not legal now", "legal": [{"take": 1}]})
     assert (seat.note, seat.your_turn) == ("not legal now", True)
     assert seat.say("1") is not None
     assert seat.say("1") is None
     assert seat.note == "it is not your turn"
-    seat.hear({"type": "over", "scores": [1, 0]})
+    seat.receive({"type": "over", "scores": [1, 0]})
     assert (seat.over, seat.your_turn) == ([1, 0], False)
 
 
@@ -67,20 +67,20 @@ def test_without_text_the_observation_is_shown() -> None:
 )
 def test_games_with_a_protocol_of_their_own_get_fields(typed: str, sent: dict[str, Any]) -> None:
     seat = TypedSeat()
-    seat.hear({"type": "observation", "slot": 0, "tick": 1, "done": False, "scores": [0, 0]})
+    seat.receive({"type": "observation", "slot": 0, "tick": 1, "done": False, "scores": [0, 0]})
     assert seat.say(typed) == sent
-    seat.hear({"type": "error", "message": "not understood"})
+    seat.receive({"type": "error", "message": "not understood"})
     assert seat.note == "not understood"
-    seat.hear({"type": "final", "tick": 2, "done": True, "scores": [3, 1]})
+    seat.receive({"type": "final", "tick": 2, "done": True, "scores": [3, 1]})
     assert (seat.over, seat.your_turn) == ([3, 1], False)
 
 
 def test_words_are_typed_behind_a_slash_in_games_with_talk() -> None:
     seat = TypedSeat()
-    seat.hear({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}})
+    seat.receive({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}})
     heard = [{"tick": 2, "seat": 1, "text": "hi", "to": "all"}]
     for _ in range(2):
-        seat.hear({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
+        seat.receive({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
     # It is not their turn, and they may speak
     assert seat.is_talk("/say hello")
     assert seat.say("/say  hello ") == {"type": "say", "text": " hello", "to": "all"}
@@ -90,9 +90,9 @@ def test_words_are_typed_behind_a_slash_in_games_with_talk() -> None:
     for wrong in ("/say", "/shout hello", "/"):
         assert seat.say(wrong) is None
         assert seat.note.startswith("write /say WORDS")
-    seat.hear({"type": "say_refused", "tick": 3, "reason": "a seat may say one message in a tick"})
+    seat.receive({"type": "say_refused", "tick": 3, "reason": "a seat may say one message in a tick"})
     assert seat.note == "not said: a seat may say one message in a tick"
-    seat.hear({"type": "observe", "tick": 4, "your_turn": True, "observation": {}, "legal": ["/stay"]})
+    seat.receive({"type": "observe", "tick": 4, "your_turn": True, "observation": {}, "legal": ["/stay"]})
     assert len(seat.board.said) == 4
 
 
@@ -101,8 +101,8 @@ def test_a_seat_that_is_taken_again_shows_what_was_said() -> None:
     before = [{"tick": 1, "seat": 0, "text": "hi", "to": "all"}, {"tick": 1, "seat": 1, "text": "oh", "to": 0}]
     heard = [{"tick": 2, "seat": 1, "text": "yes", "to": "all"}]
     for _ in range(2):
-        seat.hear({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}, "talked": before})
-        seat.hear({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
+        seat.receive({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}, "talked": before})
+        seat.receive({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
         assert seat.board.said == ((0, "hi", "all"), (1, "oh", 0), (1, "yes", "all"))
 
 

@@ -73,8 +73,8 @@ class Noting(BaseUnit):
     async def remove(self) -> None:
         await self._step("remove")
 
-    def forsake(self) -> None:
-        self.steps.append("forsake")
+    def stop_watching(self) -> None:
+        self.steps.append("stop_watching")
 
 
 class Paper(BaseBackend):
@@ -240,7 +240,7 @@ async def test_removal_failure_is_a_leak_and_hides_no_error(name: str, reason: s
     assert [(event.what, event.reason) for event in paper.events if isinstance(event, LeakFound)] == [
         (f"{name} (paper-{name})", reason)
     ]
-    assert bad.steps[-1] == "forsake"
+    assert bad.steps[-1] == "stop_watching"
     assert bad.exit is not None
     assert one.steps == WHOLE
 

@@ -26,7 +26,7 @@ from coworld_runner.package.own_players.own_player import OwnPlayer
 from coworld_runner.package.own_players.player_requirements import require_own_player
 from coworld_runner.package.own_players.player_wire import to_wire
 from coworld_runner.package.plan import EpisodePlan, plan_episode
-from coworld_runner.package.player_names import housing_words, read_players
+from coworld_runner.package.player_names import describe_environment, read_players
 from coworld_runner.package.resolver import Package
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -481,8 +481,8 @@ def test_player_image_is_reported_on_image_backends(nim: Package, here: Path) ->
     made(here / "bot.py", ACT)
     made(here / "made/Dockerfile", "FROM a\n")
     players = [read_own_player("bot.py"), read_own_player("made"), None]
-    assert housing_words(players, nim, ProcessBackend()) == ()
-    first, second = housing_words(players, nim, DockerBackend())
+    assert describe_environment(players, nim, ProcessBackend()) == ()
+    first, second = describe_environment(players, nim, DockerBackend())
     assert first == "bot.py runs in {{NIM_IMAGE}}, the package's own player image."
     assert second.startswith("made is built into an image of its own, coworld-player/made:")
 

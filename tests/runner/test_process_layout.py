@@ -16,7 +16,7 @@ from coworld_core.errors import NotReadyError, StartError
 from coworld_core.ids import new_run_id
 from coworld_runner.backend import HttpProbe, Port, UnitSpec
 from coworld_runner.backends.process import ProcessBackend
-from coworld_runner.backends.process._image_layout import Laid, layout_of
+from coworld_runner.backends.process._image_layout import ImageLayout, layout_of
 from coworld_runner.errors import OWN_DOING
 from coworld_runner.images.compose import Build, contexts_for, load_compose
 from coworld_runner.images.dockerfile import read_dockerfile
@@ -57,7 +57,7 @@ def package(tmp_path: Path, dockerfile: str) -> Path:
     return root
 
 
-def laid(tmp_path: Path, dockerfile: str) -> Laid:
+def laid(tmp_path: Path, dockerfile: str) -> ImageLayout:
     layout, trouble = layout_of(Build(context=package(tmp_path, dockerfile)))
     assert (layout is not None, trouble) == (True, "")
     assert layout is not None

@@ -696,7 +696,7 @@ async def test_memory_does_not_grow_with_the_length_of_a_game(monkeypatch: pytes
             if tick in (500, 2499):
                 held.append(tracemalloc.get_traced_memory()[0])
             message = json.dumps({"type": "act", "tick": tick, "action": {"take": 1}})
-            while match.hear(tick % 2, message) is not None:
+            while match.receive(tick % 2, message) is not None:
                 await anyio.lowlevel.checkpoint()
 
     tracemalloc.start()

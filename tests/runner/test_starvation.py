@@ -20,8 +20,8 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.episode.record import StarvationRecord
 from coworld_runner.backend import Endpoint
 from coworld_runner.episode.starvation import (
+    RunInterval,
     StarvationMeter,
-    Stretch,
     TickWindow,
     _Track,  # pyright: ignore[reportPrivateUsage]
     spare_share,
@@ -76,18 +76,18 @@ def test_a_window_holds_one_tick() -> None:
     ("stretches", "ran", "waited"),
     [
         # Both wait at one time, then one after the other
-        ([Stretch(0, 6, 0, 1), Stretch(0, 6, 0, 1)], 0, 6),
-        ([Stretch(0, 3, 0, 1), Stretch(3, 6, 0, 1)], 0, 6),
-        ([Stretch(0, 4, 0, 1), Stretch(3, 6, 0, 1)], 0, 6),
+        ([RunInterval(0, 6, 0, 1), RunInterval(0, 6, 0, 1)], 0, 6),
+        ([RunInterval(0, 3, 0, 1), RunInterval(3, 6, 0, 1)], 0, 6),
+        ([RunInterval(0, 4, 0, 1), RunInterval(3, 6, 0, 1)], 0, 6),
         # Who waits while the other runs has lost nothing by it
-        ([Stretch(0, 4, 1, 0), Stretch(2, 6, 0, 1)], 4, 2),
+        ([RunInterval(0, 4, 1, 0), RunInterval(2, 6, 0, 1)], 4, 2),
         # Parts of a stretch; threads that run or wait at one time
-        ([Stretch(0, 4, 0.5, 0.25), Stretch(0, 4, 0.25, 0.5)], 3, 1),
-        ([Stretch(0, 4, 3, 5)], 4, 0),
+        ([RunInterval(0, 4, 0.5, 0.25), RunInterval(0, 4, 0.25, 0.5)], 3, 1),
+        ([RunInterval(0, 4, 3, 5)], 4, 0),
         ([], 0, 0),
     ],
 )
-def test_simultaneous_waiting_counts_once(stretches: list[Stretch], ran: float, waited: float) -> None:
+def test_simultaneous_waiting_counts_once(stretches: list[RunInterval], ran: float, waited: float) -> None:
     assert together(stretches) == pytest.approx((ran, waited))
 
 

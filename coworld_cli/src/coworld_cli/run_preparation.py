@@ -24,7 +24,7 @@ from coworld_runner.package import (
     Package,
     SecretEnv,
     coworld_id,
-    housing_words,
+    describe_environment,
     read_secret_env,
     registry_words,
     resolve_package,
@@ -238,7 +238,7 @@ def tell_players(
         measured: Whether they are measured, so that they do not change.
     """
     own = [player for player in players if player is not None]
-    housing = housing_words(own, package, backend) if backend is not None else ()
+    housing = describe_environment(own, package, backend) if backend is not None else ()
     for line in (*registry_words(registered, frozen=measured), *housing):
         out.note(clean(line, one_line=True))
     if backend is not None and backend.capabilities.network_isolation:

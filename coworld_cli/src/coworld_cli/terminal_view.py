@@ -105,7 +105,7 @@ class TerminalGame:
 
             group.start_soon(act)
             async for message in socket:
-                seat.hear(message)
+                seat.receive(message)
                 await self._send(socket, seat, waiting)
                 self._draw(seat, slot)
             group.cancel_scope.cancel()

@@ -227,8 +227,10 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         secrets = await player_secrets(options, out)
         rules = replace(rules_of(settings, directory), command=options.run, secret_env=secrets)
         entrants = entrants_of(settings, directory, package, rules)
-        chair = bool(settings.pairing.commissioner)
-        async with opened_for_measuring(options, package, entrants, running, others=False, programs=chair) as venue:
+        commissioner = bool(settings.pairing.commissioner)
+        async with opened_for_measuring(
+            options, package, entrants, running, others=False, programs=commissioner
+        ) as venue:
             running.to_go_on = "Run the same command again to resume."
             tell_players(options, (), secrets, package, venue.backend, out)
             with show_progress(running, package.manifest.game.name) as progress:

@@ -88,14 +88,14 @@ async def play_seat(
         await _play_session(player, url, rng, ssl)
         return None
 
-    sitting = _Sitting(player, rng)
+    sitting = _SeatState(player, rng)
     try:
         return await _sit(sitting, url, ssl)
     finally:
         await sitting.close()
 
 
-async def _sit(sitting: _Sitting, url: str, ssl: SSLContext | None) -> dict[str, Any] | None:
+async def _sit(sitting: _SeatState, url: str, ssl: SSLContext | None) -> dict[str, Any] | None:
     from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
     socket: ClientConnection | None = await connected(url, ssl)
@@ -120,7 +120,7 @@ async def _play_session(play: PlayerForm, url: str, rng: random.Random, ssl: SSL
             raise SeatError(f"The player failed: {_said(error)}", code="player_failed") from error
 
 
-class _Sitting:
+class _SeatState:
     def __init__(self, player: PlayerForm, rng: random.Random) -> None:
         try:
             self._player: Any = seated(player)

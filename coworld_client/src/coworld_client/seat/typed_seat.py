@@ -48,7 +48,7 @@ class TypedSeat:
         self._kit = False
         self._tick = 0
 
-    def hear(self, message: Any) -> None:
+    def receive(self, message: Any) -> None:
         """Take in a message of the game."""
         if not isinstance(message, dict):
             return

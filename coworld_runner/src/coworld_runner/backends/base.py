@@ -266,7 +266,7 @@ class BaseUnit(Unit):
     # --- called by a subclass
 
     def follow(self, tasks: TaskGroup, work: Callable[[], Awaitable[None]]) -> None:
-        """Watch the unit in a task shielded from cancellation, until `work` is done or `forsake` is called.
+        """Watch the unit in a task shielded from cancellation, until `work` is done or `stop_watching` is called.
 
         Args:
             tasks: The task group in which it runs.
@@ -282,7 +282,7 @@ class BaseUnit(Unit):
         # Not the task group's start(): when cancelled, that would wait for a task that is shielded from it
         tasks.start_soon(watch, name=f"unit {self.name}")
 
-    def forsake(self) -> None:
+    def stop_watching(self) -> None:
         """Stop watching it; nothing needs its end any more."""
         self._following.cancel()
 
@@ -375,7 +375,7 @@ class BaseUnit(Unit):
     def abandon(self) -> None:
         """Give up on it because the platform does not respond."""
         self.finish(Exit(reason="lost", detail="it could not be removed"))
-        self.forsake()
+        self.stop_watching()
 
     # --- the contract
 

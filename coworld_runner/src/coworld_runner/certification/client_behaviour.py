@@ -16,9 +16,9 @@ from websockets.protocol import State
 
 from ..backend import HttpProbe, Unit
 from ..episode import contract_probes
-from ..web.game_socket import game_socket, hear
+from ..web.game_socket import game_socket, receive
 from .certification_record import Evidence, Level
-from .contract_checks import Knock, answers_ping, drain, knock
+from .contract_checks import RefusedCaller, answers_ping, drain, knock
 from .step_answers import required
 
 __all__ = ["BadClients", "LostConnections", "other_tokens"]
@@ -45,12 +45,12 @@ _BAD_MESSAGES: Final[tuple[tuple[str, str, tuple[str | bytes, ...]], ...]] = (
 )
 
 
-def other_tokens(tokens: Sequence[str]) -> list[Knock]:
+def other_tokens(tokens: Sequence[str]) -> list[RefusedCaller]:
     """List the slots with tokens of other slots, except for the next one, with which the smoke episode tries."""
     count = len(tokens)
     pairs = [(slot, (slot + step) % count) for step in range(2, count) for slot in range(count)]
     return [
-        Knock(
+        RefusedCaller(
             "refuses_every_other_token",
             f"slot {slot} with the token of slot {other}",
             {"slot": str(slot), "token": tokens[other]},
@@ -93,7 +93,7 @@ class BadClients:
         gate = anyio.CapacityLimiter(_PARALLEL)
         let_in: dict[int, str] = {}
 
-        async def attempt(asked: Knock) -> None:
+        async def attempt(asked: RefusedCaller) -> None:
             async with gate:
                 answer, _ = await knock(address, asked.query)
             if answer in ("open", "spoke") and asked.slot is not None:
@@ -145,7 +145,7 @@ class BadClients:
         try:
             async with game_socket(address, "/global", open_timeout=_STATE_SECONDS, close_timeout=0.5) as socket:
                 with anyio.move_on_after(_STATE_SECONDS):
-                    size = await hear(socket)
+                    size = await receive(socket)
                     self._add_end(served=size != 0, words="an empty message")
                     return
                 if socket.state is State.OPEN:

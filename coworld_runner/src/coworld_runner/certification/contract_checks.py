@@ -21,11 +21,20 @@ from websockets.protocol import State
 
 from ..backend import Unit
 from ..episode import contract_probes
-from ..web.game_socket import game_socket, hear, words_of
+from ..web.game_socket import game_socket, receive, words_of
 from .certification_record import Evidence, Level
 from .step_answers import required
 
-__all__ = ["LEAVE_SECONDS", "ContractProbes", "Knock", "SeatState", "answers_ping", "drain", "knock", "wrong_callers"]
+__all__ = [
+    "LEAVE_SECONDS",
+    "ContractProbes",
+    "RefusedCaller",
+    "SeatState",
+    "answers_ping",
+    "drain",
+    "knock",
+    "wrong_callers",
+]
 
 LEAVE_SECONDS = 1.0
 """A player that ends this close to the end of the game has stayed: it may learn before us that the game is over."""
@@ -47,7 +56,7 @@ _PONG_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Knock:
+class RefusedCaller:
     """One caller that must be refused."""
 
     code: str
@@ -62,23 +71,27 @@ Answer = Literal["refused", "closed", "dropped", "status", "open", "spoke", "sil
 stays open; sends a message; never answers the handshake; refuses the TCP connection."""
 
 
-def wrong_callers(tokens: Sequence[str]) -> list[Knock]:
+def wrong_callers(tokens: Sequence[str]) -> list[RefusedCaller]:
     """List the callers `/player` must refuse, for slots with these tokens."""
     count = len(tokens)
-    knocks: list[Knock] = []
+    knocks: list[RefusedCaller] = []
     for slot in range(count):
         stranger = secrets.token_urlsafe(16)
         knocks.append(
-            Knock("refuses_wrong_token", f"slot {slot} with a token that was not issued", _query(slot, stranger), slot)
+            RefusedCaller(
+                "refuses_wrong_token", f"slot {slot} with a token that was not issued", _query(slot, stranger), slot
+            )
         )
-        knocks.append(Knock("refuses_empty_token", f"slot {slot} with an empty token", _query(slot, ""), slot))
+        knocks.append(RefusedCaller("refuses_empty_token", f"slot {slot} with an empty token", _query(slot, ""), slot))
         knocks.append(
-            Knock("refuses_missing_token", f"slot {slot} without a token", {"slot": str(slot)}, slot, malformed=True)
+            RefusedCaller(
+                "refuses_missing_token", f"slot {slot} without a token", {"slot": str(slot)}, slot, malformed=True
+            )
         )
         if count > 1:
             other = (slot + 1) % count
             knocks.append(
-                Knock(
+                RefusedCaller(
                     "refuses_other_slots_token",
                     f"slot {slot} with the token of slot {other}",
                     _query(slot, tokens[other]),
@@ -87,11 +100,11 @@ def wrong_callers(tokens: Sequence[str]) -> list[Knock]:
             )
     if count:
         knocks += [
-            Knock("refuses_slot_out_of_range", f"slot {count}, which does not exist", _query(count, tokens[0])),
+            RefusedCaller("refuses_slot_out_of_range", f"slot {count}, which does not exist", _query(count, tokens[0])),
             # An index of -1 is the last slot in more than one language
-            Knock("refuses_negative_slot", "slot -1 with the token of the last slot", _query(-1, tokens[-1])),
-            Knock("refuses_missing_slot", "a token without a slot", {"token": tokens[0]}, malformed=True),
-            Knock("refuses_slot_not_a_number", "slot 'first'", _query("first", tokens[0]), malformed=True),
+            RefusedCaller("refuses_negative_slot", "slot -1 with the token of the last slot", _query(-1, tokens[-1])),
+            RefusedCaller("refuses_missing_slot", "a token without a slot", {"token": tokens[0]}, malformed=True),
+            RefusedCaller("refuses_slot_not_a_number", "slot 'first'", _query("first", tokens[0]), malformed=True),
         ]
     return knocks
 
@@ -106,7 +119,7 @@ async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None
         async with _connected(address, f"/player?{urlencode(query)}") as socket:
             try:
                 with anyio.fail_after(_ANSWER_SECONDS):
-                    await hear(socket)
+                    await receive(socket)
             except TimeoutError:
                 return "open", None
             except ConnectionClosed:
@@ -127,7 +140,7 @@ def _connected(address: str, target: str) -> connect:
     return game_socket(address, target, open_timeout=_OPEN_SECONDS, close_timeout=0.5, ping_interval=None)
 
 
-def _judge(asked: Knock, answer: Answer, status: int | None) -> Evidence:
+def _judge(asked: RefusedCaller, answer: Answer, status: int | None) -> Evidence:
     say = partial(required, asked.code, slot=asked.slot)
     letting_in = "Compare slot and token before the handshake, and refuse with 403 (or close with 1008)."
     match answer:
@@ -199,7 +212,7 @@ class ContractProbes:
                 hint=None if result.ok else f"Serve {what}, with HTTP 200 and the page's HTML.",
             )
 
-        async def refusal(index: int, asked: Knock) -> None:
+        async def refusal(index: int, asked: RefusedCaller) -> None:
             async with gate:
                 answer, status = await knock(address, asked.query)
             found[index] = _judge(asked, answer, status)
@@ -270,7 +283,7 @@ class ContractProbes:
         over = anyio.get_cancelled_exc_class()
         try:
             with anyio.fail_after(_MESSAGE_SECONDS):
-                message = await hear(socket)
+                message = await receive(socket)
         except TimeoutError:
             self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
@@ -306,7 +319,7 @@ class ContractProbes:
 async def _last_message(socket: ClientConnection) -> bool:
     with anyio.move_on_after(_CONFIRM_SECONDS, shield=True):
         try:
-            return await hear(socket) != 0
+            return await receive(socket) != 0
         except ConnectionClosed:
             return False
     return False

@@ -64,23 +64,23 @@ async def choose_backend(name: str, package: Package) -> BackendChoice:
     """
     if name == "process":
         return BackendChoice(name, "as asked")
-    hindrance = runs_as_processes(package)
+    reason_against = runs_as_processes(package)
     if name == "auto" and package.fetched:
         return BackendChoice("docker", "the package comes from elsewhere, and only containers keep it apart")
     if name == "auto" and (package.is_template or package.needs_build):
-        if not hindrance:
+        if not reason_against:
             return BackendChoice("process", "the images are not built yet", _MAKE)
-        return BackendChoice("docker", hindrance)
+        return BackendChoice("docker", reason_against)
     from ..package.changed_sources import changed_since_build
 
     changed = await anyio.to_thread.run_sync(changed_since_build, package)
     stale = f"{changed} has changed since the images were built"
     if name != "auto":
         return BackendChoice(name, f"as asked, but {stale}", _UPDATE) if changed else BackendChoice(name, "as asked")
-    if hindrance:
+    if reason_against:
         if changed:
-            return BackendChoice("docker", f"{hindrance}; but {stale}", _UPDATE)
-        return BackendChoice("docker", hindrance)
+            return BackendChoice("docker", f"{reason_against}; but {stale}", _UPDATE)
+        return BackendChoice("docker", reason_against)
     if changed:
         return BackendChoice("process", stale, _UPDATE)
     backend = make_backend("docker", package)

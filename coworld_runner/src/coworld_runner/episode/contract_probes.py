@@ -167,7 +167,7 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..web.game_socket import game_socket, hear
+    from ..web.game_socket import game_socket, receive
 
     target = f"/player?{urlencode({'slot': slot, 'token': token})}"
     name = f"refuses_{why}"
@@ -175,7 +175,7 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
         async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
             try:
                 with anyio.fail_after(_REFUSAL_WAIT):
-                    await hear(socket)
+                    await receive(socket)
             except TimeoutError:
                 return ProbeResult(
                     name, False, f"/player stayed open for {_REFUSAL_WAIT:g} s with {why.replace('_', ' ')}"
@@ -212,14 +212,14 @@ async def probe_seat(address: str, slot: int, token: str, *, wait: float = _REFU
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..web.game_socket import game_socket, hear, words_of
+    from ..web.game_socket import game_socket, receive, words_of
 
     name = "lets_owner_in"
     try:
         target = f"/player?{seat_query(slot, token)}"
         async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
             with anyio.move_on_after(wait):
-                await hear(socket)
+                await receive(socket)
             return ProbeResult(name, True, "let in")
     except ConnectionClosed as error:
         refused = error.rcvd is not None and error.rcvd.code == _POLICY_VIOLATION
@@ -248,14 +248,14 @@ async def first_message(address: str, path: str, *, timeout: float, limited: boo
     """
     from websockets.exceptions import WebSocketException
 
-    from ..web.game_socket import MESSAGE_LIMIT, game_socket, hear, words_of
+    from ..web.game_socket import MESSAGE_LIMIT, game_socket, receive, words_of
 
     route = path.split("?")[0]
     name = route.strip("/") + "_message"
     try:
         with anyio.fail_after(timeout):
             async with game_socket(address, path, open_timeout=timeout, close_timeout=0.5) as socket:
-                size = await hear(socket)
+                size = await receive(socket)
     except TimeoutError:
         return ProbeResult(name, False, f"{route} sent no message within {timeout:g} s")
     except (WebSocketException, OSError, EOFError) as error:

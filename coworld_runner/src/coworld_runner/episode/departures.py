@@ -36,7 +36,7 @@ async def watch_leaving(setup: Setup, ledger: Ledger, watch: Watch, players: Seq
     time_limit = setup.options.abandoned_timeout_seconds
     with anyio.move_on_after(time_limit):
         await watch.over.wait()
-    if watch.over.is_set() or await watch.is_done() or not await watch.lets_in(players[0]) or watch.over.is_set():
+    if watch.over.is_set() or await watch.is_done() or not await watch.admits(players[0]) or watch.over.is_set():
         return
     await blame_for_leaving(
         ledger,

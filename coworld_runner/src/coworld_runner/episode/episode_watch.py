@@ -107,7 +107,7 @@ class Watch:
                 return
             if await self.is_done():
                 return  # It may have played in less time than can be seen
-        if not await self.lets_in(player) or self.over.is_set():
+        if not await self.admits(player) or self.over.is_set():
             return
         if ended.ok:
             await self._see_absent(player.spec.slot)
@@ -116,7 +116,7 @@ class Watch:
         if self._options.on_player_failure == "stop":
             self.over.set()
 
-    async def lets_in(self, player: Unit) -> bool:
+    async def admits(self, player: Unit) -> bool:
         """Whether the game admits a client with the token of this player, which has ended; blames the game if not.
 
         A player that is shut out can only fail or give up.

@@ -29,7 +29,7 @@ from .episode_options import ContractProbe, OnReady
 from .episode_recorder import Recorder
 from .https_access import open_proxy
 from .play_links import play_links
-from .player_images import house_player
+from .player_images import prepare_player_image
 from .run_start import started
 from .unit_specs import game_spec, player_spec
 
@@ -220,7 +220,7 @@ class Flow:
                 )
 
         async def house(image: str, seat: Seat) -> None:
-            found[image] = await house_player(seat, self._backend, platform=platform, publish=publish)
+            found[image] = await prepare_player_image(seat, self._backend, platform=platform, publish=publish)
 
         async with anyio.create_task_group() as group:
             for image in dict.fromkeys([self._ledger.game.image.image, *(seat.image for seat in seats)]):

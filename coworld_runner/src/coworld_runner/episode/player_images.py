@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     # A program of one's own needs no plan
     from ..package.plan import EpisodePlan, Seat
 
-__all__ = ["house_own", "house_player", "require_players"]
+__all__ = ["house_own", "prepare_player_image", "require_players"]
 
 
 def require_players(plan: EpisodePlan, backend: Backend) -> None:
@@ -34,7 +34,7 @@ def require_players(plan: EpisodePlan, backend: Backend) -> None:
         require_own_player(player, backend, platform=None)
 
 
-async def house_player(seat: Seat, backend: Backend, *, platform: str | None, publish: Publish) -> ImageInfo:
+async def prepare_player_image(seat: Seat, backend: Backend, *, platform: str | None, publish: Publish) -> ImageInfo:
     """Fetch or build the image for a seat's own file or directory.
 
     Raises:

@@ -32,8 +32,8 @@ from ..backends._kernel_connections import Connections
 
 __all__ = [
     "STARVED_SHARE",
+    "RunInterval",
     "StarvationMeter",
-    "Stretch",
     "TickWindow",
     "spare_share",
     "tick_seconds",
@@ -117,17 +117,17 @@ class TickWindow:
         while self._stretches[0][1] <= now - self._tick:
             self._stretches.popleft()
 
-    def last(self, now: float) -> list[Stretch]:
+    def last(self, now: float) -> list[RunInterval]:
         """Return the stretches within the tick that ends now."""
         begin = now - self._tick
         return [
-            Stretch(max(start, begin), end, run / 1e9 / (end - start), wait / 1e9 / (end - start))
+            RunInterval(max(start, begin), end, run / 1e9 / (end - start), wait / 1e9 / (end - start))
             for start, end, run, wait in self._stretches
             if end > begin
         ]
 
 
-class Stretch(NamedTuple):
+class RunInterval(NamedTuple):
     """A span of time, with the shares of it in which a unit ran and waited; above 1 for several threads."""
 
     begin: float
@@ -136,7 +136,7 @@ class Stretch(NamedTuple):
     waited: float
 
 
-def together(stretches: Sequence[Stretch]) -> tuple[float, float]:
+def together(stretches: Sequence[RunInterval]) -> tuple[float, float]:
     """Return the seconds in which any unit ran, and those in which none ran and at least one waited.
 
     Args:
@@ -275,7 +275,7 @@ class _Track:
         self._list()
         return len(self._threads) > known
 
-    def note(self, now: float, stretches: Sequence[Stretch], tick: float, players: Sequence[_Track]) -> None:
+    def note(self, now: float, stretches: Sequence[RunInterval], tick: float, players: Sequence[_Track]) -> None:
         """Record the share of the tick ending now that was spent waiting, if it is a new maximum.
 
         Args:

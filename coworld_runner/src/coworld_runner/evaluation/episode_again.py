@@ -82,8 +82,8 @@ async def play_row_again(
             hint="Restore the old content to play that episode again.",
         )
     async with WorkerVenue(package, workers=1) as venue:
-        if hindrance := await venue.hindrance(plan.seats):
-            raise UsageError(f"The episode cannot be played again: {hindrance}.", code="not_portable")
+        if reason_against := await venue.reason_against(plan.seats):
+            raise UsageError(f"The episode cannot be played again: {reason_against}.", code="not_portable")
         return await play_plan_again(venue, plan, row, there)
 
 

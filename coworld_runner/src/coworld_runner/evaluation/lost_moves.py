@@ -83,7 +83,7 @@ async def _workers(keyed: KeyedRun, entrants: Entrants) -> AsyncGenerator[Worker
         yield keyed.venue
     elif keyed.venue.name == "process" and not refused(entrants.package, None):
         async with WorkerVenue(entrants.package, workers=1) as inside:
-            yield inside if not await inside.hindrance(()) else None
+            yield inside if not await inside.reason_against(()) else None
     else:
         yield None
 

@@ -142,7 +142,7 @@ class WorkerPool:
             (place / own).mkdir(parents=True, exist_ok=True)
         return {**child_environment(place), **env}
 
-    async def hindrance(self, seats: Sequence[Seat]) -> str:
+    async def reason_against(self, seats: Sequence[Seat]) -> str:
         """Load the rules and these players in the first worker; returns why that is not possible, or an empty text."""
         asked: dict[int, BotProgram] = {}
         for seat in seats:

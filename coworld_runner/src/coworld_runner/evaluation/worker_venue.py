@@ -58,8 +58,8 @@ def refused(package: Package, options: EpisodeOptions | None) -> str:
         return NOT_OF_THE_KIT
     if package.fetched:
         return "the package comes from elsewhere"
-    if hindrance := runs_as_processes(package):
-        return hindrance
+    if reason_against := runs_as_processes(package):
+        return reason_against
     if options is not None and options.record != "off":
         return "what is played is to be recorded"
     return "something is to be enforced" if options is not None and (options.required or options.player_https) else ""
@@ -90,5 +90,5 @@ async def find_workers(
     workers = options.parallel if isinstance(options.parallel, int) else None
     async with WorkerVenue(entrants.package, options=options.options, workers=workers) as found:
         seats = [entrants.seat(label) for label in entrants.rows()]
-        reason = await found.hindrance([*seats, *(entrants.others if others else ())])
+        reason = await found.reason_against([*seats, *(entrants.others if others else ())])
         yield (None, reason) if reason else (found, "")

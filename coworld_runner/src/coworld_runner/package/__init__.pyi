@@ -7,8 +7,8 @@ from .plan import EpisodePlan as EpisodePlan
 from .plan import Seat as Seat
 from .plan import plan_episode as plan_episode
 from .plan import plan_for_people as plan_for_people
+from .player_names import describe_environment as describe_environment
 from .player_names import files_player as files_player
-from .player_names import housing_words as housing_words
 from .player_names import is_player_path as is_player_path
 from .player_names import manifest_host as manifest_host
 from .player_names import read_players as read_players

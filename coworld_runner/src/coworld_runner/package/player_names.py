@@ -39,8 +39,8 @@ __all__ = [
     "HUMAN",
     "PlayerRef",
     "SeatPlayer",
+    "describe_environment",
     "files_player",
-    "housing_words",
     "is_bare",
     "is_player_path",
     "manifest_host",
@@ -205,7 +205,7 @@ def _with_python(known: list[Runnable]) -> Runnable:
     return next((one for one in known if one.run and Path(one.run[0]).name.startswith("python")), known[0])
 
 
-def housing_words(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
+def describe_environment(players: Iterable[OwnPlayer | None], package: Package, backend: Backend) -> tuple[str, ...]:
     """Describe what the user's own files and directories run in, one line each; none on a backend without images."""
     if not backend.capabilities.images:
         return ()

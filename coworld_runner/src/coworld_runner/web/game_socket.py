@@ -16,7 +16,7 @@ from coworld_core.text.terminal import strip_controls
 
 from .paced_websockets import PacedClient
 
-__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "game_socket", "hear", "is_too_long", "words_of"]
+__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "game_socket", "is_too_long", "receive", "words_of"]
 
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Maximum bytes of a message from a running game."""
@@ -48,7 +48,7 @@ def game_socket(address: str, target: str, **options: Any) -> connect:
     return _Straight(f"ws://{address}{target}", proxy=None, **options)
 
 
-async def hear(socket: ClientConnection) -> int | None:
+async def receive(socket: ClientConnection) -> int | None:
     """Wait for a message and return its size in bytes; None for one longer than `max_size`, which is not read.
 
     Raises:

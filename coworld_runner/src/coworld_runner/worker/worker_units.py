@@ -108,7 +108,7 @@ class GameUnit(BaseUnit):
 
     async def remove(self) -> None:
         """Stop following it."""
-        self.forsake()
+        self.stop_watching()
 
 
 class PlayerUnit(BaseUnit):
@@ -274,7 +274,7 @@ class PlayerUnit(BaseUnit):
                 await self._cluster.delete("secrets", self._secret, retry_timeout=_CALL_PATIENCE)
             except BackendError as error:
                 self.leak(f"secret {self._secret}", error.message)
-        self.forsake()
+        self.stop_watching()
 
 
 _PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104

@@ -138,7 +138,7 @@ class Match:
 
     # Messages from clients
 
-    def hear(self, slot: int, message: str | bytes) -> str | None:
+    def receive(self, slot: int, message: str | bytes) -> str | None:
         """Handle a message of the player of `slot`; return an error message if it is invalid.
 
         `{"move": "up" | "down" | "left" | "right" | "stay"}` changes the held action. Any other word counts

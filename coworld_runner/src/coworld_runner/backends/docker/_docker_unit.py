@@ -253,7 +253,7 @@ class DockerUnit(BaseUnit):
             return since
         except BaseException:
             # Stop following it; a container that started although we were cancelled is removed by name
-            self.forsake()
+            self.stop_watching()
             raise
 
     def _read_ports(self, published: Mapping[str, Any]) -> None:
@@ -372,7 +372,7 @@ class DockerUnit(BaseUnit):
         """Remove everything of the unit; publish what could not be removed."""
         self._tried.set()
         if not self.started.is_set():
-            self.forsake()
+            self.stop_watching()
         if self.spec.directory is not None:
             await hand_back(self._engine, self._container, self.spec.directory, self.spec.mount)
         reason = await remove_container(self._engine, self._container)
@@ -381,7 +381,7 @@ class DockerUnit(BaseUnit):
         left = await self._networks.release()
         for name, why in left:
             self.leak(f"network {name}", why)
-        self.forsake()
+        self.stop_watching()
 
 
 def _free_port() -> int:

@@ -363,7 +363,7 @@ class KubernetesUnit(BaseUnit):
         """Remove the pod; publish that it is left behind if that fails."""
         if self.pod.presence in (Presence.MADE, Presence.LOST):
             await self._remove_pod()
-        self.forsake()
+        self.stop_watching()
 
     async def _remove_pod(self) -> None:
         try:

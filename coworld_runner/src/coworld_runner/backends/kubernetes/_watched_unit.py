@@ -54,7 +54,7 @@ class WatchedPod:
     Args:
         unit: The unit.
         cluster: The pod's cluster.
-        tasks: The task group that follows it, shielded from cancellation, until the unit's `forsake`.
+        tasks: The task group that follows it, shielded from cancellation, until the unit's `stop_watching`.
         name: The pod's name, known before it exists.
         explain: Returns the error code and hint for a unit that does not start.
         forbidden_hint: The hint for objects that the user may not create.
@@ -182,10 +182,10 @@ class WatchedPod:
                 await prepare()
             await self.until(lambda: state.has_started(self.state, self._container))
         except (ClusterRefused, ClusterGone) as error:
-            self._unit.forsake()
+            self._unit.stop_watching()
             raise self.refused("pod", error) from error
         except BaseException:
-            self._unit.forsake()
+            self._unit.stop_watching()
             raise
 
     async def until(self, reached: Callable[[], bool]) -> None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from ...images.compose import Build
 from ...images.dockerfile import Copies, Dockerfile, read_dockerfile
 
-__all__ = ["Laid", "Layout", "layout_of"]
+__all__ = ["ImageLayout", "Layout", "layout_of"]
 
 _NOT_HERE = frozenset({"PATH", "HOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"})
 """Variables that refer to the image's own files and would break a program outside it."""
@@ -31,7 +31,7 @@ _LARGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class Laid:
+class ImageLayout:
     """An image's files, laid out below a directory."""
 
     root: Path
@@ -73,7 +73,7 @@ class Layout:
         """The command that a container runs by default."""
         return self.read.command
 
-    def put(self, root: Path, *, program: str = "python") -> Laid:
+    def put(self, root: Path, *, program: str = "python") -> ImageLayout:
         """Create a directory and lay the files out below it.
 
         Args:
@@ -90,11 +90,11 @@ class Layout:
                 _lay(source, root, [part for part in place.split("/") if part], linked=linked)
         workdir = root / self.read.workdir.lstrip("/")
         filled = workdir != root and workdir.is_dir() and any(workdir.iterdir())
-        laid = Laid(root, workdir if filled else None, {})
+        laid = ImageLayout(root, workdir if filled else None, {})
         env = {name: laid.here(value) for name, value in self.read.env.items() if name not in _NOT_HERE}
         if installed := self._installed(root):
             env["PYTHONPATH"] = os.pathsep.join(filter(None, (env.get("PYTHONPATH"), *installed)))
-        return Laid(root, laid.workdir, env)
+        return ImageLayout(root, laid.workdir, env)
 
     def unmade(self, argv: Sequence[str]) -> tuple[str, Path] | None:
         """The first word of a command that names a file copied from a missing source, and the file's path there."""

@@ -383,7 +383,7 @@ class ProcessUnit(BaseUnit):
             self.leak(self.label, f"it was still there {self.kill_seconds:g} s after it was killed")
             # The shim keeps killing and ends by itself: do not wait for it
             self._shim.returncode = 0
-        self.forsake()
+        self.stop_watching()
         self._hang_up()
         self._ports.give_back()
         if self._group:

@@ -29,7 +29,7 @@ from ...images.compose import Build, Contexts
 from ..base import BaseBackend, find_processes, reap_processes
 from ..registry import BackendOptions
 from ._image_interpreter import image_interpreter
-from ._image_layout import Laid, Layout, layout_of
+from ._image_layout import ImageLayout, Layout, layout_of
 from ._pip_requirements import PACKAGE_FILES, requirements_of
 from ._process_unit import ProcessUnit
 from .child_environment import python_path
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["ProcessBackend"]
 
 
-def _laid_out(spec: UnitSpec, laid: Laid) -> UnitSpec:
+def _laid_out(spec: UnitSpec, laid: ImageLayout) -> UnitSpec:
     """Replace paths in the image, in a unit's command and variables, with the paths of those files here."""
 
     def environment(placement: Placement) -> Mapping[str, str]:

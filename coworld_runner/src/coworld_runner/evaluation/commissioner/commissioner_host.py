@@ -100,7 +100,7 @@ class CommissionerSocket:
         except ConnectionClosed as error:
             raise await self._gone(error) from error
 
-    async def hear(self) -> CommissionerMessage:
+    async def receive(self) -> CommissionerMessage:
         """Wait for its next message; one that arrived before the answer to a hook comes first."""
         if self._later:
             return self._later.popleft()[0]
@@ -119,7 +119,7 @@ class CommissionerSocket:
     async def ask(self, request: HostMessage, answer: type[_Answer], *, in_round: bool) -> _Answer:
         """Send a request and wait for its answer.
 
-        In a round, `hear` returns messages of the round that arrive before the answer. Their number and their total
+        In a round, `receive` returns messages of the round that arrive before the answer. Their number and their total
         size are limited (`CommissionerOptions.message_bytes`). Outside, there are no episodes, so cancelling one has
         no effect.
         """

@@ -108,7 +108,7 @@ class CommissionedTournament:
             return None
         assert self._socket is not None
         if turn == "hear":
-            return await self._socket.hear()
+            return await self._socket.receive()
         if turn == "check":
             return await self._socket.require_open()
         if isinstance(turn, Ask):

@@ -87,11 +87,11 @@ async def play_tournament(
             ) as keyed,
             AsyncExitStack() as stack,
         ):
-            chair = None
+            commissioner = None
             if isinstance(tournament.pairing, Commissioned):
                 if keyed.venue.backend is None:
                     raise CapabilityError("A commissioner is a program: name a backend for it.")
-                chair = CommissionedTournament(
+                commissioner = CommissionedTournament(
                     folder,
                     Commission(tournament, dict(entrants.base.game_config)),
                     find_commissioner(found, settings.pairing.commissioner),
@@ -100,15 +100,19 @@ async def play_tournament(
                     options=commissioner_options,
                     hooks=settings.pairing.hooks,
                 )
-                stack.push_async_callback(chair.aclose)
+                stack.push_async_callback(commissioner.aclose)
 
             async def between() -> None:
-                if chair is not None:
-                    await chair.go_on()
+                if commissioner is not None:
+                    await commissioner.go_on()
                 else:
                     folder.happen(*tournament.next_events())
 
             await play_blocks(
-                keyed, tournament, entrants, between=between, held=lambda: chair is not None and chair.deserted
+                keyed,
+                tournament,
+                entrants,
+                between=between,
+                held=lambda: commissioner is not None and commissioner.deserted,
             )
         return folder.report()

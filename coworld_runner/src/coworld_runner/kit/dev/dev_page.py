@@ -89,22 +89,22 @@ class DevControls:
 
 @asynccontextmanager
 async def open_page_server(
-    desk: DevControls, relay: Relay, obey: Callable[[dict[str, Any]], None], *, listener: socket.socket
+    controls: DevControls, relay: Relay, obey: Callable[[dict[str, Any]], None], *, listener: socket.socket
 ) -> AsyncGenerator[None]:
     """Serve the page, its socket and the relay's sockets until the block ends."""
 
     async def connected(connection: ServerConnection) -> None:
         url = address_of(connection.request)
-        if desk.admits(url, "socket"):
-            await desk.serve(connection, obey)
+        if controls.admits(url, "socket"):
+            await controls.serve(connection, obey)
         else:
             await relay.serve(connection, url)
 
     async def route(connection: ServerConnection, request: Request) -> Response | None:
         url = address_of(request)
-        if desk.admits(url, ""):
+        if controls.admits(url, ""):
             return page_response(_page())
-        if desk.admits(url, "socket") or relay.admits(url):
+        if controls.admits(url, "socket") or relay.admits(url):
             return None
         return connection.respond(http.HTTPStatus.NOT_FOUND, "no such page\n")
 

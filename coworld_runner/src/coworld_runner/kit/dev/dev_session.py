@@ -45,7 +45,7 @@ _Status = Literal["starting", "playing", "over", "failed"]
 
 
 @dataclass
-class _Sitting:
+class _SeatState:
     """One seat: its occupant and their state."""
 
     who: str
@@ -92,24 +92,24 @@ class Dev:
         directory: Path,
         *,
         relay: Relay,
-        desk: DevControls,
+        controls: DevControls,
         variant: str | None,
         players: Sequence[str],
         seed: int | None,
         config: Mapping[str, Any],
     ) -> None:
-        self.link = desk.link
+        self.link = controls.link
         """Address of the page; anyone who has it has full control."""
         self._directory = directory
         self._relay = relay
-        self._desk = desk
+        self._controls = controls
         self._tokens: tuple[str, ...] = ()
         self._variant = variant
         self._players = tuple(players)
         # It stays the same until the page asks for a new one
         self._seed: int | None = config.get("seed", random.randrange(_MOST_SEED)) if seed is None else seed
         self._config = dict(config)
-        self._seats: list[_Sitting] = []
+        self._seats: list[_SeatState] = []
         self._now = _Game()
         self._again = anyio.Event()
         self._round: anyio.CancelScope | None = None
@@ -231,7 +231,7 @@ class Dev:
         if len(self._seats) != len(plan.seats):
             words = [seat.player_id or str(seat.own.path if seat.own else HUMAN) for seat in plan.seats]
             spare = package.manifest.player[0].id
-            self._seats = [_Sitting(who=word, bot=spare if word == HUMAN else word) for word in words]
+            self._seats = [_SeatState(who=word, bot=spare if word == HUMAN else word) for word in words]
             if not self._players:
                 self._seats[0].who = HUMAN
         plan = self._plan(package, [seat.who for seat in self._seats])
@@ -298,7 +298,7 @@ class Dev:
                     planned.runnable,
                     planned.own,
                     slot=slot,
-                    url=self._desk.socket(f"{SIT}?{seat_query(slot, token)}"),
+                    url=self._controls.socket(f"{SIT}?{seat_query(slot, token)}"),
                     backend=self._backend,
                     seed=plan.player_seed(slot),
                     secret_env=planned.secret_env,
@@ -311,7 +311,7 @@ class Dev:
             self._log(f"seat {slot}", error.message)
             self._report(seat, "failed")
 
-    def _report(self, seat: _Sitting, status: str) -> None:
+    def _report(self, seat: _SeatState, status: str) -> None:
         seat.status = status
         self._tell()
 
@@ -345,7 +345,7 @@ class Dev:
         self._tell()
 
     def _log(self, who: str, text: str) -> None:
-        self._desk.log({"type": "log", "who": who, "text": text})
+        self._controls.log({"type": "log", "who": who, "text": text})
 
     def _tell(self) -> None:
         now = self._now
@@ -361,7 +361,7 @@ class Dev:
             }
             for slot, seat in enumerate(self._seats)
         ]
-        self._desk.show({"type": "state", **vars(now), "seed": self._seed, "seats": seats})
+        self._controls.show({"type": "state", **vars(now), "seed": self._seed, "seats": seats})
 
     def _page(self, slot: int) -> str | None:
         """Return the address of a seat's page, which can play only if the seat's occupant is a person."""
@@ -369,7 +369,7 @@ class Dev:
         if seat.page is None:
             return None
         path = SIT if seat.who == HUMAN else WATCH
-        address = self._desk.socket(f"{path}?{seat_query(slot, self._tokens[slot])}")
+        address = self._controls.socket(f"{path}?{seat_query(slot, self._tokens[slot])}")
         return f"{seat.page}&address={quote(address, safe='')}"
 
 
@@ -471,9 +471,17 @@ async def open_dev(
     place = package.directory or directory
     relay = Relay()
     with _listener(port) as listener:
-        desk = DevControls(f"127.0.0.1:{listener.getsockname()[1]}", secrets.token_urlsafe(16))
-        dev = Dev(place.absolute(), relay=relay, desk=desk, variant=variant, players=players, seed=seed, config=changes)
-        async with open_page_server(desk, relay, partial(_obey, dev), listener=listener), nursery() as tasks:
+        controls = DevControls(f"127.0.0.1:{listener.getsockname()[1]}", secrets.token_urlsafe(16))
+        dev = Dev(
+            place.absolute(),
+            relay=relay,
+            controls=controls,
+            variant=variant,
+            players=players,
+            seed=seed,
+            config=changes,
+        )
+        async with open_page_server(controls, relay, partial(_obey, dev), listener=listener), nursery() as tasks:
             tasks.start_soon(dev.run)
             try:
                 yield dev

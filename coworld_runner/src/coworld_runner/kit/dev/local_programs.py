@@ -60,9 +60,9 @@ def local_backend(package: Package) -> Backend:
             code="package_fetched",
             hint=Hint("play_in_containers", 'run_episode with backend="docker" runs it in containers.'),
         )
-    if hindrance := runs_as_processes(package):
+    if reason_against := runs_as_processes(package):
         raise UsageError(
-            f"It cannot be run as local processes: {hindrance}.", code="not_local", hint="See compose.yaml."
+            f"It cannot be run as local processes: {reason_against}.", code="not_local", hint="See compose.yaml."
         )
     return make_backend("process", package)
 

@@ -74,7 +74,7 @@ class ServedGame(Protocol):
         """Record that the connection behind `outbox` is gone."""
         ...
 
-    def hear(self, slot: int, message: str | bytes, /) -> str | None:
+    def receive(self, slot: int, message: str | bytes, /) -> str | None:
         """Handle a message from a seat, and return an answer if it is refused."""
         ...
 
@@ -128,7 +128,7 @@ async def game_server(
                 outbox = game.join(slot)
                 try:
                     await converse(
-                        connection, outbox, answer=partial(game.hear, slot), sent=partial(game.delivered, slot)
+                        connection, outbox, answer=partial(game.receive, slot), sent=partial(game.delivered, slot)
                     )
                 finally:
                     game.leave(slot, outbox)

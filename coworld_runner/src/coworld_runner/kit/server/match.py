@@ -134,7 +134,7 @@ class Match:
         """Record that a seat's pending messages were sent."""
         self._table.delivered(slot, time.monotonic())
 
-    def hear(self, slot: int, message: str | bytes) -> str | None:
+    def receive(self, slot: int, message: str | bytes) -> str | None:
         """Handle a message from the player of a seat; returns the reply if it is refused."""
         try:
             reply = self._table.receive(slot, message, time.monotonic())

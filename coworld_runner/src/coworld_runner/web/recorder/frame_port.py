@@ -55,7 +55,7 @@ class FramePort:
         prepare(caller)
         head = bytearray()
 
-        def hear(caller: socket.socket) -> None:
+        def receive(caller: socket.socket) -> None:
             data = _received(caller)
             if data is None:
                 return
@@ -64,7 +64,7 @@ class FramePort:
                 self._selector.unregister(caller)
                 self._answer(caller, bytes(head))
 
-        self._selector.register(caller, selectors.EVENT_READ, hear)
+        self._selector.register(caller, selectors.EVENT_READ, receive)
 
     def _answer(self, caller: socket.socket, head: bytes) -> None:
         """Answer a health check, or let the reader in."""

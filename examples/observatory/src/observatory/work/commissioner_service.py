@@ -225,7 +225,7 @@ class _League:
                     raise UsageError("The Coworld of this league no longer exists.", code="unknown_coworld")
                 found = await self._find(session, season)
             await write_events(self._database, season, self._lease.token)
-            chair = CommissionedTournament(
+            commissioner = CommissionedTournament(
                 season,
                 season.view(),
                 found,
@@ -235,8 +235,8 @@ class _League:
                 run_id=self._lease.run_id,
             )
             # It shields its own clean-up. What it opened in this task must be closed in this task.
-            async with aclosing(chair):
-                await self._play(season, chair, found.name, self._terms.hooks)
+            async with aclosing(commissioner):
+                await self._play(season, commissioner, found.name, self._terms.hooks)
 
     @property
     def every(self) -> float:
@@ -257,7 +257,7 @@ class _League:
         return replace(found, runnable=admitted.runnable)
 
     async def _play(
-        self, season: CommissionedSeason, chair: CommissionedTournament, asked: str, hooks: Collection[HookName]
+        self, season: CommissionedSeason, commissioner: CommissionedTournament, asked: str, hooks: Collection[HookName]
     ) -> None:
         """Play a season until, between two rounds, its members, its game or the hooks to ask change."""
         while True:
@@ -275,11 +275,11 @@ class _League:
                 return
             wait = self._wait(season)
             if wait > _KEEP_SECONDS:
-                await chair.aclose()
-            waits = chair.conversation.waits
+                await commissioner.aclose()
+            waits = commissioner.conversation.waits
             if wait == 0:
                 # While episodes are running, this only looks whether the commissioner is still there.
-                await self._step(season, chair)
+                await self._step(season, commissioner)
             if wait > 0 or waits:
                 await anyio.sleep(min(wait or _LOOK_SECONDS, _LOOK_SECONDS))
 
@@ -303,20 +303,20 @@ class _League:
             return None
         return CommissionerError(f"The round did not complete within {most:g} s.", code="commissioner_overtime")
 
-    async def _step(self, season: CommissionedSeason, chair: CommissionedTournament) -> None:
+    async def _step(self, season: CommissionedSeason, commissioner: CommissionedTournament) -> None:
         """Exchange one message with the commissioner, and store what follows from it."""
         league = season.tournament.league
         asks = league.open is None and bool(league.commissioner)
         if asks:
             self._asked = anyio.current_time()
-            chair.conversation.ask_again()
+            commissioner.conversation.ask_again()
         # Void blocks do not stop a league: the commissioner is told about them.
         season.tournament.stopped = ""
         try:
             if (error := self._overtime(season)) is not None and season.played is not None:
-                chair.conversation.drop(season.played, error)
+                commissioner.conversation.drop(season.played, error)
                 raise error
-            await chair.step()
+            await commissioner.step()
         except CommissionerError:
             await write_events(self._database, season, self._lease.token)
             raise
