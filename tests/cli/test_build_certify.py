@@ -66,7 +66,7 @@ def test_every_form_of_build(args: str, wanted: dict[str, Any], asked: list[dict
     assert result.exit_code == 2
     assert result.stderr == "error: Asked.\n"
     nothing: dict[str, Any] = dict.fromkeys(
-        ["project", "compose", "template", "version", "output", "service", "platform"]
+        ["project", "compose", "template", "version", "output", "service", "platform", "published"]
     )
     nothing |= {"resolve_mutable": False, "build_args": {}, "no_cache": False, "parallel": None}
     (call,) = asked

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from coworld_core import JobSpec, Manifest, build_request, check_request, load_manifest, load_request
+from coworld_core import Manifest, build_request, check_request, load_manifest, load_request
+from coworld_core.episode import JobSpec
 from coworld_core.errors import ManifestError, UsageError
 from coworld_core.images import ImageRef
 

@@ -19,8 +19,9 @@ from anyio.abc import TaskGroup
 from coworld_core import Exit, ImageError, Issue, StartError
 from coworld_core.episode.events import ImageReady
 from coworld_core.errors import BackendUnavailable
-from coworld_runner import Backend, BackendOptions, BaseBackend, Capabilities, Found, ImageInfo, Publish, UnitSpec
-from coworld_runner.backend import Endpoint
+from coworld_runner import Backend, BackendOptions, Capabilities, ImageInfo, UnitSpec
+from coworld_runner.backend import Endpoint, Found, Publish
+from coworld_runner.backends import BaseBackend
 from coworld_runner.backends.base import INPUTS_MOUNT, LOCALHOST, BaseUnit, choose_port, run_is_alive
 from coworld_runner.backends.engine import Signal, Signals
 

@@ -18,7 +18,7 @@ COPY site /opt/site
 COPY paintarena /opt/site/paintarena
 RUN python -c "import paintarena.hosting, paintarena.server, paintarena.players.frontier, paintarena.players.sweep"
 """
-LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "typing_extensions", "websockets"]
+LIBRARIES = ["anyio", "coworld_core", "coworld_runner", "idna", "lazy_loader", "typing_extensions", "websockets"]
 """All that the game and its players import besides the standard library; its image is that small."""
 
 

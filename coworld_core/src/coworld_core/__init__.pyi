@@ -15,7 +15,6 @@ from .episode.record import EpisodeRow as EpisodeRow
 from .episode.record import read_record as read_record
 from .episode.record import read_rows as read_rows
 from .episode.record import read_summary as read_summary
-from .episode.request import JobSpec as JobSpec
 from .episode.request import build_request as build_request
 from .episode.request import check_request as check_request
 from .episode.request import load_request as load_request

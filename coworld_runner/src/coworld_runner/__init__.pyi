@@ -1,13 +1,8 @@
 from ._version import __version__ as __version__
 from .backend import Backend as Backend
 from .backend import Capabilities as Capabilities
-from .backend import Found as Found
 from .backend import ImageInfo as ImageInfo
-from .backend import Publish as Publish
-from .backend import Reaped as Reaped
 from .backend import UnitSpec as UnitSpec
-from .backends.base import BaseBackend as BaseBackend
-from .backends.base import BaseUnit as BaseUnit
 from .backends.registry import BackendOptions as BackendOptions
 from .build.manifest_build import build_coworld as build_coworld
 from .certification import Certification as Certification

@@ -32,6 +32,7 @@ from .record import PlayerSummary as PlayerSummary
 from .record import SeatedPlayer as SeatedPlayer
 from .record import SlotRecord as SlotRecord
 from .record import read_record as read_record
+from .request import JobSpec as JobSpec
 from .request import load_request as load_request
 from .verdict import Verdict as Verdict
 from .verdict import VerdictPolicy as VerdictPolicy

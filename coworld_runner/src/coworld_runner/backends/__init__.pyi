@@ -1,3 +1,10 @@
+from .base import BaseBackend as BaseBackend
+from .base import BaseUnit as BaseUnit
+from .base import HostPorts as HostPorts
+from .base import find_processes as find_processes
+from .base import kill_processes as kill_processes
+from .base import process_labels as process_labels
+from .base import reap_processes as reap_processes
 from .docker.docker_backend import DockerBackend as DockerBackend
 from .kubernetes.kubernetes_backend import KubernetesBackend as KubernetesBackend
 from .process.process_backend import ProcessBackend as ProcessBackend
