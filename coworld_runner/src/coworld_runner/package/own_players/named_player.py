@@ -76,10 +76,11 @@ def near_file(path: Path) -> str | None:
     beside: dict[str, str] = {}
     with contextlib.suppress(OSError):
         for entry in sorted(path.parent.iterdir())[:2000]:
-            if entry.is_dir() or entry.suffix == ".py" or os.access(entry, os.X_OK):
+            # A directory has names of every kind, and few mistype the first letter
+            alike = entry.name[:1].casefold() == path.name[:1].casefold()
+            if alike and (entry.is_dir() or entry.suffix == ".py" or os.access(entry, os.X_OK)):
                 beside.setdefault(entry.stem, entry.name)
-    # A directory has names of every kind
-    near = closest(path.stem, beside, cutoff=0.7)
+    near = closest(path.stem, beside)
     return beside[near] if near else None
 
 
