@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import anyio
 
@@ -16,7 +17,7 @@ from coworld_core.evaluation.metrics import measured
 from ..package.plan import EpisodePlan
 from .episode_options import EpisodeOptions
 from .episode_rows import row_of_error, slot_rows
-from .venue import Take, Venue, VenueRun, Wanted
+from .venue import Take, Venue, VenueRun, Wanted, play_attempts
 
 __all__ = ["HostedVenue"]
 
@@ -70,11 +71,7 @@ class HostedVenue(Venue):
 
         async def take_turns() -> None:
             for episode in wanted:
-                attempt: Wanted | None = episode
-                while attempt is not None:
-                    row = await self._played(run, attempt)
-                    take((row,))
-                    attempt = run.again(attempt, row)
+                await play_attempts(run, episode, take, partial(self._played, run))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(run.parallel if isinstance(run.parallel, int) else _AT_A_TIME):

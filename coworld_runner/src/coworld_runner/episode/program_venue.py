@@ -25,7 +25,7 @@ from .episode_rows import planned_digest, row_of_error, row_of_record
 from .parallelism import Parallelism
 from .plan_hooks import apply_hooks
 from .single import run_episode
-from .venue import Take, Venue, VenueRun, Wanted
+from .venue import Take, Venue, VenueRun, Wanted, play_attempts
 
 __all__ = ["ProgramVenue"]
 
@@ -58,11 +58,7 @@ class ProgramVenue(Venue):
         narrow = False
 
         async def one(number: int, episode: Wanted) -> None:
-            row, further = await self._played(run, episode, take, fatal), None
-            take((row,))
-            while (further := run.again(further or episode, row)) is not None:
-                row = await self._played(run, further, take, fatal)
-                take((row,))
+            row = await play_attempts(run, episode, take, lambda attempt: self._played(run, attempt, take, fatal))
             # Not in a `finally`: after an error no further episode may begin
             room.give_back(_files(episode.plan))
             width.give_back(number, row)

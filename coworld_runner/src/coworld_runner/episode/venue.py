@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from .episode_options import EpisodeOptions
 from .parallelism import Parallel
 from .plan_hooks import EpisodeHook
 
-__all__ = ["EpisodeListeners", "Take", "Venue", "VenueRun", "Wanted"]
+__all__ = ["EpisodeListeners", "Take", "Venue", "VenueRun", "Wanted", "play_attempts"]
 
 EpisodeListeners = Callable[[str], tuple[Listener, ...]]
 """The readers of one episode's events, by its key."""
@@ -74,6 +74,28 @@ class VenueRun:
     """The player that is measured, as in rows: its id or its image."""
     keeps_results: bool = False
     """Whether rows have the results even if these are only scores and ticks."""
+
+
+async def play_attempts(
+    run: VenueRun, episode: Wanted, take: Take, play: Callable[[Wanted], Awaitable[EpisodeRow]]
+) -> EpisodeRow:
+    """Play an episode, and again what was lost, as often as the run allows; each attempt has its row taken.
+
+    Args:
+        run: The run that it belongs to.
+        episode: The episode.
+        take: Takes the rows.
+        play: Plays one attempt.
+
+    Returns:
+        The row of the last attempt.
+    """
+    while True:
+        row = await play(episode)
+        take((row,))
+        if (again := run.again(episode, row)) is None:
+            return row
+        episode = again
 
 
 class Venue(abc.ABC):
