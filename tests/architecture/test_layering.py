@@ -26,7 +26,8 @@ MAY_IMPORT = {
 }
 WORLDS = {Path(member).name for member in EXAMPLES}
 CORE_LIBRARIES = {
-    *("jsonschema", "jsonschema_specifications", "lazy_loader", "packaging", "pydantic", "pydantic_core", "referencing")
+    *("filelock", "jsonschema", "jsonschema_specifications", "lazy_loader", "packaging", "pydantic", "pydantic_core"),
+    "referencing",
 }
 NETWORKED = (
     *("_socket", "_ssl", "asyncio", "ftplib", "http", "imaplib", "multiprocessing", "poplib", "smtplib", "socket"),

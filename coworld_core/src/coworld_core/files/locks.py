@@ -26,7 +26,7 @@ def flock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
     Args:
         descriptor: The open file; a directory only on POSIX.
         shared: Whether others may share the lock; only on POSIX.
-        wait: Whether to wait until others have dropped theirs; only on POSIX.
+        wait: Whether to wait until others have dropped theirs.
 
     Returns:
         False if another open file has the lock.
@@ -36,13 +36,12 @@ def flock(descriptor: int, *, shared: bool = False, wait: bool = False) -> bool:
     """
     try:
         if sys.platform == "win32":
-            import msvcrt
+            from filelock import lock_descriptor
 
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
+            return lock_descriptor(descriptor, blocking=wait)
+        import fcntl
 
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:
         if error.errno not in _BUSY:
             raise
