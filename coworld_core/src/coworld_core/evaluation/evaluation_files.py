@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ..documents.records import open_record, read_as
 from ..episode.record import EpisodeRow, read_record
@@ -25,10 +25,10 @@ from .report_contents import ShownReport
 from .scrimmage import Scrimmage, ScrimmagePlan, ScrimmageReport
 
 __all__ = [
+    "KINDS",
     "MARKDOWN_NAME",
     "PLAN_NAME",
     "PLAYERS_NAME",
-    "REPORTS",
     "REPORT_NAME",
     "measure_row",
     "open_evaluation",
@@ -51,31 +51,25 @@ _MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
 versions do not have the lowest and the highest score."""
 
 _WHAT = "evaluation plan"
-_PLANS: dict[str, type[EvaluationPlan]] = {
-    "compare": ComparisonPlan,
-    "rank": RankingPlan,
-    "scrimmage": ScrimmagePlan,
-    "mix": MixturePlan,
-    "pickup": PickupPlan,
-    "diagnose": DiagnosisPlan,
+
+
+class EvaluationKind(NamedTuple):
+    """What one kind of evaluation is made of."""
+
+    plan: type[EvaluationPlan]
+    evaluation: Callable[[Any], Evaluation[Any, Any]]
+    report: type[ShownReport]
+
+
+KINDS: Mapping[str, EvaluationKind] = {
+    "compare": EvaluationKind(ComparisonPlan, Comparison, ComparisonReport),
+    "rank": EvaluationKind(RankingPlan, Ranking, RankingReport),
+    "scrimmage": EvaluationKind(ScrimmagePlan, Scrimmage, ScrimmageReport),
+    "mix": EvaluationKind(MixturePlan, Mixture, MixtureReport),
+    "pickup": EvaluationKind(PickupPlan, Pickup, PickupReport),
+    "diagnose": EvaluationKind(DiagnosisPlan, Diagnosis, DiagnosisReport),
 }
-REPORTS: Mapping[str, type[ShownReport]] = {
-    "compare": ComparisonReport,
-    "rank": RankingReport,
-    "scrimmage": ScrimmageReport,
-    "mix": MixtureReport,
-    "pickup": PickupReport,
-    "diagnose": DiagnosisReport,
-}
-"""The report of each kind of evaluation."""
-_EVALUATIONS: dict[type[EvaluationPlan], Callable[[Any], Evaluation[Any, Any]]] = {
-    ComparisonPlan: Comparison,
-    RankingPlan: Ranking,
-    ScrimmagePlan: Scrimmage,
-    MixturePlan: Mixture,
-    PickupPlan: Pickup,
-    DiagnosisPlan: Diagnosis,
-}
+"""The kinds of evaluations, by the command that makes them."""
 
 
 def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
@@ -109,19 +103,19 @@ def read_plan(directory: str | os.PathLike[str]) -> EvaluationPlan:
     value: object = document.value
     said = cast("Mapping[str, object]", value).get("kind") if isinstance(value, dict) else None
     kind = str(said)
-    model = _PLANS.get(kind)
-    if model is None and document.usable:
+    found = KINDS.get(kind)
+    if found is None and document.usable:
         raise UsageError(
             f"{place / PLAN_NAME} is of an unknown kind of evaluation.",
             code="no_evaluation",
-            hint=f"The known kinds are {', '.join(_PLANS)}; a later version may know more.",
+            hint=f"The known kinds are {', '.join(KINDS)}; a later version may know more.",
         )
-    return read_as(model or ComparisonPlan, document, what=_WHAT)
+    return read_as(found.plan if found is not None else ComparisonPlan, document, what=_WHAT)
 
 
 def open_evaluation(plan: EvaluationPlan) -> Evaluation[Any, Any]:
     """Create an evaluation with this plan and no rows."""
-    return _EVALUATIONS[type(plan)](plan)
+    return KINDS[plan.kind].evaluation(plan)
 
 
 def report_rows(plan: EvaluationPlan, rows: Iterable[EpisodeRow]) -> ShownReport:

@@ -179,11 +179,12 @@ def _outcome(place: Path, kind: str) -> str:
     if not (place / _REPORT).is_file():
         return ""
     from coworld_core.documents.records import open_record, read_as
-    from coworld_core.evaluation.evaluation_files import REPORTS
+    from coworld_core.evaluation.evaluation_files import KINDS
     from coworld_core.roles.improvement_report import ImprovementReport
     from coworld_core.tournament.standings import TournamentReport
 
-    model = {**REPORTS, "improvement": ImprovementReport, "tournament": TournamentReport}.get(kind)
+    measured = {name: found.report for name, found in KINDS.items()}
+    model = {**measured, "improvement": ImprovementReport, "tournament": TournamentReport}.get(kind)
     try:
         document = open_record(place, what="report", name=_REPORT)
         return writable(read_as(model, document, what="report").headline) if model is not None else ""
