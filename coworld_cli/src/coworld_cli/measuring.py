@@ -52,7 +52,7 @@ RESUMABLE = {
     "help": "Directory for the evidence: new, empty, or that of the same command, which then resumes. "
     "Default: a fresh one under results/ beside the manifest."
 }
-EPISODES_ELSEWHERE = ("watch", "max_blocks", "others", *(name for name in ELSEWHERE if name != "episodes"))
+EPISODES_ELSEWHERE = ("watch", "max_blocks", *(name for name in ELSEWHERE if name != "episodes"))
 """The same, for commands that take a number of episodes instead of blocks."""
 EPISODES = {"default": 50, "help": "Minimum number of episodes to play: the last block is played whole."}
 game_option = click.option(

@@ -98,7 +98,14 @@ def scrimmage(out: Output, options: MeasuringOptions, game: str, bot: str, markd
     metavar="PLAYER[,proportion=X]",
     help="A player, and its share of the seats relative to the others; repeatable.  [default proportion: 1]",
 )
-@takes("options", MeasuringOptions, without=EPISODES_ELSEWHERE, seed=BASE_SEED, output_dir=RESUMABLE, episodes=EPISODES)
+@takes(
+    "options",
+    MeasuringOptions,
+    without=(*EPISODES_ELSEWHERE, "others"),
+    seed=BASE_SEED,
+    output_dir=RESUMABLE,
+    episodes=EPISODES,
+)
 @markdown_option
 @output_options
 def mix(out: Output, options: MeasuringOptions, game: str, bots: tuple[str, ...], markdown: bool) -> int:
@@ -156,7 +163,7 @@ def mix(out: Output, options: MeasuringOptions, game: str, bots: tuple[str, ...]
 @takes(
     "options",
     MeasuringOptions,
-    without=[name for name in EPISODES_ELSEWHERE if name != "others"],
+    without=EPISODES_ELSEWHERE,
     seed=BASE_SEED,
     output_dir=RESUMABLE,
     episodes=EPISODES,

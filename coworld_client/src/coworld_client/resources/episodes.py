@@ -38,7 +38,6 @@ from ._episode_places import (
     download_first,
     evidence_of_job,
     id_of,
-    replay_coworld,
     results_of_bundle,
     route_of_slot,
 )
@@ -46,7 +45,7 @@ from ._episode_places import (
 if TYPE_CHECKING:
     from ..transfers.files import Downloaded, OnProgress
 
-__all__ = ["Episodes", "replay_coworld"]
+__all__ = ["Episodes"]
 
 
 class Episodes(Resource):
