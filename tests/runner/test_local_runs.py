@@ -29,6 +29,7 @@ from coworld_runner.records import index_store, run_query
 from coworld_runner.records.index_store import IndexStore
 from coworld_runner.records.local_runs import LocalRuns
 from coworld_runner.records.run_export import ParquetTable
+from coworld_runner.records.run_reader import read_run
 from coworld_runner.runs.run_labels import change_labels
 
 ADA = SlotRow(name="ada")
@@ -270,6 +271,18 @@ def test_a_measurement_has_what_came_out_unless_its_report_cannot_be_read(tmp_pa
     (place / "report.json").write_text("{}")
     with opened(tmp_path) as runs:
         assert [(run.outcome, run.problem) for run in runs.runs()] == [("", "")]
+    # One that is resumed has a report of its beginning, and nothing has come out yet
+    resumed = leave_rows(tmp_path / "resumed", row(1), over=False)
+    (resumed / "plan.json").write_bytes(plan.to_document())
+    (resumed / "report.json").write_bytes(report.to_document())
+    with (resumed / "events.ndjson").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        going_on = read_run(resumed)
+    interrupted = read_run(resumed)
+    assert going_on is not None
+    assert interrupted is not None
+    assert (going_on.status, going_on.outcome) == ("running", "")
+    assert (interrupted.status, interrupted.outcome) == ("lost", report.headline)
 
 
 def test_labels_are_changed_in_the_folder_and_for_one_episode_alone(tmp_path: Path) -> None:

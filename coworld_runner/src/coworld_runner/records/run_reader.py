@@ -141,9 +141,12 @@ def _read(place: Path, problems: list[str]) -> ReadRun | None:
         return None
     told = _Told(_EVENTS, begun or {}, problems)
     plan = _Told(_PLAN, _file_object(place / _PLAN, problems), problems)
+    kind = plan.text("kind") or told.text("what") or "batch"
+    over = ended is not None or is_free(events)
     found = ReadRun(
-        kind=plan.text("kind") or told.text("what") or "batch",
-        outcome=_outcome(place, plan.text("kind") or told.text("what")),
+        kind=kind,
+        # One that is resumed has the report of its beginning, and is looked at often
+        outcome=_outcome(place, kind) if over else "",
         rows=rows,
         **told.texts("run_id", "coworld", "version", "variant", "backend"),
         started_at=told.time("time"),
@@ -153,7 +156,7 @@ def _read(place: Path, problems: list[str]) -> ReadRun | None:
         end = _Told(_EVENTS, ended, problems)
         status = end.text("status") or "failed"
         return replace(found, status=status, ok=ended.get("ok") is True, seconds=end.seconds("seconds"))
-    return replace(found, status="lost" if is_free(events) else "running")
+    return replace(found, status="lost" if over else "running")
 
 
 def _tournament(place: Path, events: Path, problems: list[str]) -> ReadRun | None:
