@@ -135,9 +135,13 @@ def compare(
     must_win = _BETTER in options.require
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
     if only_plan:
-        refuse_given(
-            {"--markdown": markdown, "--output-dir": options.output_dir is not None}, "has no meaning with --plan."
-        )
+        given = {
+            "--markdown": markdown,
+            "--output-dir": options.output_dir is not None,
+            "--on-platform": options.on_platform,
+            "--others": options.others is not None,
+        }
+        refuse_given(given, "has no meaning with --plan.")
         terms = {"margin": margin, "elo0": elo0, "elo1": elo1, "alpha": alpha, "beta": beta}
         return run_async(out, lambda running: _forecast(options, running, new, old, terms))
 

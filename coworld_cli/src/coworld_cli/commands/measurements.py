@@ -67,6 +67,7 @@ def scrimmage(out: Output, options: MeasuringOptions, game: str, bot: str, markd
             "--forfeit": options.forfeit is not None,
             "--count-starved": options.count_starved,
             "--markdown": markdown,
+            "--on-platform": options.on_platform,
         }
         refuse_given(given, "needs -n 2 or more: one episode measures nothing.")
         return run_async(out, lambda running: play_episodes(options.but(players=(bot,)), running))
