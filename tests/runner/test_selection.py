@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from support.small_world import MANIFEST
 
-from coworld_core.errors import UsageError
+from coworld_core.errors import CoworldError, UsageError
+from coworld_runner import open_package
 from coworld_runner.build.rebuild import build_again
 from coworld_runner.episode.backend_choice import choose_backend
 from coworld_runner.images.compose import Contexts
@@ -63,6 +66,50 @@ async def test_downloaded_package_is_not_rebuilt(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
         await build_again(package)
     assert refused.value.code == "nothing_to_build"
+
+
+async def test_a_package_is_opened_with_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    async def download(identifier: str, directory: Path) -> None:
+        asked.append(identifier)
+        place = directory / identifier
+        place.mkdir(parents=True)
+        built(place)
+
+    for _ in range(2):
+        package = await open_package("cow_1", download=download, environment={"HASTE": "1"})
+        assert package.path is not None
+        assert (package.coworld_id, package.path.parent) == ("cow_1", tmp_path / "coworld" / "cow_1")
+        assert package.manifest.game.runnable.env["HASTE"] == "1"
+    assert asked == ["cow_1"], "it is downloaded once"
+    with pytest.raises(UsageError) as refused:
+        await open_package("cow_2")
+    assert refused.value.code == "server_missing"
+
+
+async def test_nothing_is_built_for_local_processes(tmp_path: Path) -> None:
+    built(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        await open_package(tmp_path, build=True, backend="process")
+    assert refused.value.code == "build_without_images"
+
+
+async def test_images_are_built_before_a_package_is_opened(tmp_path: Path) -> None:
+    built(tmp_path)
+    (tmp_path / "compose.yaml").unlink()
+    (tmp_path / "Dockerfile").unlink()
+    reasons: list[str] = []
+
+    @contextmanager
+    def building(why: str) -> Generator[None]:
+        reasons.append(why)
+        yield
+
+    with pytest.raises(CoworldError):
+        await open_package(tmp_path, build=True, building=building)
+    assert reasons == [""]
 
 
 @pytest.mark.parametrize("name", ["notes", "results/1/replay", "build/viewer/index.html", "__pycache__/game.pyc"])

@@ -16,7 +16,6 @@ from coworld_core.ids import id_problem
 from .render.text import shown_path
 
 __all__ = [
-    "DOWNLOADS",
     "json_object",
     "json_values",
     "platform_episode",
@@ -27,9 +26,6 @@ __all__ = [
     "target_file",
     "write_whole",
 ]
-
-DOWNLOADS = Path("coworld")
-"""Directory of the Coworlds that commands download."""
 
 _LIMIT = 16 << 20
 _STDIN = Path("-")

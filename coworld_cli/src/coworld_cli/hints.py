@@ -19,6 +19,7 @@ WORDS: Mapping[str, str] = {
     "build_again": "`coworld build {directory!q}` brings the manifest up to date.",
     "build_directory": "Run `coworld build {directory!q}` first.",
     "build_first": "Run `coworld build` to make a manifest of it.",
+    "build_or_process": "Leave out --build, or --backend process.",
     "build_hosted": "Build with --platform {platform} before you upload.",
     "build_images": "Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
     "build_or_log_in": "If it is yours, build it with `coworld build`. If its registry wants a login: docker login.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +15,14 @@ from click.core import ParameterSource
 from coworld_core.episode import Exit
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
-from coworld_core.manifest import MANIFEST_NAME
 from coworld_core.text import listed
+from coworld_runner import open_package
 from coworld_runner.backend import Backend, Unit
-from coworld_runner.episode import choose_backend, open_backend
+from coworld_runner.episode import open_backend
 from coworld_runner.package import (
     OwnPlayer,
     Package,
     SecretEnv,
-    coworld_id,
     describe_environment,
     read_secret_env,
     registry_words,
@@ -32,7 +31,7 @@ from coworld_runner.package import (
 
 from . import exitcodes
 from .event_loop import Running, opened_client
-from .files import DOWNLOADS, read_object
+from .files import read_object
 from .hints import worded
 from .options.platform import Connection, server_for
 from .options.play_options import EvaluationOptions, MeasuringOptions, PackageOptions, PlayOptions, WhereOptions
@@ -74,45 +73,42 @@ __all__ = [
 _LLM_VARIABLES = ("COWORLD_LLM_ENDPOINT", "OPENROUTER_API_KEY")
 
 
-def _manifest(coworld: str) -> anyio.Path:
-    """The path of a downloaded Coworld's manifest."""
-    return anyio.Path(DOWNLOADS, coworld, MANIFEST_NAME)
-
-
 async def find_package(options: PackageOptions, running: Running) -> Package:
     """Resolve the package of a command, build it with `--build`, and report the issues of its manifest.
 
     A Coworld that is named by its id is downloaded, unless it was downloaded before.
     """
     out = running.out
-    named = coworld_id(options.manifest)
-    if named is not None and named.startswith("cow_") and not await _manifest(named).is_file():
+
+    async def download(coworld: str, directory: Path) -> None:
         async with opened_client(Connection(server=options.server), anonymous=True) as api:
-            await api.coworlds.download(named, DOWNLOADS)
+            await api.coworlds.download(coworld, directory)
+
+    @contextmanager
+    def building(why: str) -> Generator[Progress]:
+        from .render.progress import show_progress
+
+        if why:
+            out.note(f"{why} --backend process runs the files themselves, as you and without isolation.")
+        with show_progress(running, "build") as progress:
+            yield progress
+
     try:
-        package = await resolve_package(options.manifest, server=server_for(options.manifest, options.server))
+        package = await open_package(
+            options.manifest,
+            build=options.build,
+            backend=options.backend,
+            platform=options.platform,
+            environment=key_values("--env", options.env, form="NAME=VALUE"),
+            server=server_for(options.manifest, options.server),
+            download=download,
+            building=building,
+        )
     except UsageError as error:
         if error.code == "manifest_not_found" and _game_left_out():
             near = worded(error.hint) if error.hint is not None and not isinstance(error.hint, Hint) else None
             error.hint = " ".join(filter(None, ["Name the game with -m, or go to its directory.", near]))
         raise
-    builds = options.build
-    if package.needs_build and (await choose_backend(options.backend, package)).name == "docker":
-        out.note(
-            "The platform has no images of it, so they are built here from its files. --backend process runs the files "
-            "themselves, as you and without isolation."
-        )
-        builds = True
-    if builds:
-        if options.backend == "process":
-            raise click.UsageError("--build builds images, and --backend process runs the sources without them.")
-        from coworld_runner.build import build_again
-
-        from .render.progress import show_progress
-
-        with show_progress(running, "build") as progress:
-            package = await build_again(package, platform=options.platform, publish=progress)
-    package = package.with_environment(key_values("--env", options.env, form="NAME=VALUE"))
     told = [issue for issue in package.report.issues if issue.severity == "warning" or issue.code == "template_newer"]
     for issue in told[:3]:
         out.note(render_issue(package.report.source, issue))

@@ -5,6 +5,7 @@ from .backend import ImageInfo as ImageInfo
 from .backend import UnitSpec as UnitSpec
 from .backends.registry import BackendOptions as BackendOptions
 from .build.manifest_build import build_coworld as build_coworld
+from .build.opened_package import open_package as open_package
 from .certification import Certification as Certification
 from .certification import CertifyOptions as CertifyOptions
 from .certification import certify as certify

@@ -349,10 +349,8 @@ def replay_open(
         from coworld_client.resources import replay_coworld
         from coworld_runner.runs import open_scratch
 
-        from ..files import DOWNLOADS
-
         running.resumable()
-        manifest = (await api.coworlds.download(replay_coworld(row), DOWNLOADS)).manifest
+        manifest = (await api.coworlds.download(replay_coworld(row))).manifest
         async with open_scratch() as scratch:
             file = scratch.directory("replay") / f"{episode}.replay"
             with shown_progress(out, "replay") as tell:

@@ -313,7 +313,7 @@ async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Runnin
     Returns:
         The episodes on this machine, and the manifest of the Coworld if it was needed.
     """
-    from ..files import DOWNLOADS, platform_episode, target_file
+    from ..files import platform_episode, target_file
 
     named = [platform_episode(run) for run in runs]
     if not any(named):
@@ -334,7 +334,7 @@ async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Runnin
             if manifest is None and options.game is None:
                 row = await api.episodes.get(episode)
                 if row.coworld_id:
-                    manifest = (await api.coworlds.download(row.coworld_id, DOWNLOADS)).manifest
+                    manifest = (await api.coworlds.download(row.coworld_id)).manifest
     return places, manifest
 
 

@@ -1,3 +1,2 @@
 from .manifest_build import BuildResult as BuildResult
 from .manifest_build import build_coworld as build_coworld
-from .rebuild import build_again as build_again

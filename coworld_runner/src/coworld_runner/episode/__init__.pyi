@@ -1,4 +1,3 @@
-from .backend_choice import choose_backend as choose_backend
 from .backend_choice import open_backend as open_backend
 from .batch import run_batch as run_batch
 from .bedrock import bedrock_environment as bedrock_environment

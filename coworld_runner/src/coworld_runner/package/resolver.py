@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from coworld_core.controller import HostedGame, HostedPolicy
 
 __all__ = [
+    "DOWNLOADS",
     "MANIFEST_LIMIT",
     "Package",
     "PackageSource",
@@ -50,6 +51,8 @@ __all__ = [
     "resolve_package",
 ]
 
+DOWNLOADS = Path("coworld")
+"""The directory of downloaded packages, each in a subdirectory named by its id."""
 MANIFEST_LIMIT = 16 << 20
 """The most bytes a manifest may have."""
 
@@ -266,7 +269,7 @@ async def resolve_package(
     text = None if isinstance(argument, os.PathLike) else argument.strip()
     if text is not None:
         if (identifier := coworld_id(text)) is not None:
-            kept = (cache or Path.cwd() / "coworld").absolute() / identifier / MANIFEST_NAME
+            kept = (cache or DOWNLOADS).absolute() / identifier / MANIFEST_NAME
             if await anyio.to_thread.run_sync(kept.is_file):
                 return await anyio.to_thread.run_sync(_read, kept, load, identifier)
             url = f"{_api_base(server, identifier)}/v2/coworlds/{identifier}"
