@@ -121,7 +121,6 @@ def gate(
         from ..render.text import shown_path
         from ..run_preparation import evaluation_rules, find_package
 
-        _refuse_missing(bot)
         folder = find_gate_folder(bot)
         given = {name: getattr(options, name) for name in _REMEMBERED}
         how = read_gate_settings(folder.directory).but(game=game, opponents=opponents, margin=margin, **given)
@@ -141,24 +140,6 @@ def gate(
         return _show(out, outcome)
 
     return run_async(out, body)
-
-
-def _refuse_missing(bot: str) -> None:
-    """Say that there is no such bot before the game is looked for, which may be missing as well.
-
-    Raises:
-        UsageError: There is none.
-    """
-    from coworld_core.errors import UsageError
-    from coworld_runner.package import is_player_path, read_own_player
-
-    if is_player_path(bot):
-        try:
-            read_own_player(bot)
-        except UsageError as error:
-            # Whatever else is wrong with it, its gate says
-            if error.code == "player_not_found":
-                raise
 
 
 async def _gated(

@@ -19,6 +19,7 @@ from coworld_core.secret_seeds import fresh_seed
 from coworld_core.text.phrases import listed
 
 from ...package.locations import expand
+from ...package.own_players.named_player import no_such_player
 from ...package.own_players.own_player import OwnPlayer
 from ...package.player_names import PlayerRef, files_player, is_player_path, read_players
 from ...package.player_registry.registered_player import REGISTRY, find_registered
@@ -91,8 +92,8 @@ def find_gate_folder(bot: str | os.PathLike[str]) -> GateFolder:
     """The folder of a bot's file or directory.
 
     Raises:
-        UsageError: The bot is a version in a registry, which has no folder (`not_in_folder`), or the registry has the
-            name without that version.
+        UsageError: There is no such bot (`player_not_found`); or it is a version in a registry, which has no folder
+            (`not_in_folder`), or the registry has the name without that version.
     """
     word = os.fspath(bot)
     if word.startswith(REGISTRY) or (not is_player_path(word) and find_registered(word) is not None):
@@ -101,7 +102,10 @@ def find_gate_folder(bot: str | os.PathLike[str]) -> GateFolder:
             code="not_in_folder",
             hint=Hint("copy_version", "Copy its files to such a folder, and gate that: LocalRegistry.fetch."),
         )
-    return GateFolder(expand(word).parent)
+    path = expand(word)
+    if not path.exists():
+        raise no_such_player(word, path)
+    return GateFolder(path.parent)
 
 
 def begin_gate(

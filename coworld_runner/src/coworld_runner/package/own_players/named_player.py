@@ -17,7 +17,7 @@ from .own_player import OwnPlayer
 from .player_file import read_file
 from .recorded_player import RECORDING, read_recording
 
-__all__ = ["near_file", "read_own_player"]
+__all__ = ["near_file", "no_such_player", "read_own_player"]
 
 
 def read_own_player(word: str) -> OwnPlayer:
@@ -40,7 +40,7 @@ def read_own_player(word: str) -> OwnPlayer:
             path, name = checkpoint.path, checkpoint.name
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise _absent(word, path) from None
+        raise no_such_player(word, path) from None
     except OSError as error:
         raise _unreadable(path, error) from error
     try:
@@ -59,7 +59,8 @@ def read_own_player(word: str) -> OwnPlayer:
     )
 
 
-def _absent(word: str, path: Path) -> UsageError:
+def no_such_player(word: str, path: Path) -> UsageError:
+    """The error for a word that names no file; it suggests one beside it."""
     near = near_file(path)
     return UsageError(
         f"There is no player at {word}: {path.absolute()} does not exist.",
