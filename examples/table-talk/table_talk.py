@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from coworld_runner.kit.wrappers.textarena import TextArena, TextArenaConfig
+from coworld_runner.kit.wrappers import TextArena, TextArenaConfig
 
 GAMES = ("IteratedPrisonersDilemma-v0", "SimpleNegotiation-v0", "LiarsDice-v0")
 

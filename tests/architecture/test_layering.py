@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from support.import_graph import DISTRIBUTIONS, EXAMPLES, imports, nodes, sources
+from support.docs_pages import PAGES, ROOT, blocks
+from support.import_graph import DISTRIBUTIONS, EXAMPLES, Import, imports, imports_below, nodes, sources
 
 # One worker parses the sources for all tests that read them
 pytestmark = pytest.mark.xdist_group("sources")
@@ -85,24 +86,29 @@ def examples_use_public_doors(modules: Modules) -> list[str]:
     ]
 
 
-def commands_and_the_platform_use_doors(modules: Modules) -> list[str]:
-    """The command line and the Observatory take from the libraries what stubs list, and rooms that are one file."""
+def _is_on_a_door(found: Import) -> bool:
+    """Whether a library shows a name: its stub lists it, or its room is one file or a package that defines it."""
     libraries = sources("coworld_core", "coworld_runner", "coworld_client")
+    home, name = found.home or found.name, found.name.rpartition(".")[2]
+    path = libraries.get(home)
+    if path is None:
+        return False
+    if path.name != "__init__.py":
+        return home.count(".") < 2
+    if not path.with_suffix(".pyi").exists():
+        return any(isinstance(node, ast.Constant) and node.value == name for node in nodes(path))
+    listed = {each.name.rpartition(".")[2] for each in imports(home, path) if each.checked}
+    return name in listed or (f"{home}.{name}" in libraries and home.count(".") < 1)
 
-    def is_on_a_door(home: str, name: str) -> bool:
-        path = libraries.get(home)
-        if path is None or path.name != "__init__.py":
-            return home.count(".") < 2 and path is not None
-        listed = {found.name.rpartition(".")[2] for found in imports(home, path) if found.checked}
-        return name in listed or (f"{home}.{name}" in libraries and home.count(".") < 1)
 
+def commands_and_examples_use_doors(modules: Modules) -> list[str]:
+    """The command line and the examples take from the libraries what stubs list, and rooms that are one file."""
     return [
         f"{module} imports {found.name}"
         for module, path in modules.items()
-        if _top(module) in ("coworld_cli", "observatory")
+        if _top(module) in ("coworld_cli", *WORLDS)
         for found in imports(module, path)
-        if _top(found.name) in ("coworld_core", "coworld_runner", "coworld_client")
-        and not is_on_a_door(found.home or found.name, found.name.rpartition(".")[2])
+        if _top(found.name) in ("coworld_core", "coworld_runner", "coworld_client") and not _is_on_a_door(found)
     ]
 
 
@@ -222,7 +228,7 @@ BREACHES: Mapping[Rule, tuple[tuple[str, str, str], ...]] = {
         ),
         ("observatory.planted", "from coworld_cli.output import Output", "imports coworld_cli.output.Output"),
     ),
-    commands_and_the_platform_use_doors: (
+    commands_and_examples_use_doors: (
         (
             "coworld_cli.planted",
             "def late():\n    from coworld_runner.package.plan import plan_episode",
@@ -281,7 +287,7 @@ OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
     arrows_between_distributions: (("coworld_cli.planted", "import coworld_client, coworld_core, coworld_runner"),),
     private_names_stay_in_their_distribution: (("coworld_core.planted", "from ._findings import finding"),),
     examples_use_public_doors: (("observatory.planted", "from coworld_cli.console import Output"),),
-    commands_and_the_platform_use_doors: (
+    commands_and_examples_use_doors: (
         ("coworld_cli.planted", "from coworld_runner.backend import Backend"),
         ("coworld_cli.planted", "from coworld_core import api, time_limits"),
         ("observatory.planted", "from coworld_runner.package import plan_episode"),
@@ -314,7 +320,7 @@ OBSERVED: Mapping[Rule, tuple[tuple[str, str], ...]] = {
 
 MEMBERS: Mapping[Rule, tuple[str, ...]] = {
     examples_use_public_doors: EXAMPLES,
-    commands_and_the_platform_use_doors: ("coworld_cli", "examples/observatory"),
+    commands_and_examples_use_doors: ("coworld_cli", *EXAMPLES),
 }
 """The members of the workspace that a rule is for, if these are not the distributions."""
 
@@ -329,12 +335,35 @@ def _cases(planted: Mapping[Rule, tuple[tuple[str, ...], ...]]) -> list[object]:
 
 @pytest.mark.parametrize("rule", BREACHES, ids=lambda rule: rule.__name__)
 def test_the_distributions_keep_the_rule(rule: Rule) -> None:
-    members = {
-        examples_use_public_doors: EXAMPLES,
-        commands_and_the_platform_use_doors: ("coworld_cli", "examples/observatory"),
-    }
-    members = members.get(rule, DISTRIBUTIONS)
-    assert rule(sources(*members)) == []
+    assert rule(sources(*MEMBERS.get(rule, DISTRIBUTIONS))) == []
+
+
+def _shown_code() -> Iterator[tuple[str, str]]:
+    """Python that people read and copy: blocks of pages, files of examples, and what scaffolds write."""
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language == "python":
+                yield f"{page.relative_to(ROOT)}:{block.line}", block.text
+    for folder in ("examples", "coworld_runner/src/coworld_runner/kit"):
+        for path in (ROOT / folder).rglob("*.py"):
+            if folder == "examples" or "templates" in path.parts:
+                yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+def _past_doors(code: str) -> list[str]:
+    try:
+        tree = ast.parse(code)
+    except SyntaxError:
+        return []  # Part of a function, or a template's
+    libraries = ("coworld_core", "coworld_runner", "coworld_client")
+    found = imports_below(tree, "")
+    return [each.name for each in found if _top(each.name) in libraries and not _is_on_a_door(each)]
+
+
+def test_what_people_copy_uses_doors() -> None:
+    assert [f"{where} imports {name}" for where, code in _shown_code() for name in _past_doors(code)] == []
+    planted = "async def main():\n    from coworld_core.roles.grade import Grade"
+    assert _past_doors(planted) == ["coworld_core.roles.grade.Grade"]
 
 
 @pytest.mark.parametrize(("rule", "module", "code", "reported"), _cases(BREACHES))

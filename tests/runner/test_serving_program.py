@@ -134,7 +134,7 @@ def test_rules_find_only_their_file_in_sys_argv(tmp_path: Path) -> None:
 def test_garbage_is_collected_once_a_game_waits() -> None:
     script = """
 import gc, sys
-from coworld_runner.kit.server.server_process import run_program
+from coworld_runner.kit.server.server_process import run_server
 
 async def serve():
     from anyio.lowlevel import checkpoint
@@ -142,6 +142,6 @@ async def serve():
     await checkpoint()
     return (starting, gc.isenabled(), gc.get_freeze_count() > 0) != (False, True, True)
 
-sys.exit(run_program(serve))
+sys.exit(run_server(serve))
 """
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

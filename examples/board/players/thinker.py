@@ -3,8 +3,7 @@
 from functools import cache
 
 from coworld_core.rules import load_rules
-from coworld_runner.kit.wrappers.openspiel import load_game, play_on
-from coworld_runner.kit.wrappers.practice import Practised
+from coworld_runner.kit.wrappers import Practised, load_game, play_on
 
 PLAYOUTS = 60
 """Number of playouts for one turn, shared among the legal moves."""

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from moves import read_moves
 
-from coworld_core.roles import FinishedEpisode
-from coworld_core.roles.event_log import ALL_SLOTS, event_log
+from coworld_core.roles import ALL_SLOTS, FinishedEpisode, event_log
 
 ID = "nim-parquet-moves"
 

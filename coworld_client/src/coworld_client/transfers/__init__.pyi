@@ -6,3 +6,4 @@ from .collection import collect_replays as collect_replays
 from .collection import new_directory as new_directory
 from .collection import replay_entry as replay_entry
 from .files import OnProgress as OnProgress
+from .files import each as each

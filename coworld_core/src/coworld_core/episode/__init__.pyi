@@ -34,6 +34,9 @@ from .record import SlotRecord as SlotRecord
 from .record import read_record as read_record
 from .request import JobSpec as JobSpec
 from .request import load_request as load_request
+from .seat_event_kinds import ACTED as ACTED
+from .seat_event_kinds import IDLE as IDLE
+from .seat_event_kinds import REFUSED as REFUSED
 from .verdict import Verdict as Verdict
 from .verdict import VerdictPolicy as VerdictPolicy
 from .verdict import judge as judge

@@ -17,11 +17,14 @@ from .player_names import seat_files as seat_files
 from .player_names import uploaded_player as uploaded_player
 from .player_registry.local_registry import find_publishable as find_publishable
 from .player_registry.registered_player import RegisteredPlayer as RegisteredPlayer
+from .random_player import choose as choose
 from .resolver import Package as Package
 from .resolver import coworld_id as coworld_id
 from .resolver import names_game as names_game
 from .resolver import resolve_package as resolve_package
 from .secret_env import SecretEnv as SecretEnv
 from .secret_env import read_secret_env as read_secret_env
+from .transfers import Transfers as Transfers
+from .transfers import read_document as read_document
 from .variant_plans import plan_variants as plan_variants
 from .viewer_bundle import find_bundle as find_bundle

@@ -1,3 +1,4 @@
+from .conformance import SUBJECT as SUBJECT
 from .conformance import Arena as Arena
 from .conformance import BackendConformance as BackendConformance
 from .fake_backend import FakeBackend as FakeBackend

@@ -9,18 +9,19 @@ import os
 import anyio
 
 from coworld_core.errors import UsageError
-from coworld_runner.kit.server.game_environment import (
+from coworld_runner.kit.server import (
     announce,
     countdown,
+    game_server,
     heeding_signals,
     open_listener,
     read_config_document,
     results_and_replay,
     seat_events,
     show_replays,
+    talked_out,
 )
-from coworld_runner.kit.server.game_server import game_server, talked_out
-from coworld_runner.package.transfers import Transfers
+from coworld_runner.package import Transfers
 from paintarena.config import parse_config
 from paintarena.logs import Log
 from paintarena.match import Match

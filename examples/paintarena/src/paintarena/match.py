@@ -8,11 +8,10 @@ from typing import Final, Literal
 
 import anyio
 
-from coworld_core.episode.seat_event_kinds import ACTED, IDLE, REFUSED
+from coworld_core.episode import ACTED, IDLE, REFUSED
 from coworld_core.rules import RulesError
-from coworld_runner.kit.server.countdown import Countdown
-from coworld_runner.kit.server.outbox import Outbox
-from coworld_runner.kit.table.seat_events import SeatEvents
+from coworld_runner.kit.server import Countdown, Outbox
+from coworld_runner.kit.table import SeatEvents
 from paintarena.config import Config, Json, is_tick_rate
 from paintarena.logs import Log
 from paintarena.rules import Board, action_from

@@ -4,8 +4,8 @@ import json
 from typing import Final
 
 from coworld_core.errors import CoworldError
-from coworld_core.files.compression import unpack
-from coworld_runner.package.transfers import read_document
+from coworld_core.files import unpack
+from coworld_runner.package import read_document
 from paintarena.config import Json
 
 MAX_BYTES: Final = 256 * 1024 * 1024

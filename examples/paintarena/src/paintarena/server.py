@@ -7,12 +7,12 @@ request names its replay. This module only starts and ends the process; `hosting
 
 import sys
 
-from coworld_runner.kit.server.server_process import run_program
+from coworld_runner.kit.server import run_server
 
 
 def main() -> int:
     """Run the server that the environment describes; return 0 if done, 1 or 2 if failed, 130 or 143 if stopped."""
-    return run_program(_serve, name="paintarena")
+    return run_server(_serve, name="paintarena")
 
 
 async def _serve() -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from .server_process import run_program
+from .server_process import run_server
 
 
 def main() -> int:
@@ -12,7 +12,7 @@ def main() -> int:
     if len(sys.argv) != 2:
         print("usage: python -m coworld_runner.kit.server MODULE:CLASS", file=sys.stderr)
         return 2
-    return run_program(_serve)
+    return run_server(_serve)
 
 
 async def _serve() -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from coworld_core.time_limits import RULES_AUDIT
 
 from ...runs.processors import usable_processors
-from .server_process import run_program
+from .server_process import run_server
 
 if TYPE_CHECKING:
     import anyio
@@ -45,7 +45,7 @@ def main() -> int:
         print("usage: python -m coworld_runner.kit.server.audit_program MODULE:CLASS [TRANSCRIPT]", file=sys.stderr)
         return 2
     faulthandler.dump_traceback_later(_seconds(), exit=True)
-    return run_program(partial(_write_transcript, name, *more) if more else partial(_audit, name))
+    return run_server(partial(_write_transcript, name, *more) if more else partial(_audit, name))
 
 
 def _seconds() -> float:

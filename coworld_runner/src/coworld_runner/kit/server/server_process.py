@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable
 
 from .unprivileged_user import leave_root
 
-__all__ = ["run_program"]
+__all__ = ["run_server"]
 
 
-def run_program(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
+def run_server(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
     """Serve, and write errors to stderr; must be the first call of the process.
 
     Args:

@@ -1,7 +1,12 @@
 from .game_catalogue import list_wrappable as list_wrappable
 from .gymnasium import Gymnasium as Gymnasium
+from .gymnasium import GymnasiumConfig as GymnasiumConfig
 from .openspiel import OpenSpiel as OpenSpiel
+from .openspiel import OpenSpielConfig as OpenSpielConfig
+from .openspiel import load_game as load_game
+from .openspiel import play_on as play_on
 from .pettingzoo import PettingZoo as PettingZoo
 from .practice import Practised as Practised
 from .textarena import TextArena as TextArena
+from .textarena import TextArenaConfig as TextArenaConfig
 from .wrapped_package import wrap_game as wrap_game

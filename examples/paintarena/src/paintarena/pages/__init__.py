@@ -3,7 +3,7 @@
 from functools import cache
 from importlib.resources import files
 
-from coworld_runner.web.page_documents import Document, document
+from coworld_runner.web import Document, document
 
 
 @cache

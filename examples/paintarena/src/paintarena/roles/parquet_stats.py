@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coworld_core.roles import FinishedEpisode
-from coworld_core.roles.event_log import ALL_SLOTS, event_log
+from coworld_core.roles import ALL_SLOTS, FinishedEpisode, event_log
 from paintarena.roles.tiles import read_tiles
 
 ID = "paint-arena-parquet-stats-reporter"

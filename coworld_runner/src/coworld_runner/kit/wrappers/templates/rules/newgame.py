@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from coworld_runner.kit.wrappers.openspiel import OpenSpiel, OpenSpielConfig
+from coworld_runner.kit.wrappers import OpenSpiel, OpenSpielConfig
 
 
 class NewGame(OpenSpiel):

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from coworld_core.rules import load_rules
-from coworld_runner.kit.wrappers.practice import Practised
+from coworld_runner.kit.wrappers import Practised
 
 PLAYER = Practised(load_rules("newgame:NewGame"))
 

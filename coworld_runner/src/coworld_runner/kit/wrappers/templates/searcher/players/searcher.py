@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from coworld_runner.kit.wrappers.openspiel import play_on
+from coworld_runner.kit.wrappers import play_on
 
 PLAYOUTS = 60
 """Games to play out for one answer; at least one for each move."""

@@ -1,0 +1,1 @@
+from .seat_events import SeatEvents as SeatEvents
