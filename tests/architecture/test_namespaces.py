@@ -38,6 +38,8 @@ def test_stubs_give_each_name_once_from_where_it_is() -> None:
             )
             names += [alias.name for alias in node.names]
         assert [name for name, times in Counter(names).items() if times > 1] == [], stub
+        # Whoever imports such a module first would find it in place of the name
+        assert {path.stem for path in stub.parent.iterdir()} & set(names) == set(), stub
 
 
 def test_namespace_is_all() -> None:

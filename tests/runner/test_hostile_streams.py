@@ -19,7 +19,7 @@ from coworld_runner.episode import contract_probes
 from coworld_runner.episode.contract_probes import first_message, get_status, watch_global
 from coworld_runner.episode.episode_watch import Watch
 from coworld_runner.web import paced_websockets
-from coworld_runner.web.game_socket import game_socket, receive
+from coworld_runner.web.game_socket import connect_to_game, receive
 from coworld_runner.web.paced_websockets import PacedClient
 
 MIB = 1 << 20
@@ -108,7 +108,7 @@ async def test_a_first_message_that_is_too_long_is_the_games_fault() -> None:
 async def test_the_size_of_a_message_is_in_bytes() -> None:
     async with (
         raw_game(UPGRADE, frame("äöü".encode())) as address,
-        game_socket(address, "/global", close_timeout=0.1) as socket,
+        connect_to_game(address, "/global", close_timeout=0.1) as socket,
     ):
         assert await receive(socket) == 6
 

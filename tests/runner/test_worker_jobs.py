@@ -22,7 +22,7 @@ from coworld_runner.worker.player_pods import (
     player_secret,
     service_body,
 )
-from coworld_runner.worker.worker_job import JobOptions, output_addresses, worker_job
+from coworld_runner.worker.worker_job import JobOptions, make_worker_job, output_addresses
 from coworld_runner.worker.worker_settings import PlayerPods, Settings
 
 
@@ -199,7 +199,7 @@ def variables(container: dict[str, Any]) -> dict[str, str]:
 
 def test_the_job() -> None:
     asked = request(seed=3)
-    job = worker_job(asked, JobOptions(job_id="j1", worker_image="worker:1", deadline=600, namespace="arena"))
+    job = make_worker_job(asked, JobOptions(job_id="j1", worker_image="worker:1", deadline=600, namespace="arena"))
     assert job["metadata"]["namespace"] == "arena"
     assert job["spec"]["backoffLimit"] == 0
     assert job["spec"]["activeDeadlineSeconds"] == 600
@@ -240,7 +240,7 @@ def test_outputs() -> None:
     addresses = output_addresses("https://store/job 1/?sig=a", 2)
     assert addresses["replay"] == "https://store/job 1/replay.z?sig=a"
     assert addresses["artifact-1"] == "https://store/job 1/policy_artifact_1.zip?sig=a"
-    job = worker_job(
+    job = make_worker_job(
         request(),
         JobOptions(
             output_claim="episodes", job_id="j1", outputs={"results": "https://store/r", "artifact-0": "https://s/a"}
@@ -276,7 +276,7 @@ def test_outputs() -> None:
 )
 def test_invalid_job_arguments_are_refused(options: dict[str, Any], code: str) -> None:
     with pytest.raises(UsageError) as caught:
-        worker_job(request(), JobOptions(**options))
+        make_worker_job(request(), JobOptions(**options))
     assert caught.value.code == code
 
 
@@ -284,9 +284,9 @@ def test_a_spec_that_is_too_large_for_a_job() -> None:
     names = [{"name": "x" * 60_000}, {"name": "y" * 60_000}]
     large = request().model_copy(update={"game_config": {"players": names}})
     with pytest.raises(UsageError) as caught:
-        worker_job(large)
+        make_worker_job(large)
     assert caught.value.code == "spec_too_large"
-    job = worker_job(large, JobOptions(spec_url="https://store/spec"))
+    job = make_worker_job(large, JobOptions(spec_url="https://store/spec"))
     assert variables(job["spec"]["template"]["spec"]["initContainers"][0])["JOB_SPEC_URI"] == "https://store/spec"
 
 

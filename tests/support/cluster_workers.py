@@ -15,7 +15,7 @@ import anyio
 from coworld_core.episode.request import JobSpec
 from coworld_core.ids import new_run_id
 from coworld_runner.backends.kubernetes._cluster import Cluster
-from coworld_runner.worker.worker_job import JobOptions, output_addresses, worker_job
+from coworld_runner.worker.worker_job import JobOptions, make_worker_job, output_addresses
 
 from .fake_server import site_in_thread
 from .kube import on_cluster
@@ -102,7 +102,7 @@ class Desk:
 
         `variables` are the worker's; `grace` is the number of seconds between SIGTERM and SIGKILL.
         """
-        job = small(worker_job(request, options), **variables)
+        job = small(make_worker_job(request, options), **variables)
         if grace is not None:
             job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = grace
         return await self.apply(job)

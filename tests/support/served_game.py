@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from websockets.asyncio.client import ClientConnection, connect
 
 from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, RulesError, read_config
-from coworld_runner.kit.server.game_server import game_server, talked_out
+from coworld_runner.kit.server.game_server import serve_game, talked_out
 from coworld_runner.kit.server.match import Match
 from coworld_runner.kit.server.sample_stream import SampleStream
 
@@ -159,7 +159,7 @@ async def serving(
     match = Match(rules, parsed, seed=1, log=said.append, countdown=countdown, samples=samples)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with (
-            game_server(match, TOKENS, listener=listener, samples=samples) as server,
+            serve_game(match, TOKENS, listener=listener, samples=samples) as server,
             anyio.create_task_group() as tasks,
         ):
             table = Table(match, listener.getsockname()[1], said)

@@ -244,10 +244,10 @@ def tell_players(
 
 def tell_network(options: PlayOptions, secrets: Mapping[str, str], out: Output) -> None:
     """Say whether players' network lets them reach the services that their secrets are for."""
-    from coworld_runner.package import called_services
+    from coworld_runner.package import find_called_services
     from coworld_runner.web import is_named
 
-    called = called_services(secrets)
+    called = find_called_services(secrets)
     handed, where = clean(listed(called.secrets), one_line=True), clean(",".join(called.hosts), one_line=True)
     if options.player_https:
         out.note(f"Players reach the game and {', '.join(options.player_https)}, by HTTPS.")

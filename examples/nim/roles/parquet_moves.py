@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from moves import read_moves
 
-from coworld_core.roles import ALL_SLOTS, FinishedEpisode, event_log
+from coworld_core.roles import ALL_SLOTS, FinishedEpisode, write_event_log
 
 ID = "nim-parquet-moves"
 
@@ -19,4 +19,4 @@ def report(episodes: Sequence[FinishedEpisode]) -> dict[str, bytes]:
                 (move.number, move.seat, "taken", move.taken),
                 (move.number, move.seat, "gave_away", move.gave_away),
             ]
-    return {"moves.parquet": event_log(rows)}
+    return {"moves.parquet": write_event_log(rows)}

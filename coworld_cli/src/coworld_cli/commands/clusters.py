@@ -112,7 +112,7 @@ def job(
     Outputs are results, replay, debug, error-info, timings, record, log-SLOT and artifact-SLOT.
     """  # noqa: D301 (click reads the backspace)
     from coworld_core.errors import UsageError
-    from coworld_runner.worker import JobOptions, output_addresses, read_job_spec, worker_job
+    from coworld_runner.worker import JobOptions, make_worker_job, output_addresses, read_job_spec
 
     from ..run_preparation import config_changes
 
@@ -133,7 +133,7 @@ def job(
         if not equals:
             raise UsageError(f"--output {name!r} has no address.", hint="Write --output results=https://…")
         addresses[name] = address
-    made = worker_job(
+    made = make_worker_job(
         loaded,
         JobOptions(
             **{name: value for name, value in given.items() if value is not None},

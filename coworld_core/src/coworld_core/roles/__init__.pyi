@@ -10,7 +10,7 @@ from .bundle_contents import pieces_of as pieces_of
 from .bundle_file import Bundle as Bundle
 from .bundle_file import read_bundle as read_bundle
 from .event_log import ALL_SLOTS as ALL_SLOTS
-from .event_log import event_log as event_log
+from .event_log import write_event_log as write_event_log
 from .finished_episode import FinishedEpisode as FinishedEpisode
 from .grade import Grade as Grade
 from .grade import read_grade as read_grade

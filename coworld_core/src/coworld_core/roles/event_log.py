@@ -13,13 +13,13 @@ from .report import EVENT_LOG_COLUMNS
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-__all__ = ["ALL_SLOTS", "event_log"]
+__all__ = ["ALL_SLOTS", "write_event_log"]
 
 ALL_SLOTS = -1
 """The player of rows that are about the whole game."""
 
 
-def event_log(rows: Iterable[tuple[int, int, str, JsonValue]]) -> bytes:
+def write_event_log(rows: Iterable[tuple[int, int, str, JsonValue]]) -> bytes:
     """Return an event log as the content of a Parquet file.
 
     Args:

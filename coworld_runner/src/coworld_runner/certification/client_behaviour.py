@@ -16,7 +16,7 @@ from websockets.protocol import State
 
 from ..backend import HttpProbe, Unit
 from ..episode import contract_probes
-from ..web.game_socket import game_socket, receive
+from ..web.game_socket import connect_to_game, receive
 from .certification_record import Evidence, Level
 from .contract_checks import RefusedCaller, answers_ping, drain, knock
 from .step_answers import required
@@ -143,7 +143,7 @@ class BadClients:
 
     async def _view_the_end(self, address: str) -> None:
         try:
-            async with game_socket(address, "/global", open_timeout=_STATE_SECONDS, close_timeout=0.5) as socket:
+            async with connect_to_game(address, "/global", open_timeout=_STATE_SECONDS, close_timeout=0.5) as socket:
                 with anyio.move_on_after(_STATE_SECONDS):
                     size = await receive(socket)
                     self._add_end(served=size != 0, words="an empty message")
@@ -195,7 +195,7 @@ class LostConnections:
     async def during_play(self, address: str, tokens: Sequence[str], players: Sequence[Unit]) -> None:
         """Stop the players once the game has begun, and take their seats with their own tokens."""
         try:
-            async with game_socket(address, "/global", ping_interval=None, close_timeout=0.5) as viewer:
+            async with connect_to_game(address, "/global", ping_interval=None, close_timeout=0.5) as viewer:
                 with anyio.move_on_after(_MOVING_SECONDS):
                     await _moving(viewer)
                 async with anyio.create_task_group() as watching:
@@ -250,7 +250,7 @@ class LostConnections:
 async def _connection(address: str, target: str) -> AsyncGenerator[ClientConnection | None]:
     """Connect, and read what comes; the block ends early, without an error, if the game closes the connection."""
     try:
-        socket = await game_socket(address, target, ping_interval=None, close_timeout=0.5)
+        socket = await connect_to_game(address, target, ping_interval=None, close_timeout=0.5)
     except _ERRORS:
         yield None
         return

@@ -21,7 +21,7 @@ from websockets.protocol import State
 
 from ..backend import Unit
 from ..episode import contract_probes
-from ..web.game_socket import game_socket, receive, words_of
+from ..web.game_socket import connect_to_game, receive, words_of
 from .certification_record import Evidence, Level
 from .step_answers import required
 
@@ -137,7 +137,7 @@ async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None
 
 
 def _connected(address: str, target: str) -> connect:
-    return game_socket(address, target, open_timeout=_OPEN_SECONDS, close_timeout=0.5, ping_interval=None)
+    return connect_to_game(address, target, open_timeout=_OPEN_SECONDS, close_timeout=0.5, ping_interval=None)
 
 
 def _judge(asked: RefusedCaller, answer: Answer, status: int | None) -> Evidence:

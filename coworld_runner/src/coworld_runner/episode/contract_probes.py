@@ -88,9 +88,9 @@ def load_libraries() -> None:
     import importlib.metadata
     import platform
 
-    from ..web import game_socket
+    from ..web import connect_to_game
 
-    _ = importlib.metadata, game_socket
+    _ = importlib.metadata, connect_to_game
     # It reads the interpreter's file and starts a program, and remembers what it has found
     platform.platform()
 
@@ -167,12 +167,12 @@ async def probe_refusal(address: str, slot: int | str, token: str, *, why: str) 
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..web.game_socket import game_socket, receive
+    from ..web.game_socket import connect_to_game, receive
 
     target = f"/player?{urlencode({'slot': slot, 'token': token})}"
     name = f"refuses_{why}"
     try:
-        async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
+        async with connect_to_game(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
             try:
                 with anyio.fail_after(_REFUSAL_WAIT):
                     await receive(socket)
@@ -212,12 +212,12 @@ async def probe_seat(address: str, slot: int, token: str, *, wait: float = _REFU
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..web.game_socket import game_socket, receive, words_of
+    from ..web.game_socket import connect_to_game, receive, words_of
 
     name = "lets_owner_in"
     try:
         target = f"/player?{seat_query(slot, token)}"
-        async with game_socket(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
+        async with connect_to_game(address, target, open_timeout=_HTTP_TIMEOUT, close_timeout=0.5) as socket:
             with anyio.move_on_after(wait):
                 await receive(socket)
             return ProbeResult(name, True, "let in")
@@ -248,13 +248,13 @@ async def first_message(address: str, path: str, *, timeout: float, limited: boo
     """
     from websockets.exceptions import WebSocketException
 
-    from ..web.game_socket import MESSAGE_LIMIT, game_socket, receive, words_of
+    from ..web.game_socket import MESSAGE_LIMIT, connect_to_game, receive, words_of
 
     route = path.split("?")[0]
     name = route.strip("/") + "_message"
     try:
         with anyio.fail_after(timeout):
-            async with game_socket(address, path, open_timeout=timeout, close_timeout=0.5) as socket:
+            async with connect_to_game(address, path, open_timeout=timeout, close_timeout=0.5) as socket:
                 size = await receive(socket)
     except TimeoutError:
         return ProbeResult(name, False, f"{route} sent no message within {timeout:g} s")
@@ -281,7 +281,7 @@ async def watch_global(
     """
     from websockets.exceptions import ConnectionClosed, WebSocketException
 
-    from ..web.game_socket import MESSAGE_LIMIT, game_socket, is_too_long
+    from ..web.game_socket import MESSAGE_LIMIT, connect_to_game, is_too_long
     from ..web.paced_websockets import PacedClient
 
     long = False
@@ -289,7 +289,7 @@ async def watch_global(
     size = count = 0
     socket: ClientConnection | None = None
     try:
-        async with game_socket(address, "/global", open_timeout=10, close_timeout=0.5) as socket:
+        async with connect_to_game(address, "/global", open_timeout=10, close_timeout=0.5) as socket:
             while True:
                 message = await socket.recv(decode=False)
                 now = anyio.current_time()

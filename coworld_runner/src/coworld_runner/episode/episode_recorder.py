@@ -137,11 +137,11 @@ class Recorder:
             return
         from websockets.exceptions import InvalidHandshake, InvalidStatus
 
-        from ..web.game_socket import game_socket, words_of
+        from ..web.game_socket import connect_to_game, words_of
 
         address = game.endpoint().here if self._unit is None else self._unit.endpoint("frames").here
         try:
-            self._socket = await game_socket(
+            self._socket = await connect_to_game(
                 address,
                 f"/{self._kind}?token={self._token}",
                 max_size=_MOST_OF_MESSAGE,

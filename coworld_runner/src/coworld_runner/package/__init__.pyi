@@ -1,4 +1,4 @@
-from .called_services import called_services as called_services
+from .called_services import find_called_services as find_called_services
 from .own_players.named_player import read_own_player as read_own_player
 from .own_players.own_player import OwnPlayer as OwnPlayer
 from .own_players.player_wire import of_wire as of_wire

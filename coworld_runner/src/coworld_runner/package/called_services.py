@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ..web.https_proxy import HTTPS, host_problem
 
-__all__ = ["CalledServices", "called_services"]
+__all__ = ["CalledServices", "find_called_services"]
 
 _ACCESS = re.compile(r"_(KEY|TOKEN)(_BEDROCK)?$")
 """Suffixes of variables that give a program access to a service."""
@@ -42,7 +42,7 @@ class CalledServices:
     """Whether the address of some service is unknown."""
 
 
-def called_services(secrets: Mapping[str, str]) -> CalledServices:
+def find_called_services(secrets: Mapping[str, str]) -> CalledServices:
     """Infer the services that players can call.
 
     Args:

@@ -124,14 +124,14 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
     """Read all messages of the replay's socket; text is kept as it is."""
     from websockets.exceptions import ConnectionClosed, WebSocketException
 
-    from ..web.game_socket import REPLAY_LIMIT, game_socket, words_of
+    from ..web.game_socket import REPLAY_LIMIT, connect_to_game, words_of
 
     heard: list[str | dict[str, str]] = []
     size = 0
     time_limit = anyio.move_on_after(_PATIENCE_SECONDS)
     try:
         with time_limit:
-            async with game_socket(
+            async with connect_to_game(
                 session.unit.endpoint().here, session.socket_path, close_timeout=0.5, max_size=REPLAY_LIMIT
             ) as socket:
                 while size <= _LIMIT:

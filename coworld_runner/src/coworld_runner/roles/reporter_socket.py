@@ -26,7 +26,7 @@ from coworld_core.text.terminal import strip_controls
 
 from ..backend import HttpProbe, Publish, Unit
 from ..errors import TalkError
-from ..web.game_socket import game_socket, is_too_long, words_of
+from ..web.game_socket import connect_to_game, is_too_long, words_of
 
 __all__ = ["ask_reporter"]
 
@@ -64,7 +64,7 @@ async def ask_reporter(unit: Unit, request: str, identifier: str, *, publish: Pu
             hint="One that is asked on its socket serves /healthz and /reporter at COGAME_HOST and COGAME_PORT.",
         ) from error
     try:
-        socket = game_socket(unit.endpoint().here, "/reporter", max_size=_MESSAGE_BYTES, close_timeout=1.0)
+        socket = connect_to_game(unit.endpoint().here, "/reporter", max_size=_MESSAGE_BYTES, close_timeout=1.0)
         async with socket as connection:
             await _converse(connection, request, asked.request_id, tell=_Teller(identifier, publish))
     except ConnectionClosed as error:

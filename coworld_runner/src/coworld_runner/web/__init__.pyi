@@ -1,7 +1,7 @@
 from .game_paths import is_operator_path as is_operator_path
 from .game_paths import plain_path as plain_path
 from .game_paths import quoted_path as quoted_path
-from .game_socket import game_socket as game_socket
+from .game_socket import connect_to_game as connect_to_game
 from .gateway import Gateway as Gateway
 from .gateway import open_gateway as open_gateway
 from .http_server import listen as listen

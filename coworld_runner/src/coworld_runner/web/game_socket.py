@@ -16,7 +16,7 @@ from coworld_core.text.terminal import strip_controls
 
 from .paced_websockets import PacedClient
 
-__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "game_socket", "is_too_long", "receive", "words_of"]
+__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "connect_to_game", "is_too_long", "receive", "words_of"]
 
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Maximum bytes of a message from a running game."""
@@ -30,7 +30,7 @@ class _Straight(connect):
         return exc
 
 
-def game_socket(address: str, target: str, **options: Any) -> connect:
+def connect_to_game(address: str, target: str, **options: Any) -> connect:
     """Connect to a game; returns an async context manager.
 
     Args:

@@ -1,8 +1,8 @@
 from .episode_setup import init_config as init_config
 from .worker_job import JobOptions as JobOptions
+from .worker_job import make_worker_job as make_worker_job
 from .worker_job import output_addresses as output_addresses
 from .worker_job import read_job_spec as read_job_spec
-from .worker_job import worker_job as worker_job
 from .worker_run import run_worker as run_worker
 from .worker_settings import Outputs as Outputs
 from .worker_settings import Settings as Settings

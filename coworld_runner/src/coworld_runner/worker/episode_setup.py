@@ -47,7 +47,7 @@ async def init_config(environ: Mapping[str, str]) -> None:
         raise UsageError(
             f"init-config needs {' and '.join(missing)} in its environment.",
             code="environment_incomplete",
-            hint=Hint("make_job", "worker_job makes a Job that has everything; docs/worker.md lists the variables."),
+            hint=Hint("make_job", "make_worker_job makes a whole Job; docs/worker.md lists the variables."),
             context={"missing": missing},
         )
     state = Path(environ.get("COWORLD_STATE_DIR") or environ.get("COWORLD_WORKDIR") or "/coworld") / STATE

@@ -31,7 +31,7 @@ from ..episode.unit_specs import game_files, game_identity
 from ..package.locations import read_location
 from ..package.resolver import resolve_package
 
-__all__ = ["OUTPUTS", "JobOptions", "default_worker_image", "output_addresses", "read_job_spec", "worker_job"]
+__all__ = ["OUTPUTS", "JobOptions", "default_worker_image", "make_worker_job", "output_addresses", "read_job_spec"]
 
 OUTPUTS: Mapping[str, tuple[str, str]] = {
     "results": ("RESULTS_URI", "results.json"),
@@ -169,7 +169,7 @@ def output_addresses(base: str, slots: int, *, artifacts: bool = True) -> dict[s
     return {name: f"{bare.rstrip('/')}/{quote(file)}{mark}{query}" for name, file in names.items()}
 
 
-def worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None) -> dict[str, Any]:
+def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = None) -> dict[str, Any]:
     """Make the Job for one episode.
 
     The Job owns everything else: when it is deleted or expires, nothing is left.

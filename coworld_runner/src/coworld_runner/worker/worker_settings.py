@@ -135,7 +135,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
         raise UsageError(
             f"The worker needs {listed(missing)} in its environment.",
             code="environment_incomplete",
-            hint=Hint("make_job", "worker_job makes a Job that has everything; docs/worker.md lists the variables."),
+            hint=Hint("make_job", "make_worker_job makes a whole Job; docs/worker.md lists the variables."),
             context={"missing": missing},
         )
     _by_slot(environ, "POLICY_LOG_URLS")

@@ -11,13 +11,13 @@ import anyio
 from coworld_core.errors import UsageError
 from coworld_runner.kit.server import (
     announce,
-    countdown,
-    game_server,
     heeding_signals,
     open_listener,
     read_config_document,
+    read_countdown,
     results_and_replay,
     seat_events,
+    serve_game,
     show_replays,
     talked_out,
 )
@@ -59,12 +59,12 @@ async def _serve(log: Log) -> int:
     config = parse_config(await read_config_document())
     to_results, to_replay = results_and_replay(replay_type="application/json")
     to_events = seat_events()
-    match = Match(config, log=log, countdown=countdown())
+    match = Match(config, log=log, countdown=read_countdown())
     # The admin page and socket have no sign-in, so they exist only on request.
     operators = {"admin": match.hear_admin} if os.environ.get("COWORLD_ADMIN") == "1" else {}
     with open_listener() as listener:
         async with (
-            game_server(match, config.tokens, listener=listener, pages=render, operators=operators) as server,
+            serve_game(match, config.tokens, listener=listener, pages=render, operators=operators) as server,
             Transfers() as transfers,
             heeding_signals() as stop,
         ):

@@ -31,7 +31,7 @@ from ...episode.episode_options import GAME_LIMITS
 from ...episode.program import Program, open_program
 from ...episode.unit_specs import game_place
 from ...errors import OWN_DOING, PLATFORM_ENDS
-from ...web.game_socket import game_socket, is_too_long, words_of
+from ...web.game_socket import connect_to_game, is_too_long, words_of
 from .commissioner_lookup import FoundCommissioner
 
 __all__ = ["Commissioner", "CommissionerOptions", "CommissionerSocket", "open_commissioner"]
@@ -196,7 +196,7 @@ class Commissioner:
         """
         options = self._options
         try:
-            connection = await game_socket(
+            connection = await connect_to_game(
                 self.unit.endpoint().here,
                 "/round",
                 max_size=options.message_bytes,

@@ -17,7 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake
 from coworld_core.rules.seat_wire import MAX_MESSAGE, PICTURE
 
 from ...episode.contract_probes import seat_query
-from ...web.game_socket import game_socket
+from ...web.game_socket import connect_to_game
 from ..server.game_server import seat_of
 
 __all__ = ["SIT", "WATCH", "Relay"]
@@ -139,7 +139,7 @@ class Relay:
 
     async def _lead(self, connection: Connection, address: str, target: str, seat: _Seat) -> None:
         try:
-            game = await game_socket(address, target, max_size=MAX_MESSAGE, ping_timeout=None)
+            game = await connect_to_game(address, target, max_size=MAX_MESSAGE, ping_timeout=None)
         except (InvalidHandshake, OSError, EOFError):
             connection.transport.abort()
             return

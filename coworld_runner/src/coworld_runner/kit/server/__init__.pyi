@@ -1,14 +1,14 @@
 from .countdown import Countdown as Countdown
 from .game_environment import announce as announce
-from .game_environment import countdown as countdown
 from .game_environment import heeding_signals as heeding_signals
 from .game_environment import open_listener as open_listener
 from .game_environment import read_config_document as read_config_document
+from .game_environment import read_countdown as read_countdown
 from .game_environment import results_and_replay as results_and_replay
 from .game_environment import seat_events as seat_events
 from .game_environment import show_replays as show_replays
 from .game_host import serve_rules as serve_rules
-from .game_server import game_server as game_server
+from .game_server import serve_game as serve_game
 from .game_server import talked_out as talked_out
 from .new_programs import declaration_of as declaration_of
 from .outbox import Outbox as Outbox

@@ -26,10 +26,10 @@ __all__ = [
     "Stop",
     "Target",
     "announce",
-    "countdown",
     "heeding_signals",
     "open_listener",
     "read_config_document",
+    "read_countdown",
     "results_and_replay",
     "samples_asked_for",
     "seat_events",
@@ -136,7 +136,7 @@ def samples_asked_for() -> SampleStream | None:
     return SampleStream(token) if token else None
 
 
-def countdown() -> float:
+def read_countdown() -> float:
     """Return the seconds to count down before a game in which people play; 0 if the variable is unset.
 
     Raises:

@@ -18,16 +18,16 @@ from ...package.transfers import Transfers, read_document
 from .game_environment import (
     Stop,
     announce,
-    countdown,
     heeding_signals,
     open_listener,
     read_config_document,
+    read_countdown,
     results_and_replay,
     samples_asked_for,
     seat_events,
     show_replays,
 )
-from .game_server import game_server, talked_out
+from .game_server import serve_game, talked_out
 from .match import Match
 
 __all__ = ["replay_messages", "serve_rules"]
@@ -79,10 +79,10 @@ async def _play(rules: type[Rules]) -> int:
     config = read_config(rules, cast("dict[str, Any]", raw))
     seed = secrets.randbelow(2**31) if config.seed is None else config.seed
     samples = samples_asked_for()
-    match = Match(rules, config, seed=seed, log=_say, countdown=countdown(), samples=samples)
+    match = Match(rules, config, seed=seed, log=_say, countdown=read_countdown(), samples=samples)
     with open_listener() as listener:
         async with (
-            game_server(match, config.tokens, listener=listener, samples=samples) as server,
+            serve_game(match, config.tokens, listener=listener, samples=samples) as server,
             Transfers() as transfers,
             heeding_signals() as stop,
         ):

@@ -31,9 +31,9 @@ __all__ = [
     "Load",
     "Reply",
     "ServedGame",
-    "game_server",
     "replay_server",
     "seat_of",
+    "serve_game",
     "talked_out",
 ]
 
@@ -96,7 +96,7 @@ class ServedGame(Protocol):
 
 
 @asynccontextmanager
-async def game_server(
+async def serve_game(
     game: ServedGame,
     tokens: Sequence[str],
     *,

@@ -165,7 +165,7 @@ def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 async def _tunnel(socket: WebSocket) -> None:
     from websockets.exceptions import InvalidHandshake
 
-    from coworld_runner.web import game_socket
+    from coworld_runner.web import connect_to_game
 
     services = cast("Services", socket.app.state.services)
     target = await _target(services, socket)
@@ -174,7 +174,7 @@ async def _tunnel(socket: WebSocket) -> None:
         return
     try:
         with _counted(services, socket, target):
-            async with game_socket(
+            async with connect_to_game(
                 target.address,
                 target.path,
                 max_size=MAX_MESSAGE,

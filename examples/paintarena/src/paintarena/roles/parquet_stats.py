@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from coworld_core.roles import ALL_SLOTS, FinishedEpisode, event_log
+from coworld_core.roles import ALL_SLOTS, FinishedEpisode, write_event_log
 from paintarena.roles.tiles import read_tiles
 
 ID = "paint-arena-parquet-stats-reporter"
@@ -11,7 +11,7 @@ ID = "paint-arena-parquet-stats-reporter"
 
 def report(episodes: Sequence[FinishedEpisode]) -> dict[str, bytes]:
     """Write `stats.parquet`; the rows of several episodes follow each other, and ticks begin again with each."""
-    return {"stats.parquet": event_log(row for episode in episodes for row in _rows(episode))}
+    return {"stats.parquet": write_event_log(row for episode in episodes for row in _rows(episode))}
 
 
 def _rows(episode: FinishedEpisode) -> Iterator[tuple[int, int, str, Any]]:
