@@ -168,6 +168,46 @@ async def test_stopped_season_reports_the_reason(tmp_path: Path) -> None:
         assert await advance(database, world.division) is not None
 
 
+async def test_who_retires_at_the_top_has_no_place(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 4)
+        await league_of(platform, world, pairing="round-robin", rounds=3, played_percent=50)
+        # The last of them comes for the third round
+        late = Membership.policy_version_id == versions["bot3"]
+        async with database.writing() as session:
+            await session.execute(sa.update(Membership).where(late).values(is_champion=False))
+        await play_rounds(platform, world.division, strengths_of(versions), 2)
+        async with database.writing() as session:
+            await session.execute(sa.update(Membership).where(late).values(is_champion=True))
+            best = Membership.policy_version_id == versions["bot0"]
+            gone = {"is_champion": False, "status": "retired", "end_time": now()}
+            await session.execute(sa.update(Membership).where(best).values(**gone))
+        async with platform.client() as anybody:
+            board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
+            assert [(line["rank"], line["player_name"]) for line in board] == [(1, "bot1"), (2, "bot2"), (None, "bot0")]
+            view = (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json()["views"][0]
+            assert [row["values"]["withdrawn"] for row in view["rows"]] == [False, False, True]
+            page = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+            assert "withdrawn" in page
+            assert "have played 50 % of its rounds" in page
+            home = (await anybody.get(platform.url)).text
+            assert "<span>bot1</span>" in home, "who leads is in the league"
+        await play_rounds(platform, world.division, strengths_of(versions), 1)
+        await advance(database, world.division)
+        async with database.reading() as session:
+            [table] = (await session.scalars(sa.select(Season))).one().tables
+        assert [(line["place"], line["name"], line.get("unplaced")) for line in table["standings"]] == [
+            (1, "bot1", None),
+            (2, "bot2", None),
+            (None, "bot0", "withdrawn"),
+            (None, "bot3", "few_rounds"),
+        ]
+        async with platform.client() as anybody:
+            assert "too few rounds" in (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+
+
 async def test_best_members_are_promoted_at_the_end_of_a_season(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database

@@ -477,6 +477,14 @@ def league_group() -> None:
     "--size", type=click.IntRange(1), default=8, show_default=True, help="Members of each division except the lowest."
 )
 @click.option(
+    "--played-percent",
+    type=click.IntRange(0, 100),
+    metavar="N",
+    default=50,
+    show_default=True,
+    help="Percentage of a season's rounds that an entry must have played to get a place in it.",
+)
+@click.option(
     "--entries-per-user",
     type=click.IntRange(0),
     metavar="N",
@@ -539,6 +547,12 @@ def league_add(
 )
 @click.option("--moves", type=click.IntRange(0), help="How many members change places at the end of a season.")
 @click.option("--size", type=click.IntRange(1), help="Members of each division except the lowest.")
+@click.option(
+    "--played-percent",
+    type=click.IntRange(0, 100),
+    metavar="N",
+    help="Percentage of a season's rounds that an entry must have played to get a place in it.",
+)
 @click.option(
     "--entries-per-user",
     type=click.IntRange(0),

@@ -51,8 +51,8 @@ _STORED = ("rounds", "rating", "low", "high", "won", "played", "points")
 class Standing:
     """One line of a leaderboard."""
 
-    rank: int
-    """From 1; equal scores share it."""
+    rank: int | None
+    """From 1; equal scores share it. None: it has withdrawn."""
     entry_id: str
     """The entry in the league (`Membership.entry_id`)."""
     subject_id: str
@@ -77,6 +77,8 @@ class Standing:
     """Matches won; with several players, the share of opponents beaten."""
     played: int = 0
     """Matches that counted."""
+    withdrawn: bool = False
+    """Whether it has no champion in the league any more."""
     points: float | None = None
     """The score that a commissioner gave it with its last place; None without a commissioner."""
 
@@ -102,8 +104,8 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """The leaderboard of a division in the current season, best first.
 
     If the league plays rounds, the order is that of the last finished round, given by the pairing or the commissioner;
-    newer members are below. Otherwise the order is by score. If a commissioner moves a member to another division
-    during a season, its line moves too.
+    newer members are below. Otherwise the order is by score. Whoever has withdrawn comes last and has no rank. If a
+    commissioner moves a member to another division during a season, its line moves too.
 
     The score of an entry is the mean over all finished episodes of the division's rounds, with all its policies.
     Requested episodes do not count, wherever they were played (`Tally`).
@@ -115,13 +117,15 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     for id, version, total, episodes, player_id, player_name, user_id, user_name in tallies:
         who = Holder.of(player_id, player_name, user_id, user_name)
         sums.setdefault(id, _Sum(who)).add(who.id, version, float(total), int(episodes))
-    for id, holder in (await holders_of(session, division.league_id, list(sums))).items():
+    holders = await holders_of(session, division.league_id, list(sums))
+    for id, holder in holders.items():
         sums[id].holder = holder
     report = await last_report(session, division_id, season) or {"standings": []}
     stands = {line["subject"]: line for line in report["standings"]}
+    here = set(await subjects_in(session, division_id))
     lines = [
         Standing(
-            rank=0,
+            rank=None,
             entry_id=id,
             subject_id=found.holder.id,
             subject_type=found.holder.kind,
@@ -130,16 +134,20 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
             episodes=found.episodes,
             policy_version_ids=tuple(sorted(found.versions)),
             subject_ids=frozenset(found.subjects),
+            withdrawn=id in holders and id not in here,
             **{key: stands[id][key] for key in _STORED if key in stands.get(id, ())},
         )
         for id, found in sums.items()
     ]
     if division.league.commissioner_key == COMMISSIONED:
-        here = await subjects_in(session, division_id)
+        # It may have moved to another division, where its line is
         lines = [line for line in lines if line.entry_id in here]
     places = {id: line["place"] for id, line in stands.items()}
     lines.sort(key=lambda line: (places.get(line.entry_id, math.inf), -line.score, -line.episodes, line.entry_id))
-    return _ranked(lines, {id: line.get("rank") for id, line in stands.items()})
+    ranked = _ranked(
+        [line for line in lines if not line.withdrawn], {id: line.get("rank") for id, line in stands.items()}
+    )
+    return [*ranked, *(line for line in lines if line.withdrawn)]
 
 
 @dataclass
@@ -254,6 +262,7 @@ _COLUMNS = {
     "rounds": {"label": "Rounds", "value_type": "integer", "sort": "desc"},
     "score": {"label": "Score", "value_type": "number", "sort": "desc"},
     "episodes": {"label": "Episodes", "value_type": "integer", "sort": "desc"},
+    "withdrawn": {"label": "Withdrawn", "value_type": "boolean", "sort": "asc"},
 }
 
 _Recent = Sequence[tuple[Round, Sequence[RoundResult]]]

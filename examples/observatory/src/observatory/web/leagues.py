@@ -89,6 +89,7 @@ async def league(request: Request) -> Response:
                 "commissioner": terms.commissioner_runnable_id,
                 "after": terms.roles_in_words,
                 "entries": terms.entries_in_words,
+                "places": terms.places_in_words,
                 "trouble": lease.trouble if lease is not None else None,
                 "unattended": why_unattended(row, lease),
             },

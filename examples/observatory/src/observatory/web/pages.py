@@ -15,7 +15,7 @@ from ..api.artifacts import send_bundle
 from ..api.episodes import MAX_IDS
 from ..api.feed import LONGEST_WAIT, wait_for_changes
 from ..api.leagues import league_rows
-from ..api.standings import Standing, standings
+from ..api.standings import standings
 from ..episodes.access import find_episode, own_slots, view_of, visible
 from ..episodes.downloads import filename_of, send, send_plain
 from ..errors import Refusal
@@ -268,7 +268,8 @@ async def _card(visit: Visit, row: League) -> dict[str, Any]:
         .order_by(Division.level.desc())
         .limit(1)
     )
-    leaders = await _standings(visit, top) if top is not None else []
+    table = await standings(visit.db, top) if top is not None else []
+    leaders = [line for line in table if not line.withdrawn]
     return {
         "id": row.id,
         "name": row.name,
@@ -277,10 +278,6 @@ async def _card(visit: Visit, row: League) -> dict[str, Any]:
         "leader": leaders[0].name if leaders else None,
         "leader_score": leaders[0].score if leaders else None,
     }
-
-
-async def _standings(visit: Visit, division_id: str) -> list[Standing]:
-    return await standings(visit.db, division_id)
 
 
 async def _figures(visit: Visit) -> dict[str, int]:

@@ -31,6 +31,8 @@ class LeagueSettings(BaseModel):
     """How many change places between neighbouring divisions at the end of a season."""
     size: int = Field(default=8, ge=1)
     """The number of members of each division but the lowest, above which members must leave."""
+    played_percent: int = Field(default=50, ge=0, le=100)
+    """How many of a hundred rounds of its division in a season an entry must have played to get a place in it."""
     entries_per_user: int | None = Field(default=1, ge=1)
     """The number of champions that one account may have in the league; None: one for each of its players."""
     check: bool = False
@@ -53,6 +55,12 @@ class LeagueSettings(BaseModel):
     def entries_in_words(self) -> str:
         """The number of entries of one account, for people."""
         return "any number" if self.entries_per_user is None else str(self.entries_per_user)
+
+    @property
+    def places_in_words(self) -> str:
+        """Who gets a place, for people."""
+        played = f" and have played {self.played_percent} % of its rounds" if self.played_percent else ""
+        return f"Who withdraws has no place. A season's places are for those who are in the league at its end{played}."
 
     @property
     def roles_in_words(self) -> str:
@@ -78,17 +86,18 @@ def describe_division(terms: LeagueSettings, *, plays: bool) -> JsonObject:
             "leaderboard_rules": "The mean score of all finished episodes of the division's rounds.",
         }
     faults = f" A policy is disqualified if at fault in {terms.faults} episodes in a row." if terms.faults else ""
+    places = f" {terms.places_in_words}"
     if terms.commissioner_runnable_id is not None:
         return {
             "round_schedule": f"The commissioner {terms.commissioner_runnable_id} is asked which rounds are due "
             f"every {terms.every_seconds:g} s, or when the previous round is over.",
             "round_structure": "The commissioner decides.",
-            "leaderboard_rules": f"The places that the commissioner gives after each round.{faults}",
+            "leaderboard_rules": f"The places that the commissioner gives after each round.{places}{faults}",
         }
     season = f" A season has {terms.rounds} rounds." if terms.rounds else ""
     return {
         "round_schedule": f"A round begins every {terms.every_seconds:g} s, or when the previous one is over.{season}",
         "round_structure": f"Pairing: {terms.pairing}. Each entrant of a match plays in every seat in turn.",
         "leaderboard_rules": "The pairing's own order, else by rating (Bradley-Terry; 400 points are ten wins to one "
-        f"loss), recomputed after each round from all games of the season.{faults}",
+        f"loss), recomputed after each round from all games of the season.{places}{faults}",
     }

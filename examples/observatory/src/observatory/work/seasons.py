@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_core.evaluation import shared_places
 from coworld_core.tournament import risers
 
 from ..identity.accounts import AccountError
@@ -27,6 +28,7 @@ __all__ = [
     "change_league",
     "close_season",
     "entry_of_tally",
+    "final_places",
     "holders_of",
     "keep_report",
     "last_report",
@@ -106,26 +108,28 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     await session.execute(
         sa.update(Round).where(running).values(status="cancelled", completed_at=now(), error="The season was closed.")
     )
+    terms = LeagueSettings.of(league.commissioner_config)
     tables: list[JsonObject] = []
     ladder: list[list[str]] = []
     for division in divisions:
         report = await last_report(session, division.id, league.season) or {"standings": []}
-        played = [line["subject"] for line in report["standings"]]
         members = await subjects_in(session, division.id)
-        ladder.append([one for one in played if one in members] + [one for one in members if one not in played])
-        names = await names_of(session, league.id, played)
+        lines = final_places(
+            report["standings"], members, least=terms.played_percent / 100 * await _rounds(session, division)
+        )
+        placed = [line["subject"] for line in lines if line["place"] is not None]
+        ladder.append(placed + [one for one in members if one not in placed])
+        names = await names_of(session, league.id, [line["subject"] for line in lines])
         means = await _means(session, division)
         tables.append(
             {
                 "division_id": division.id,
                 "division": division.name,
                 "standings": [
-                    {**line, "name": names.get(line["subject"]), **means.get(line["subject"], {})}
-                    for line in report["standings"]
+                    {**line, "name": names.get(line["subject"]), **means.get(line["subject"], {})} for line in lines
                 ],
             }
         )
-    terms = LeagueSettings.of(league.commissioner_config)
     # A commissioner has already moved the members that it wanted to move.
     moves = 0 if league.commissioner_key == COMMISSIONED else terms.moves
     moved = risers(ladder, moves=moves, size=terms.size)
@@ -152,6 +156,38 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
     await session.flush()
     return season
+
+
+def final_places(lines: Sequence[JsonObject], members: Collection[str], *, least: float) -> list[JsonObject]:
+    """The places of a season: those who withdrew or hardly played have none, and are listed last.
+
+    Args:
+        lines: The last standings, best first (`Round.report`).
+        members: The entries that are in the division now.
+        least: The least number of rounds that an entry must have played.
+
+    Returns:
+        The lines, each with its new `place`, or None and the reason as `unplaced`: `withdrawn` or `few_rounds`.
+    """
+
+    def unplaced(line: JsonObject) -> str | None:
+        if line["subject"] not in members:
+            return "withdrawn"
+        return "few_rounds" if line["rounds"] < least else None
+
+    placed = [line for line in lines if unplaced(line) is None]
+    places = shared_places([line["place"] for line in placed])
+    return [
+        *({**line, "place": place} for line, place in zip(placed, places, strict=True)),
+        *({**line, "place": None, "unplaced": why} for line in lines if (why := unplaced(line)) is not None),
+    ]
+
+
+async def _rounds(session: AsyncSession, division: Division) -> int:
+    """How many rounds of the season a division has finished."""
+    of_season = (Round.division_id == division.id, Round.season == division.league.season)
+    finished = (Round.report.is_not(None), Round.status == "completed")
+    return await session.scalar(sa.select(sa.func.count()).select_from(Round).where(*of_season, *finished)) or 0
 
 
 async def change_division(session: AsyncSession, league_id: str, entry: str, division_id: str) -> None:
