@@ -18,7 +18,16 @@ from support.simulated import episode_row, tournament_rules
 from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.designs import Lineup, episode_key
-from coworld_core.tournament import Field, PairingRule, PlayedMatch, Tournament, TournamentReport, read_log
+from coworld_core.tournament import (
+    Field,
+    PairingRule,
+    PlayedMatch,
+    Tournament,
+    TournamentMatch,
+    TournamentReport,
+    continue_season,
+    read_log,
+)
 from coworld_core.tournament.elimination import double_elimination, single_elimination
 from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
 from coworld_core.tournament.tournament_log import (
@@ -128,6 +137,50 @@ def test_drawn_match_is_repeated_then_decided_by_seed() -> None:
         field = dataclasses.replace(field, played=(*field.played, (draw,)))
     assert not single_elimination.next_round(field)
     assert list(single_elimination.places(field)) == ["A", "B"]
+
+
+OWNERS = {"p00": "ann", "p01": "ann", "p02": "ann", "p03": "bob", "p04": "bob", "p05": "cat"}
+
+
+@pytest.mark.parametrize(
+    ("pairing", "seats"),
+    [
+        (round_robin, 2),
+        (free_play, 2),
+        (free_play, 3),
+        (swiss, 2),
+        (ladder, 2),
+        (single_elimination, 2),
+        (double_elimination, 2),
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else type(value).__name__,
+)
+def test_players_of_one_owner_do_not_meet(pairing: PairingRule, seats: int) -> None:
+    _, matches = strongest_first(pairing, 8, seats=seats, owners=OWNERS)
+    met = [match.players for match in matches if len(match.players) > 1]
+    assert [players for players in met if len({OWNERS.get(name, name) for name in players}) < len(players)] == []
+    # They all play, and not less because they have an owner in common
+    assert {name for match in matches for name in match.players} == {f"p{number:02d}" for number in range(8)}
+    if pairing is free_play:
+        assert len(met) == 10 * (8 // seats)
+    # Nobody is left to play against: it is over
+    _, none = strongest_first(pairing, 3, seats=seats, owners=OWNERS)
+    assert [match for match in none if len(match.players) > 1] == []
+
+
+def test_a_match_of_one_owner_is_not_scheduled_whoever_pairs() -> None:
+    class Blind(type(round_robin)):
+        def next_round(self, field: Field) -> list[TournamentMatch]:
+            pairs = itertools.combinations(field.entrants, 2)
+            return [TournamentMatch(players=pair) for pair in pairs]
+
+    names = ("p00", "p01", "p03")
+    *_, scheduled = continue_season((), names, rules=RULES, pairing=Blind(), owners=OWNERS)
+    assert scheduled is not None
+    assert [block.players for block in scheduled.blocks] == [("p00", "p03"), ("p01", "p03")]
+    *_, scheduled = continue_season((), names, rules=RULES, pairing=Blind())
+    assert scheduled is not None
+    assert len(scheduled.blocks) == 3
 
 
 RULES = tournament_rules(pairing="round-robin", rounds=2, max_blocks=100)

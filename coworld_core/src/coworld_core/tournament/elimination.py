@@ -2,7 +2,7 @@
 
 The bracket is recomputed each time from the results, which are found by match name. It holds the entrants of the first
 round; later entrants are left out. A match without a winner is replayed, up to three matches in all; then the better
-seed advances. A player that withdraws loses.
+seed advances, as it does if both belong to one owner. A player that withdraws loses.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class _Bracket:
         first = {name for match in field.played[0] for name in match.players} if field.played else {*field.entrants}
         self.seeds = [name for name in field.everybody if name in first]
         self._active = {*field.entrants}
+        self._field = field
         self._losses = losses
         self._lost = dict.fromkeys(self.seeds, 0)
         self._results: dict[str, list[PlayedMatch]] = {}
@@ -75,7 +76,7 @@ class _Bracket:
         here = [player for player in players if player in self._active]
         if len(here) < len(players):
             return here[0] if here else players[0]
-        return players[0] if len(played) >= _PLAYS else None
+        return players[0] if len(played) >= _PLAYS or not self._field.may_meet(players) else None
 
     def next_round(self, field: Field) -> Sequence[TournamentMatch]:
         """The pending matches; the first round includes the byes."""

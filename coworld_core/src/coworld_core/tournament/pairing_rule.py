@@ -74,15 +74,22 @@ class Field:
     """The finished rounds. There may be very many: iterate over them once, and keep no more than is needed."""
     past: PastRounds = PastRounds()
     """The totals of the rounds before those; empty unless the pairing is a `CarryingRule`."""
+    owners: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Who owns each player. Players of one owner must not meet: such a match is not played."""
 
     @property
     def rounds_played(self) -> int:
         """Number of finished rounds."""
         return self.past.rounds + len(self.played)
 
+    def may_meet(self, players: Sequence[str]) -> bool:
+        """Whether no two of these players have the same owner."""
+        return len({self.owners.get(name, name) for name in players}) == len(players)
+
     def goes_on(self, by_itself: int) -> bool:
-        """Whether there are at least two players and another round to play; `by_itself` is the default number."""
-        return len(self.entrants) > 1 and self.rounds_played < (by_itself if self.rounds is None else self.rounds)
+        """Whether there are players of two owners and another round to play; `by_itself` is the default number."""
+        owners = {self.owners.get(name, name) for name in self.entrants}
+        return len(owners) > 1 and self.rounds_played < (by_itself if self.rounds is None else self.rounds)
 
     def after(self, matches: Sequence[TournamentMatch]) -> Field:
         """The field after another round in which every player beats those that entered later."""

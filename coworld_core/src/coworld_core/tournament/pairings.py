@@ -45,7 +45,7 @@ class RoundRobin(_ByRating):
         if not field.goes_on(1):
             return ()
         size = len(field.entrants) if field.seats == 1 else min(field.seats, len(field.entrants))
-        groups = list(itertools.combinations(field.entrants, size))
+        groups = [group for group in itertools.combinations(field.entrants, size) if field.may_meet(group)]
         _chance(field).shuffle(groups)
         return tuple(TournamentMatch(players=group) for group in groups)
 
@@ -65,9 +65,37 @@ class FreePlay(_ByRating):
         chance = _chance(field)
         chance.shuffle(order)
         # The sort is stable, so chance decides between players that have played equally often
-        seated = sorted(order, key=lambda name: met[name])[: len(order) // size * size]
+        seated = _seated(sorted(order, key=lambda name: met[name]), size, field)
         chance.shuffle(seated)
-        return tuple(TournamentMatch(players=tuple(seated[at : at + size])) for at in range(0, len(seated), size))
+        return tuple(TournamentMatch(players=table) for table in _tables(seated, size, field))
+
+
+def _by_owner(names: Sequence[str], field: Field) -> list[list[str]]:
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(field.owners.get(name, name), []).append(name)
+    return list(found.values())
+
+
+def _seated(order: Sequence[str], size: int, field: Field) -> list[str]:
+    """The players for full tables, the first ones first, as many as fit with no two of one owner at a table."""
+    while True:
+        tables = len(order) // size
+        kept = {name for names in _by_owner(order, field) for name in names[:tables]}
+        if len(kept) == len(order):
+            return list(order[: tables * size])
+        order = [name for name in order if name in kept]
+
+
+def _tables(seated: Sequence[str], size: int, field: Field) -> list[tuple[str, ...]]:
+    """Full tables of players that `_seated` has chosen."""
+    owners = _by_owner(seated, field)
+    if len(owners) == len(seated):
+        return [tuple(seated[at : at + size]) for at in range(0, len(seated), size)]
+    # Dealt out owner by owner, no two come to one table
+    dealt = [name for names in sorted(owners, key=len, reverse=True) for name in names]
+    tables = len(seated) // size
+    return [tuple(dealt[at::tables]) for at in range(tables)]
 
 
 class Swiss(_BySums):
@@ -85,7 +113,7 @@ class Swiss(_BySums):
             lowest = next((name for name in reversed(ranked) if name not in rested), ranked[-1])
             ranked.remove(lowest)
             byes.append(TournamentMatch(players=(lowest,), name="bye"))
-        pairs = _pairs(ranked, met, [_TRIES]) or list(zip(ranked[::2], ranked[1::2], strict=True))
+        pairs = _pairs(ranked, met, field, [_TRIES]) or _neighbours(ranked, field)
         return (*(TournamentMatch(players=pair) for pair in pairs), *byes)
 
     def places(self, field: Field) -> Sequence[str]:
@@ -98,8 +126,10 @@ class Swiss(_BySums):
         return sorted(field.everybody, key=lambda name: (-points[name], -buchholz[name]))
 
 
-def _pairs(ranked: Sequence[str], met: set[frozenset[str]], tries: list[int]) -> list[tuple[str, str]] | None:
-    """Pair neighbours that have not met; None if that is impossible or takes too long to find."""
+def _pairs(
+    ranked: Sequence[str], met: set[frozenset[str]], field: Field, tries: list[int]
+) -> list[tuple[str, str]] | None:
+    """Pair neighbours that have not met and may; None if that is impossible or takes too long to find."""
     if not ranked:
         return []
     first, *others = ranked
@@ -107,11 +137,24 @@ def _pairs(ranked: Sequence[str], met: set[frozenset[str]], tries: list[int]) ->
         tries[0] -= 1
         if tries[0] < 0:
             return None
-        if frozenset((first, other)) not in met:
-            rest = _pairs([name for name in others if name != other], met, tries)
+        if frozenset((first, other)) not in met and field.may_meet((first, other)):
+            rest = _pairs([name for name in others if name != other], met, field, tries)
             if rest is not None:
                 return [(first, other), *rest]
     return None
+
+
+def _neighbours(ranked: Sequence[str], field: Field) -> list[tuple[str, str]]:
+    """Pair each player with the next one that it may meet, from the first on; those left over rest."""
+    found: list[tuple[str, str]] = []
+    waiting = [*reversed(ranked)]
+    while waiting:
+        first = waiting.pop()
+        for at in range(len(waiting) - 1, -1, -1):
+            if field.may_meet((first, waiting[at])):
+                found.append((first, waiting.pop(at)))
+                break
+    return found
 
 
 class Ladder:
@@ -124,7 +167,7 @@ class Ladder:
         rungs = [name for name in self.places(field) if name in field.entrants]
         # Two players meet in every round
         begin = field.rounds_played % 2 if len(rungs) > 2 else 0
-        return tuple(TournamentMatch(players=(rungs[at], rungs[at + 1])) for at in range(begin, len(rungs) - 1, 2))
+        return tuple(TournamentMatch(players=pair) for pair in _neighbours(rungs[begin:], field))
 
     def places(self, field: Field) -> Sequence[str]:
         """The current order of the ladder."""
@@ -133,7 +176,7 @@ class Ladder:
         for match in (match for matches in field.played for match in matches):
             upper, lower = match.players
             if match.scores and match.scores[lower] > match.scores[upper]:
-                # Those between the two have withdrawn
+                # Those between the two have withdrawn, or belong to one of their owners
                 rungs.remove(lower)
                 rungs.insert(rungs.index(upper), lower)
         return rungs

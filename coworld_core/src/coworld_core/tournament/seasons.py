@@ -7,7 +7,7 @@ state stored when its last round was closed, so a round costs the same however l
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..episode.record import EpisodeRow, SlotRow
@@ -88,6 +88,7 @@ def continue_season(
     rules: TournamentRules,
     pairing: PairingRule,
     state: TournamentState | None = None,
+    owners: Mapping[str, str] | None = None,
 ) -> tuple[Tournament, TournamentState | None, RoundScheduled | None]:
     """Replay a season, or the part of it since a stored state, and schedule its next round.
 
@@ -97,10 +98,11 @@ def continue_season(
         rules: The season's rules.
         pairing: Decides who meets.
         state: A stored state to continue from.
+        owners: The owner of each entrant, by name; players of one owner do not meet.
 
     Returns:
         The season as a tournament; what it continues from once these rounds are closed, None if the pairing needs all
-        earlier rounds; and the next round, if there is one and there are enough entrants.
+        earlier rounds; and the next round, if there is one and there are entrants of two owners.
     """
     tournament = Tournament.resumed(rules, pairing, state) if state is not None else Tournament(rules, pairing)
     for one in rounds:
@@ -112,7 +114,9 @@ def continue_season(
     stored = tournament.state()
     enter(tournament, entrants)
     withdraw_others(tournament, entrants)
-    events = tournament.next_events() if len(entrants) > 1 else []
+    tournament.owners = owners or {}
+    several = len({tournament.owners.get(name, name) for name in entrants}) > 1
+    events = tournament.next_events() if several else []
     for event in events:
         tournament.apply(event)
     return tournament, stored, next((event for event in events if isinstance(event, RoundScheduled)), None)

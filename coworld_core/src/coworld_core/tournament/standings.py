@@ -177,6 +177,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
 
     Attributes:
         history: Its blocks and their outcomes.
+        owners: The owner of each player, by name; players of one owner do not meet.
     """
 
     def __init__(self, rules: TournamentRules, pairing: PairingRule | None) -> None:
@@ -186,6 +187,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         self._expected: tuple[object, int | None] | None = None
         self.pairing = pairing
         self.league = CommissionedLeague()
+        self.owners: Mapping[str, str] = {}
         self._entrants: dict[str, SlotRow] = {}
         self._withdrawn: set[str] = set()
 
@@ -337,7 +339,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             return []
         field, room = self.field(), self.room
         matches, number = self.pairing.next_round(field), self.last_round + 1
-        real = [match for match in matches if len(match.players) > 1]
+        real = [match for match in matches if len(match.players) > 1 and field.may_meet(match.players)]
         if not real:
             self.stopped = "rounds"
             return []
@@ -382,6 +384,7 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
             rounds=self.rules.rounds,
             played=self._played(),
             past=self._past,
+            owners=self.owners,
         )
 
     def report(self) -> TournamentReport:

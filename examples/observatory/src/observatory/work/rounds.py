@@ -125,9 +125,18 @@ async def advance(database: Database, division_id: str) -> str | None:
     if due is None:
         return None
     pairing = find_pairing(due.terms.pairing)
+    owners = {entry: candidate.owner_user_id for entry, candidate in due.entrants.items()}
     # In a thread and without a connection, since the computation may cover a whole season.
     table = await anyio.to_thread.run_sync(
-        partial(compute_standings, due.rounds, list(due.entrants), rules=due.rules, pairing=pairing, state=due.state)
+        partial(
+            compute_standings,
+            due.rounds,
+            list(due.entrants),
+            rules=due.rules,
+            pairing=pairing,
+            state=due.state,
+            owners=owners,
+        )
     )
     async with database.writing() as session:
         # Read again: another server may have been faster, or a player's account may have been closed.
@@ -169,7 +178,7 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         return None
     members = (await session.scalars(_competing(division_id))).unique().all()
     coworld = await session.get(Coworld, league.game.coworld_id)
-    if coworld is None or (len(members) < 2 and not closes):
+    if coworld is None or (len({row.user_id for row in members}) < 2 and not closes):
         return None
     setup = setup_of(coworld, league.variant_id)
     rules = season_rules(terms, setup)

@@ -116,10 +116,13 @@ def compute_standings(
     rules: TournamentRules,
     pairing: PairingRule,
     state: TournamentState | None = None,
+    owners: Mapping[str, str] | None = None,
 ) -> SeasonStandings:
     """A division's standings and its next round; the arguments are those of `continue_season`."""
-    season, stored, scheduled = continue_season(rounds, entrants, rules=rules, pairing=pairing, state=state)
-    over = season.stopped if scheduled is None and len(entrants) > 1 else ""
+    season, stored, scheduled = continue_season(
+        rounds, entrants, rules=rules, pairing=pairing, state=state, owners=owners
+    )
+    over = season.stopped if scheduled is None and len(set((owners or {}).values()) or entrants) > 1 else ""
     report, stored = report_of(season, over=over), stored.model_dump(mode="json") if stored is not None else None
     if scheduled is None:
         return SeasonStandings(report=report, state=stored)
