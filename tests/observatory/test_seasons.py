@@ -27,6 +27,7 @@ from observatory.store.models import (
     Round,
     Season,
     Submission,
+    User,
 )
 from observatory.work.cancellation import cancel_disabled
 from observatory.work.league_members import check_newcomers
@@ -206,6 +207,32 @@ async def test_who_retires_at_the_top_has_no_place(tmp_path: Path) -> None:
         ]
         async with platform.client() as anybody:
             assert "too few rounds" in (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
+
+
+@pytest.mark.parametrize("share", [1.0, 0.0])
+async def test_rounds_have_a_share_of_turns_of_their_own(tmp_path: Path, share: float, database: str | None) -> None:
+    async with open_platform(tmp_path, backend="none", database=database) as platform:
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        await contestants(platform, world, 3)
+        await league_of(platform, world, pairing="round-robin")
+        assert await advance(platform.services.database, world.division) is not None
+        async with platform.services.database.writing() as session:
+            # Accounts that never had a turn, where that of the league has had one
+            for number in range(6):
+                who = await platform.account(f"student{number}")
+                session.add(EpisodeRequest(user_id=who.id, coworld_id=world.id, game_config={}))
+            owner = sa.select(League.created_at).scalar_subquery()
+            await session.execute(sa.update(User).where(User.name == "owner").values(served_at=owner))
+        queue = Queue(platform.services.database, owner="one", league_share=share)
+        sources: list[str] = []
+        async with platform.client() as anybody:
+            page = f"{platform.url}/leagues/{world.league}"
+            assert "waits for a turn since" in (await anybody.get(page)).text
+            while (claim := await queue.claim()) is not None:
+                sources.append((await platform.episode(claim.episode_id)).source)
+            assert "waits for a turn" not in (await anybody.get(page)).text
+        assert sources == sorted(sources, reverse=not share, key=lambda source: source != "round")
+        assert (sources.count("round"), len(sources)) == (6, 12)
 
 
 async def test_best_members_are_promoted_at_the_end_of_a_season(tmp_path: Path) -> None:

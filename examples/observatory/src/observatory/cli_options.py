@@ -335,6 +335,14 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Episodes to play at a time; 0: none here.",
     )
     @click.option(
+        "--league-share",
+        type=click.IntRange(0, 100),
+        default=round(100 * Settings.league_share),
+        show_default=True,
+        metavar="PERCENT",
+        help="How many of a hundred turns begin with the rounds of leagues; 100: everything else waits for them.",
+    )
+    @click.option(
         "--lease",
         type=click.FloatRange(1, 3600),
         default=30.0,
@@ -363,6 +371,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         packages: tuple[Path, ...],
         pull_secrets: tuple[str, ...],
         parallel: int,
+        league_share: int,
         lease: float,
         episode_timeout: float,
         connect_timeout: float,
@@ -373,6 +382,7 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
             "packages": packages,
             "pull_secrets": pull_secrets,
             "parallel": parallel,
+            "league_share": league_share / 100,
             "lease": lease,
             "episode_timeout": episode_timeout,
             "connect_timeout": connect_timeout,

@@ -57,6 +57,7 @@ class Settings:
         trust_uploads: Whether uploaded player files also run as local processes; only on loopback.
         pull_secrets: Secrets in the cluster's namespace for pulling images, for `kubernetes`.
         parallel: Episodes at a time; 0 leaves them to other workers.
+        league_share: The share of turns, from 0 to 1, in which rounds of leagues are played before anything else.
         lease: Seconds until a worker's claim expires unless it is renewed.
         episode_timeout: The most seconds that a whole episode may take.
         connect_timeout: The most seconds that a game waits for its players, unless they declare a longer startup.
@@ -78,6 +79,7 @@ class Settings:
     trust_uploads: bool = False
     pull_secrets: tuple[str, ...] = ()
     parallel: int = 1
+    league_share: float = 0.5
     lease: float = 30.0
     episode_timeout: float = time_limits.JOB
     connect_timeout: float = 30.0

@@ -78,7 +78,7 @@ class EpisodeRequest(Queued, Base):
 
     __tablename__ = "episode_requests"
     __table_args__ = (
-        sa.Index("ix_episode_requests_queue", "status", "priority", "created_at", "index"),
+        sa.Index("ix_episode_requests_queue", "status", "created_at", "index"),
         sa.Index("ix_episode_requests_newest", "created_at", "id"),
         *(
             sa.Index(f"ix_episode_requests_{of}_newest", f"{of}_id", "created_at", "id")

@@ -29,8 +29,6 @@ class Queued:
     """Its place among what was added at the same moment, such as the episodes of one request; from 0."""
     status: Mapped[str] = mapped_column(sa.String(32), default="pending")
     """`pending`, `running`, then `completed`, `failed` or `cancelled`."""
-    priority: Mapped[int] = mapped_column(default=0)
-    """Lower values go first."""
     attempts: Mapped[int] = mapped_column(default=0)
     lease_token: Mapped[str | None] = mapped_column(sa.String(64))
     lease_owner: Mapped[str | None]

@@ -17,7 +17,7 @@ class RoleRun(Queued, Base):
 
     __tablename__ = "role_runs"
     __table_args__ = (
-        sa.Index("ix_role_runs_queue", "status", "priority", "created_at", "index"),
+        sa.Index("ix_role_runs_queue", "status", "created_at", "index"),
         sa.UniqueConstraint("key"),
     )
 

@@ -248,7 +248,14 @@ async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> l
     """Rounds, newest first, with the number of finished episodes."""
     over = sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status.in_(FINAL_STATUSES))
     rows = await session.execute(
-        sa.select(Round, Division.name, over, sa.func.count(EpisodeRequest.id))
+        sa.select(
+            Round,
+            Division.name,
+            over,
+            sa.func.count(EpisodeRequest.id),
+            sa.func.count(EpisodeRequest.id).filter(EpisodeRequest.status == "pending"),
+            sa.func.max(EpisodeRequest.started_at),
+        )
         .join(Division, Division.id == Round.division_id)
         .outerjoin(EpisodeRequest, EpisodeRequest.round_id == Round.id)
         .where(condition)
@@ -270,9 +277,11 @@ async def _rounds(session: AsyncSession, condition: sa.ColumnElement[bool]) -> l
             "over": done,
             "episodes": total,
             "since": found.started_at,
+            # Since nothing of it has begun, while something waits
+            "waits_since": (last or found.created_at) if waiting else None,
             "error": found.error,
         }
-        for found, name, done, total in shown
+        for found, name, done, total, waiting, last in shown
     ]
 
 

@@ -8,6 +8,7 @@ request, its episodes, their account, the counter of changes.
 from __future__ import annotations
 
 import datetime as dt
+import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -18,6 +19,7 @@ from sqlalchemy.orm import lazyload
 
 from coworld_core.ids import new_run_id
 
+from ..settings import Settings
 from ..store.columns import new_id, now
 from ..store.database import Database, next_revision
 from ..store.disabled import disabled_episodes, disabled_roles
@@ -102,12 +104,17 @@ class Queue:
         database: The database.
         owner: The worker's name in the rows it claims.
         lease: Seconds until a claim expires unless renewed. The clocks of all machines must agree far better.
+        league_share: The share of claims, from 0 to 1, for which episodes of leagues' rounds come first; for the
+            others, everything else comes first. So neither waits for the end of the other.
     """
 
-    def __init__(self, database: Database, *, owner: str, lease: float = 30.0) -> None:
+    def __init__(
+        self, database: Database, *, owner: str, lease: float = 30.0, league_share: float = Settings.league_share
+    ) -> None:
         self._database = database
         self.owner = owner
         self.lease = lease
+        self.league_share = league_share
 
     async def claim(self) -> Claim | None:
         """Claim what is next, if anything waits."""
@@ -120,7 +127,7 @@ class Queue:
                 return None
         parent = None
         async with self._database.writing() as session:
-            row = await _next(session)
+            row = await _next(session, rounds_first=random.random() < self.league_share)
             if row is None:
                 return None
             is_episode = isinstance(row, EpisodeRequest)
@@ -331,18 +338,18 @@ async def settle_request(session: AsyncSession, request_id: str) -> None:
     row.revision = await next_revision(session)
 
 
-async def _next(session: AsyncSession) -> EpisodeRequest | RoleRun | None:
+async def _next(session: AsyncSession, *, rounds_first: bool) -> EpisodeRequest | RoleRun | None:
     """Lock the next episode to play, or role to run: what comes first of the first of each."""
-    firsts = [first for table in _TABLES if (first := await _first(session, table)) is not None]
+    firsts = [first for table in _TABLES if (first := await _first(session, table, rounds_first)) is not None]
     return min(firsts, key=lambda first: first[0])[1] if firsts else None
 
 
-_Order = tuple[int, dt.datetime, dt.datetime, int]
+_Order = tuple[bool, dt.datetime, dt.datetime, int]
 _NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 async def _first(
-    session: AsyncSession, table: type[EpisodeRequest] | type[RoleRun]
+    session: AsyncSession, table: type[EpisodeRequest] | type[RoleRun], rounds_first: bool
 ) -> tuple[_Order, EpisodeRequest | RoleRun] | None:
     """Lock the first waiting row of a table, and tell by what it is ordered.
 
@@ -351,13 +358,15 @@ async def _first(
     """
     closed: list[str] = []
     disabled = disabled_episodes() if table is EpisodeRequest else disabled_roles()
+    of_round = EpisodeRequest.round_id.is_not(None)
+    turns = [of_round.desc() if rounds_first else of_round.asc()] if table is EpisodeRequest else []
     while True:
         found = await session.execute(
             sa.select(table, User.served_at)
             .join(User, User.id == table.user_id)
             .where(table.status == "pending", table.id.not_in(closed))
             # Accounts take turns: a thousand episodes of one account do not delay the first episode of another.
-            .order_by(table.priority, User.served_at.asc().nulls_first(), table.created_at, table.index)
+            .order_by(*turns, User.served_at.asc().nulls_first(), table.created_at, table.index)
             .limit(1)
             .options(_BARE)
             .with_for_update(skip_locked=True, of=table)
@@ -367,7 +376,8 @@ async def _first(
             return None
         row, served_at = cast("tuple[EpisodeRequest | RoleRun, dt.datetime | None]", tuple(first))
         if await session.scalar(sa.select(table.id).where(table.id == row.id, disabled)) is None:
-            return (row.priority, served_at or _NEVER, row.created_at, row.index), row
+            is_round = isinstance(row, EpisodeRequest) and row.round_id is not None
+            return (is_round != rounds_first, served_at or _NEVER, row.created_at, row.index), row
         closed.append(row.id)
 
 

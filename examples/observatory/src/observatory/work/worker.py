@@ -106,7 +106,9 @@ class Worker:
         self._services = services
         self._backend = backend
         self._admission = admission
-        self._queue = Queue(services.database, owner=owner, lease=self.options.lease)
+        self._queue = Queue(
+            services.database, owner=owner, lease=self.options.lease, league_share=services.settings.league_share
+        )
         self._workspaces = services.settings.data / "work"
         self._held: dict[str, anyio.CancelScope] = {}
         self._stopping = anyio.Event()
