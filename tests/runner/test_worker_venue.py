@@ -17,7 +17,6 @@ from coworld_core.rules import read_replay
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, read_evaluation, scrimmage
 from coworld_runner.evaluation.worker_venue import WorkerVenue
 from coworld_runner.kit.rollout.kept_games import EACH, KeptGames
-from coworld_runner.kit.rollout.plain_players import is_plain
 from coworld_runner.kit.server.scaffolds import new_game
 from coworld_runner.package.resolver import resolve_package
 
@@ -229,35 +228,6 @@ async def test_metrics_come_from_rows(tmp_path: Path) -> None:
     report = await scrimmage(NIM, "counter", episodes=20, rules=rules, workspace=tmp_path / "run")
     assert report.blocks == 20
     assert any(row.results for row in read_rows(tmp_path / "run"))
-
-
-@pytest.mark.parametrize(
-    ("source", "plain"),
-    [
-        ("import random\ndef act(o, legal, rng):\n    return random.choice(legal)", True),
-        ("from functools import cache\n@cache\ndef best(n):\n    return n\nclass Player:\n    def act(self, o, l, r):\n"
-         "        self.n = best(2)\n        return l[0]", True),
-        ("import random\nrandom.seed(1)", False),
-        ("from random import seed", False),
-        ("import json\njson.dumps = None", False),
-        ("import json\nalias = json\nalias.games = 1", False),
-        ("import copy\ncopy._deepcopy_dispatch[int] = None", False),
-        ("import functools\nfunctools.WRAPPER_UPDATES[0] = None", False),
-        ("def act(o, legal, rng):\n    type(rng).games = 1", False),
-        ("def act(o, legal, rng):\n    rng.games = 1", False),
-        ("import json\ngetattr(json, 'decoder')", False),
-        ("class Player:\n    def act(self, o, l, r):\n        self.seen.last = l\n        return l[0]", True),
-        ("import os", False),
-        ("import numpy", False),
-        ("from . import x", False),
-        ("x = ().__class__.__bases__", False),
-        ("exec('import os')", False),
-        ("def act(", False),
-    ],
-)  # fmt: skip
-def test_players_that_may_share_a_process(source: str, plain: bool) -> None:
-    assert is_plain(source.encode()) is plain
-    assert is_plain(source.encode(), beside=["json"]) is False
 
 
 def test_a_bounded_number_of_games_is_kept() -> None:

@@ -43,7 +43,7 @@ FLUSH: Final = 5_000_000
 """Nanoseconds after which finished answers are sent while others are still pending."""
 
 CHEAP: Final = 0.002
-"""Seconds that the file of a plain player may take to run: beyond that, a fork is quicker."""
+"""Seconds of processor time that the file of a plain player may take to run: beyond that, a fork is quicker."""
 
 MAX_SAID: Final = 4096
 """Maximum number of characters of what a player prints in an episode that are kept."""
@@ -238,9 +238,9 @@ class _Player:
             return
         self._module = getattr(self._form, "__module__", "") or Path(place).stem
         self._code = compile(source, place, "exec", dont_inherit=True)
-        began = time.perf_counter()
+        began = time.process_time()
         self.form()
-        self.plain = time.perf_counter() - began < CHEAP
+        self.plain = time.process_time() - began < CHEAP
 
     @property
     def told(self) -> dict[str, Any]:
