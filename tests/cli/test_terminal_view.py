@@ -92,7 +92,7 @@ def test_what_seats_say_is_below_the_board(tmp_path: Path) -> None:
 def test_legal_actions_are_numbered_and_wrapped() -> None:
     assert legal_lines(["left", "right"], 80) == ["1 left   2 right"]
     assert legal_lines(["left", "right"], 10) == ["1 left", "2 right"]
-    assert legal_lines(["3", "1"], 80) == ["3   1"]
+    assert legal_lines(["3", "1"], 80, places=False) == ["3   1"]
     assert legal_lines([], 80) == []
 
 

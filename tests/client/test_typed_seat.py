@@ -28,6 +28,10 @@ def seated(legal: list[Any] | None, **more: Any) -> TypedSeat:
         (["left", "right"], "2", "right"),
         (["up", "down"], "\x1b[B", "down"),
         ([3, 1], "1", 1),
+        (["pass", 3, 12], "12", 12),
+        (["take 2", "take 3"], "3", "take 3"),
+        ([{"card": 3, "suit": "red"}, {"card": 2, "suit": "red"}], "2", {"card": 2, "suit": "red"}),
+        ([{"row": 1, "column": 2}, {"row": 2, "column": 1}], "2", {"row": 2, "column": 1}),
         ([{"from": "a1", "to": "a2"}, {"from": "a1", "to": "a3"}], "2", {"from": "a1", "to": "a3"}),
         ([{"from": "a1", "to": "a2"}], "to=a2 from=a1", {"from": "a1", "to": "a2"}),
         (None, "hello there", "hello there"),
@@ -39,6 +43,21 @@ def test_words_numbers_and_fields_are_actions(legal: list[Any] | None, typed: st
     seat = seated(legal)
     assert seat.say(typed) == {"type": "act", "tick": 3, "action": action, "by": "human"}
     assert not seat.your_turn
+
+
+def test_number_never_means_a_place_where_actions_have_numbers() -> None:
+    for legal in (
+        [3, 12],
+        [{"take": 2}, {"take": 3}],
+        ["pass", 7],
+        [{"card": 3, "suit": "a"}, {"card": 3, "suit": "b"}],
+    ):
+        seat = seated(legal)
+        assert (seat.places, seat.say("1"), seat.note) == (False, None, "'1' is none of the actions")
+    # Nor when what is legal later has none
+    seat.receive({"type": "observe", "tick": 4, "your_turn": True, "observation": {}, "legal": ["left", "right"]})
+    assert (seat.places, seat.say("1")) == (False, None)
+    assert seat.say("left") is not None
 
 
 def test_what_is_no_action_is_said_and_may_be_tried_again() -> None:

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 from support.browser import DESK, Pages, visit
 from support.game_process import program
 from support.page_games import Race
 from support.served_game import TOKENS, Cards
 
 from coworld_core.rules import Play, ReplayHeader, ReplayWriter
+from coworld_runner.kit.server import game_server
 
 pytestmark = pytest.mark.browser
 
+PAGES = Path(game_server.__file__).with_name("pages")
 NARROW = {"width": 360, "height": 740}
 MIDDLE = {"width": 768, "height": 1024}
 
@@ -278,6 +280,80 @@ def test_a_number_is_entered_in_a_field_or_with_a_slider(pages: Pages, tmp_path:
         assert game.process.wait(20) == 0
         said = [tick.actions for tick in game.replay().ticks[1:3]]
     assert said == [{0: {"bid": 17}, 1: {"bid": 30}}, {0: {"bid": 5}, 1: {"bid": 30}}]
+
+
+def test_digit_plays_the_card_of_that_number_and_no_part_of_a_longer_one(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Hand") as game:
+        base = f"http://127.0.0.1:{game.port}/client/player"
+        first, second = (pages(f"{base}?slot={slot}&token={TOKENS[slot]}", size=NARROW) for slot in range(2))
+        has_turn(first)
+        expect(first.locator("#controls button")).to_have_text(["pass"])
+        first.keyboard.press("1")
+        first.get_by_role("button", name="pass").click()
+        has_turn(second)
+        expect(second.locator("#controls button")).to_have_text(["77", "33", "pass"])
+        second.keyboard.press("3")
+        has_turn(first)
+        expect(first.locator("#controls button")).to_have_text(["pass", "12", "33", "55"])
+        for key in ("1", "2", "4", "5"):
+            first.keyboard.press(key)
+        has_turn(second)
+        for key in ("1", "2", "7"):
+            second.keyboard.press(key)
+        assert game.process.wait(20) == 0
+        assert [tick.actions for tick in game.replay().ticks[1:]] == [{0: "pass"}, {1: 3}, {0: 5}, {1: 7}]
+
+
+WORDS: dict[str, Any] = {"enum": ["left out", "stay", "fold"]}
+TAKE: dict[str, Any] = {"type": "object", "properties": {"take": {"type": "integer"}}}
+CELL: dict[str, Any] = {"type": "object", "properties": {"row": {"type": "integer"}, "column": {"type": "integer"}}}
+TEXT: dict[str, Any] = {"type": "string"}
+TREE: dict[str, Any] = {"$ref": "#/$defs/T", "$defs": {"T": {"properties": {"next": {"$ref": "#/$defs/T"}}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "hands", "keys"),
+    [
+        (WORDS, [["stay", "fold"]], {"stay": "1", "fold": "2"}),
+        (TAKE, [[{"take": 3}, {"take": 1}]], {"take 3": "3", "take 1": "1"}),
+        # A place in one hand would be a number in another
+        ({"anyOf": [WORDS, {"type": "integer"}]}, [["stay", "fold"]], {"stay": "", "fold": ""}),
+        ({"anyOf": [WORDS, {"type": "integer"}]}, [["stay", 2, 1]], {"stay": "", "2": "2", "1": "1"}),
+        (TEXT, [["7", "K"], ["K", "Q"]], {"7": "7", "K": "", "Q": ""}),
+        (TEXT, [["7 of hearts", "7 of clubs", "3 of clubs"]], {"7 of hearts": "", "7 of clubs": "", "3 of clubs": "3"}),
+        # Numbers of two digits are not half played
+        ({"type": "integer"}, [[3, 10, 1, 0]], {"3": "3", "10": "", "1": "", "0": ""}),
+        ({"type": "integer"}, [[-1, 0, 1]], {"-1": "", "0": "0", "1": ""}),
+        ({"type": "number"}, [[0.5, 5, 7]], {"0.5": "", "5": "", "7": "7"}),
+        (TAKE, [[{"give": 7}, *({"take": n} for n in range(1, 12))]], {"give 7": ""}),
+        # Places, where no action is known by its number
+        (CELL, [[{"row": 0, "column": 1}, {"row": 2, "column": 1}]], {"column 1, row 0": "1", "column 1, row 2": "2"}),
+        (TEXT, [["e4", "e2e4"]], {"e4": "1", "e2e4": "2"}),
+        (TREE, [["stay"]], {"stay": "1"}),
+    ],
+)
+def test_digit_is_the_number_of_an_action_or_else_the_place_of_its_button(
+    keys_page: Page, schema: Any, hands: list[list[Any]], keys: dict[str, str]
+) -> None:
+    found = keys_page.evaluate(
+        """([schema, hands]) => {
+            [about, known, numbered, controls] = [{ action_schema: schema }, [], false, new Map()];
+            const items = hands.map(choices).at(-1).filter((item) => "action" in item);
+            return Object.fromEntries(items.map(({ action, press }) => [words(action), press || ""]));
+        }""",
+        [schema, hands],
+    )
+    assert found == keys
+
+
+@pytest.fixture(scope="module")
+def keys_page(browser: Browser) -> Page:
+    """A page that has what decides about keys, and no game."""
+    page = browser.new_page()
+    page.goto("about:blank")
+    for part in ("common.js", "controls.js"):
+        page.add_script_tag(path=PAGES / part)
+    return page
 
 
 def test_fields_of_an_action_are_entered_one_by_one(pages: Pages, tmp_path: Path) -> None:

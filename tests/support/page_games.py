@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from coworld_core.rules import Hidden, Rules, RulesConfig, Ticks
 
-__all__ = ["Auction", "Fields", "Levers", "Race"]
+__all__ = ["Auction", "Fields", "Hand", "Levers", "Race"]
 
 
 class Race(Rules):
@@ -121,3 +121,33 @@ class Levers(Auction):
 
     def step(self, actions: Mapping[int, Any]) -> None:
         self.round += 1
+
+
+class Hand(Rules):
+    """Both play a card in turn, or pass."""
+
+    class Config(RulesConfig):
+        sticks: int = Field(default=4, description="Hands to play.")
+
+    config: Config
+    Action = Literal["pass"] | int
+
+    HANDS = (("pass",), (7, 3, "pass"), (12, 3, 5), (1, 12, 7))
+
+    def start(self) -> None:
+        self.round = 0
+
+    def to_act(self) -> list[int]:
+        return [self.round % 2] if self.round < self.config.sticks else []
+
+    def legal(self, seat: int) -> list[int | str]:
+        return list(self.HANDS[self.round])
+
+    def observe(self, seat: int) -> Any:
+        return {"round": self.round}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.round += 1
+
+    def scores(self) -> list[float]:
+        return [0.0, 0.0]

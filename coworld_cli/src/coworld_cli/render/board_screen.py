@@ -74,10 +74,9 @@ def board_lines(
     return lines
 
 
-def legal_lines(words: Sequence[str], columns: int) -> list[str]:
-    """The legal actions, numbered unless they are numbers themselves, in as many lines as they need."""
-    plain = any(word.lstrip("-").isdecimal() for word in words)
-    items = [word if plain else f"{place} {word}" for place, word in enumerate(words[:_MOST_LEGAL], start=1)]
+def legal_lines(words: Sequence[str], columns: int, *, places: bool = True) -> list[str]:
+    """The legal actions, with their places if these may be typed, in as many lines as they need."""
+    items = [f"{place} {word}" if places else word for place, word in enumerate(words[:_MOST_LEGAL], start=1)]
     items += [f"… {len(words)} in all"] if len(words) > _MOST_LEGAL else []
     lines = [""]
     for item in (clean(item, one_line=True) for item in items):

@@ -1,13 +1,15 @@
 """A person at a terminal in a seat: what the game shows them, and what becomes of what they type. Nothing is read here.
 
-In a game of the kit, a person types an action: a word, a number of the list, the value of its only field, or
-`field=value …`. In any other game, JSON is sent as it is, `field=value …` as an object, and a single word as
-`{"move": word}`. In games with talk, `/say WORDS` speaks to all, `/team WORDS` to one's team, and `/1 WORDS` to seat 1.
+In a game of the kit, a person types an action: a word, the value of its only field, the number in it, or
+`field=value …`. Where actions have no numbers, a number is a place in the list. In any other game, JSON is sent as it
+is, `field=value …` as an object, and a single word as `{"move": word}`. In games with talk, `/say WORDS` speaks to all,
+`/team WORDS` to one's team, and `/1 WORDS` to seat 1.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
@@ -22,6 +24,9 @@ _SAID: Final = 20
 
 _ARROWS: Final = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
 
+_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])", re.ASCII)
+"""A number in an action as it is written; that of `e4` is part of a word. Pages of games have the same pattern."""
+
 
 class TypedSeat:
     """One seat, from its first message to its last.
@@ -33,6 +38,7 @@ class TypedSeat:
         note: What the game has said about the last action; empty if nothing.
         over: The scores of a game that is over; None before.
         talks: Whether seats talk in this game.
+        places: Whether a number that is typed is the place of an action; otherwise it is the number in one.
     """
 
     def __init__(self) -> None:
@@ -43,6 +49,7 @@ class TypedSeat:
         self.over: Sequence[Any] | None = None
         self.names: tuple[str, ...] = ()
         self.talks = False
+        self.places = True
         self._said: tuple[Spoken, ...] = ()
         self._seat = 0
         self._kit = False
@@ -72,6 +79,7 @@ class TypedSeat:
             if kind == "refused" and self._kit:
                 legal = told.get("legal")
                 self.your_turn, self.legal = legal is not None or self.legal is None, legal or self.legal
+                self._look_for_numbers()
         else:
             self._see(told)
 
@@ -91,12 +99,17 @@ class TypedSeat:
         if self._kit:
             self.your_turn = told.get("your_turn") is True
             self.legal = told.get("legal") if self.your_turn else None
+            self._look_for_numbers()
         else:
             self.your_turn = told.get("done") is not True
             self.over = _listed(told.get("scores")) if told.get("done") is True else None
 
+    def _look_for_numbers(self) -> None:
+        # For good: what a number means must not depend on what is legal just now
+        self.places = self.places and not any(_number(action) for action in self.legal or ())
+
     def words(self) -> list[str]:
-        """The legal actions in words, in the order in which they are numbered."""
+        """The legal actions in words, in the order of their places."""
         return [action_words(action) for action in self.legal or ()]
 
     def say(self, typed: str) -> dict[str, Any] | None:
@@ -139,11 +152,11 @@ class TypedSeat:
             fields = _fields(text)
             return (fields if fields is not None else _value(text)), True
         legal = list(self.legal)
-        for match in (action_words, _only_value):
+        for match in (action_words, _only_value, _number):
             found = [action for action in legal if (word := match(action)) is not None and _same(word, text)]
             if len(found) == 1:
                 return found[0], True
-        if text.isdecimal() and 1 <= int(text[:9]) <= len(legal):
+        if self.places and text.isdecimal() and 1 <= int(text[:9]) <= len(legal):
             return legal[int(text[:9]) - 1], True
         fields = _fields(text)
         given = [fields if fields is not None else _value(text)]
@@ -164,6 +177,12 @@ def _only_value(action: Any) -> str | None:
     if not isinstance(action, dict) or len(cast("dict[str, Any]", action)) != 1:
         return None
     return action_words(next(iter(cast("dict[str, Any]", action).values())))
+
+
+def _number(action: Any) -> str | None:
+    """The number in an action such as `take=2` or `7 of hearts`, if there is one, and it is not part of a word."""
+    found = _NUMBER.findall(action_words(action))
+    return found[0] if len(found) == 1 else None
 
 
 def _same(word: str, text: str) -> bool:

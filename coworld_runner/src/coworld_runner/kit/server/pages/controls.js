@@ -8,6 +8,7 @@ const ARROWS = { up: "ArrowUp", north: "ArrowUp", down: "ArrowDown", south: "Arr
 const SHOWN = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "Space" };
 
 let known = []; // the actions that have been legal, as JSON
+let numbered = false; // whether actions of this game are known by a number, which a digit then means and never a place
 let controls = new Map();
 
 // Show these controls; each stays in place while it is needed, with the focus and whatever has been entered.
@@ -153,8 +154,24 @@ function formOf(common, actions) {
   return { key, build: buildForm, fields: [{ name: label, schema }], compose };
 }
 
-// The key of each action: the author's, an arrow for a direction, or else a digit.
-function keysOf(actions) {
+// The numbers in what a button says, such as "take 2" or "row 0, column 1"; the one in "e4" is part of a word.
+const numbersIn = (action) => words(action).match(/(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])/g) || [];
+
+// How many numbers an action of a type may have: none, one, or 2 for several.
+function countsOf(schema, root, depth = 0) {
+  if (depth > 8) return [];
+  const inside = (inner) => countsOf(inner, root, depth + 1);
+  if (schema.$ref) return inside((root.$defs || {})[schema.$ref.replace("#/$defs/", "")] || {});
+  if (schema.const !== undefined || schema.enum) return (schema.enum || [schema.const]).map((value) => numbersIn(value).length);
+  if (schema.anyOf || schema.oneOf) return (schema.anyOf || schema.oneOf).flatMap(inside);
+  const own = { integer: 1, number: 1, array: 2 }[schema.type] || 0;
+  const add = (sums, counts) => [...new Set(sums.flatMap((sum) => counts.map((count) => Math.min(sum + count, 2))))];
+  return Object.values(schema.properties || {}).map(inside).reduce(add, [own]);
+}
+
+// The key of each action: the author's, an arrow for a direction, or else a digit. Where actions have a number, a digit
+// is that number in the whole game, and otherwise the place of the button.
+function keysOf(actions, fields) {
   const keys = new Map(Object.entries(about.keys || {}).map(([key, action]) => [canonical(action), key]));
   const taken = new Set(keys.values());
   for (const action of actions) {
@@ -165,10 +182,14 @@ function keysOf(actions) {
     keys.set(canonical(action), arrow);
   }
   const rest = actions.filter((action) => !keys.has(canonical(action)));
-  const digits = new Set(rest.map(commonOf)).size === 1 && rest.every((action) => /^\d$/.test((onlyNumber(action) || [])[1]));
+  const numbers = actions.flatMap(numbersIn);
+  // Not for a digit that several have, that a longer number begins with or contains, or that is typed into a field.
+  const isKey = (digit) => /^\d$/.test(digit) && !taken.has(digit) && (!numbered
+    || (!fields && numbers.filter((number) => number.includes(digit)).length === 1));
   rest.forEach((action, index) => {
-    const digit = digits ? String(onlyNumber(action)[1]) : index < 9 ? String(index + 1) : undefined;
-    if (digit !== undefined && !taken.has(digit)) keys.set(canonical(action), digit);
+    const own = numbersIn(action);
+    const digit = numbered ? own.length === 1 && own[0] : String(index + 1);
+    if (isKey(digit)) keys.set(canonical(action), digit);
   });
   return keys;
 }
@@ -193,7 +214,9 @@ function choices(legal) {
   const all = [...new Set([...known.filter((text) => !forms.has(commonOf(JSON.parse(text)))), ...told])];
   known = all.length <= MOST_KEPT ? all : [...told];
   const actions = known.map((text) => JSON.parse(text));
-  const keys = keysOf(actions);
+  const schema = about.action_schema || {};
+  numbered = numbered || countsOf(schema, schema).includes(1) || legal.some((action) => numbersIn(action).length === 1);
+  const keys = keysOf(actions, forms.size > 0);
   return [
     ...actions.map((action, index) => {
       const text = known[index];
