@@ -39,6 +39,14 @@ def test_troubleshooting_names_existing_codes() -> None:
     assert [code for code in codes if f'"{code}"' not in sources] == []
 
 
+def test_what_fails_on_a_page_says_what_it_fails_for() -> None:
+    """Another mistake may end with the same status. What goes to a file is looked at by the page itself."""
+    failing = [(page, block) for page in PAGES for block in blocks(page) if block.notes.get("exit", "0") != "0"]
+    assert len(failing) > 9
+    unsaid = [(page, block) for page, block in failing if "says" not in block.notes and " > " not in block.text]
+    assert [f"{page_id(page)}:{block.line}" for page, block in unsaid] == []
+
+
 def test_links_between_pages_resolve() -> None:
     broken: list[str] = []
     for page in PAGES:

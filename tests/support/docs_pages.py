@@ -14,6 +14,7 @@ A comment right above a block changes that:
 
 `<!-- file: NAME -->`        the block is the content of a file, which is written
 `<!-- exit: N -->`           the commands end with status N
+`<!-- says: TEXT -->`        their output has TEXT; with `exit`, so that they fail as the page says and not otherwise
 `<!-- until: TEXT -->`       the command is interrupted with Ctrl-C once its output has TEXT, and must then end well
 `<!-- background: TEXT -->`  the command runs until the page ends; the page continues once its output has TEXT
 `<!-- instead -->`           with `background`: ends earlier background commands first
@@ -179,6 +180,8 @@ def run_console(block: Block, where: str, cwd: Path, exported: Mapping[str, str]
     )
     wanted = int(block.notes.get("exit", "0"))
     assert done.returncode == wanted, f"{where}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    output = " ".join((done.stdout + done.stderr).split())
+    assert block.notes.get("says", "") in output, f"{where}: says something else\n{done.stdout}\n{done.stderr}"
 
 
 def run_until(script: str, pattern: str, where: str, cwd: Path, exported: Mapping[str, str]) -> None:
