@@ -383,9 +383,9 @@ async def test_an_engine_that_fails_is_not_the_players_fault(arena: Arena) -> No
     assert (fault.party, fault.error_type, fault.hint) == ("platform", "platform_error", "Turn it off and on again.")
 
 
-@pytest.mark.parametrize("unit", ["game", "player-1"])
-async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, unit: str) -> None:
-    """Whoever kills the process that looks after a unit takes the unit away; the unit did nothing."""
+@pytest.mark.parametrize(("unit", "party"), [("game", "platform"), ("player-1", "player")])
+async def test_who_is_to_blame_for_a_unit_that_is_taken_away(arena: Arena, unit: str, party: str) -> None:
+    """Whoever kills the process that looks after a unit takes the unit away. A player could do so when it is losing."""
 
     def take_away() -> None:
         for process in psutil.process_iter():
@@ -401,7 +401,8 @@ async def test_a_unit_that_the_machine_took_away_is_not_to_blame(arena: Arena, u
     listener = at("probe_finished", {}, take_away)
     found = await arena.play(arena.plan(play_seconds=30), listeners=(listener,))
     (fault,) = found.record.faults
-    assert (fault.party, fault.error_type) == ("platform", "platform_error")
+    assert (fault.party, fault.error_type) == (party, f"{party}_error")
+    assert ("by another program of this machine's user" in fault.message) is (party == "player")
     assert fault.exit is not None
     assert fault.exit.reason == "lost"
     assert found.record.scores == (), "the game was waited for"

@@ -60,6 +60,11 @@ EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
     ("a player ends badly after something went wrong", of_player("ended", exit=BAD), Circumstances(game_failed=True)),
     ("a player ends badly when the game", of_player("ended", exit=BAD, ended=4.0), Circumstances(stopped_at=4.0)),
     ("a player ends badly after the seat", of_player("ended", exit=BAD, ended=4.0), Circumstances(disturbed_at=4.0)),
+    (
+        "a player is killed, or what supervises it",
+        of_player("ended", exit=Exit(reason="signal", signal=9)),
+        Circumstances(within_reach=True),
+    ),
     ("the host removes or loses a player", of_player("ended", exit=LOST), Circumstances()),
     (
         "a player ends other than with 0, and its image has a newer interpreter",

@@ -185,6 +185,43 @@ async def test_player_that_prevents_the_verdict_loses(tmp_path: Path, how: str) 
         assert seat.digest
 
 
+KILLS_ITS_OPPONENT = """
+import os
+def act(observation, legal, rng):
+    if observation["left"] <= 12:
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{process}/cmdline", "rb") as file:
+                    words = file.read().split(b"\\0")
+            except OSError:
+                continue
+            if b"-m" in words and any(MARK in word for word in words):
+                os.kill(int(process), 9)
+    return legal[0]
+"""
+
+
+@linux_only
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["auto", "process"])
+async def test_player_that_another_kills_loses_and_the_message_says_that_it_may_have_been(
+    tmp_path: Path, backend: str
+) -> None:
+    mark = f"victim{os.getpid()}x{tmp_path.name}".replace("_", "").replace("-", "")
+    (tmp_path / "killer.py").write_text(KILLS_ITS_OPPONENT.replace("MARK", repr(mark.encode())))
+    (tmp_path / f"{mark}.py").write_text("import os\ndef act(observation, legal, rng):\n    return legal[0]\n")
+    rules = EvaluationRules(max_blocks=1, count_starved=True, seed=1)
+    players = str(tmp_path / "killer.py"), str(tmp_path / f"{mark}.py")
+    await compare(NIM, *players, rules=rules, workspace=tmp_path / "run", backend=backend)
+    rows = list(read_rows(tmp_path / "run"))
+    assert len(rows) == 2
+    for row in rows:
+        assert (row.party, row.error_type) == ("player", "player_error")
+        assert row.fault_slot is not None
+        assert row.slots[row.fault_slot].name == mark
+        assert "by itself, or by another program of this machine's user" in str(row.message)
+
+
 def acting(host: PlayerHost) -> BotLink:
     """A player that is asked in an episode."""
     link = host.link()

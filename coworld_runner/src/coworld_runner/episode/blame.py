@@ -100,6 +100,8 @@ class Circumstances:
     """Seconds into the episode when we first took a failed player's seat, to check that the game admits it."""
     blamed: frozenset[int] = field(default_factory=frozenset[int])
     """Slots of the players already blamed."""
+    within_reach: bool = False
+    """Whether players run as local processes, to which any program of the same user can send signals."""
     game_failed: bool = False
     """Whether something went wrong that is no player's fault."""
 
@@ -143,6 +145,10 @@ def _unlike_its_image(seen: Observation, _: Circumstances) -> bool:
 
 def _in_good_order(seen: Observation, _: Circumstances) -> bool:
     return seen.exit is not None and (seen.exit.ok or seen.exit.reason == "stopped")
+
+
+def _by_anyones_signal(seen: Observation, known: Circumstances) -> bool:
+    return known.within_reach and seen.exit is not None and seen.exit.reason in ("signal", "lost")
 
 
 def _comes_to(error_type: ErrorType) -> Condition:
@@ -314,6 +320,18 @@ TABLE: tuple[Row, ...] = (
         component="player",
         when=_as_a_seat_was_tried,
         says="{who} {exit} after the seat of a player that had failed was tried; it is not blamed for that.",
+    ),
+    Row(
+        # The kernel does not say who has sent it. The episode counts all the same: otherwise, a player that is losing
+        # would kill itself, or what supervises it.
+        seen="a player is killed, or what supervises it, as a local process, which other programs can reach",
+        what="ended",
+        component="player",
+        when=_by_anyones_signal,
+        error_type="player_error",
+        party="player",
+        says="{who} {exit}: by itself, or by another program of this machine's user, which cannot be told apart.",
+        hint="Read {log}. The other program may be another player: with the docker backend, none can reach another.",
     ),
     Row(
         seen="the host removes or loses a player",

@@ -199,6 +199,7 @@ class Ledger:
             disturbed_at=self.disturbed_at,
             blamed=frozenset(fault.slot for fault in self.faults if fault.slot is not None),
             game_failed=self.failed,
+            within_reach=not self._setup.backend.capabilities.images,
         )
 
     async def see(

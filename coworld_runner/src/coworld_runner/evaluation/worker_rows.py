@@ -155,7 +155,7 @@ def _who(ended: Ended, slot: int | None) -> str:
 def _ruled(ended: Ended, seen: Observation, *, kept: bool, tail: str = "") -> Fault:
     layout = EpisodeLayout(Path())
     log = layout.relative(layout.game_stderr if seen.slot is None else layout.player_log(seen.slot))
-    ruling = rule(seen, Circumstances(), who=_who(ended, seen.slot), log=log)
+    ruling = rule(seen, Circumstances(within_reach=True), who=_who(ended, seen.slot), log=log)
     row = ruling.row
     assert row.party is not None
     assert row.error_type is not None
