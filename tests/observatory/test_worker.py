@@ -31,6 +31,7 @@ from support.observatory_kit import (
 from support.waiting import until
 
 from coworld_core.episode.record import EpisodeRecord
+from coworld_core.episode.verdict import party_of
 from coworld_runner.backends.process.process_backend import ProcessBackend
 from coworld_runner.episode.single import EpisodeOptions, run_episode
 from coworld_runner.package.plan import EpisodePlan
@@ -38,7 +39,7 @@ from observatory.episodes.access import player_faults
 from observatory.services import Services
 from observatory.settings import Settings
 from observatory.store.columns import now
-from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Participant, User
+from observatory.store.models import Artifact, EpisodeRequest, EpisodeScore, Image, Participant, User
 from observatory.work import disk_space
 from observatory.work.admission import Admission, OwnPackages
 from observatory.work.queue import MAX_ATTEMPTS, Outcome, Queue
@@ -160,8 +161,28 @@ async def test_an_image_that_no_trusted_package_builds_is_refused(tmp_path: Path
         await platform.policy(ann, "good", "well", subject=MISFITS)
         over = await play(platform, ann, world, "good", "good")
         (episode,) = over["episodes"]
-        assert episode["error_type"] == "game_unhealthy"
+        assert party_of(episode["error_type"], episode["failed_policy_index"]) == "platform"
         assert "names a package of this machine" in episode["error"]
+
+
+async def test_a_policy_that_cannot_run_here_is_named_and_not_blamed(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, packages=(QUICK.directory,)) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "good")
+        await platform.policy(ann, "image", subject=MISFITS)
+        over = await play(platform, ann, world, "good", "image")
+        (episode,) = over["episodes"]
+        assert party_of(episode["error_type"], episode["failed_policy_index"]) == "platform"
+        assert (episode["failed_policy_index"], episode["failed_agent_index"]) == (None, 1)
+        assert episode["error"].startswith("not_declared: The player 'coworld-misfits'")
+        assert (await platform.episode(episode["id"])).attempts == 1
+        # Whose image is not complete is no fault of the game either.
+        async with platform.services.database.writing() as session:
+            await session.execute(sa.update(Image).where(Image.name == MISFITS.image).values(status="pending"))
+        (episode,) = (await play(platform, ann, world, "image", "good"))["episodes"]
+        assert party_of(episode["error_type"], episode["failed_policy_index"]) == "platform"
+        assert episode["failed_agent_index"] == 0
 
 
 # --- without a server

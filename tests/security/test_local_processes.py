@@ -29,7 +29,7 @@ from support.observatory_kit import (
 from coworld_core.errors import CoworldError
 from observatory.cli import main
 from observatory.hosted import sessions as hosted_sessions
-from observatory.store.models import Coworld
+from observatory.store.models import Coworld, PolicyVersion
 from observatory.work.admission import OwnPackages
 from observatory.work.executor import PROCESS_NOTICE
 
@@ -61,15 +61,19 @@ async def image_of(platform: Platform, world: World) -> str:
         return str((await session.get_one(Coworld, world.id)).manifest["game"]["runnable"]["image"])
 
 
-async def upload_policy(platform: Platform, owner: Account, image: str, **body: Any) -> str:
+async def upload_policy(platform: Platform, owner: Account, image: str, **body: Any) -> httpx2.Response:
     async with platform.client(owner) as client:
         if secrets := body.pop("secrets", None):
             made = await client.post("/stats/policy-secret-envs", json={"policy_secret_env": secrets})
             body["policy_secret_env_id"] = made.json()["id"]
-        body = {"container_image_id": image, **body}
-        made = await client.post("/stats/policies/docker-img/complete", json=body)
-        assert made.status_code == 200, made.text
-        return str(made.json()["id"])
+        return await client.post("/stats/policies/docker-img/complete", json={"container_image_id": image, **body})
+
+
+async def smuggle(platform: Platform, owner: Account, name: str, body: Document) -> None:
+    """A policy version that is there all the same: uploaded while another worker ran images, say."""
+    found = await platform.policy(owner, name, secrets=body.get("secrets"))
+    async with platform.services.database.writing() as session:
+        (await session.get_one(PolicyVersion, found)).run = body["run"]
 
 
 async def test_local_policy_runs_only_declared_commands(tmp_path: Path) -> None:
@@ -92,7 +96,10 @@ async def test_local_policy_runs_only_declared_commands(tmp_path: Path) -> None:
         async with platform.client(eve) as client:
             asked: dict[str, str] = {}
             for name, body in attempts.items():
-                await upload_policy(platform, eve, image, name=name, **body)
+                refused = await upload_policy(platform, eve, image, name=name, **body)
+                assert (refused.status_code, refused.json()["type"]) == (409, "not_declared"), name
+                assert "is not declared by any package on this machine" in refused.json()["detail"], name
+                await smuggle(platform, eve, name, body)
                 made = await client.post(
                     "/v2/experience-requests", json={"coworld_id": world.id, "roster": roster(name, name)}
                 )
@@ -106,7 +113,8 @@ async def test_local_policy_runs_only_declared_commands(tmp_path: Path) -> None:
                 # Nothing was even started
                 assert (await platform.episode(episode["id"])).record is None, name
             # What a package leaves open is for a policy to fill
-            await upload_policy(platform, eve, image, name="fair", run=PLAYS, secrets={"QUICK_SECRET": "x"})
+            fair = await upload_policy(platform, eve, image, name="fair", run=PLAYS, secrets={"QUICK_SECRET": "x"})
+            assert fair.status_code == 200, fair.text
             body = {"coworld_id": world.id, "roster": roster("fair", "fair")}
             made = await client.post("/v2/experience-requests", json=body)
             assert (await until_over(client, made.json()["id"]))["status"] == "completed"

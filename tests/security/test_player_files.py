@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import sqlalchemy as sa
 from support.observatory import inside
@@ -56,11 +57,15 @@ async def test_silent_bot_does_not_hold_a_lane(tmp_path: Path) -> None:
         assert episode["status"] == "completed", (episode, log.text)
 
 
-async def played(platform: Platform, world: str, owner: Account, player: dict[str, Any]) -> dict[str, Any]:
-    """The episode of a policy that is uploaded as a file, against itself."""
+async def uploaded(platform: Platform, owner: Account, player: dict[str, Any]) -> httpx2.Response:
+    """The answer to the upload of a policy that is a file."""
     async with platform.client(owner) as client:
-        made = await client.post("/stats/policies/files", json={"name": "bot", "player": player})
-        assert (made.status_code, made.json()["version"]) == (200, 1), made.text
+        return await client.post("/stats/policies/files", json={"name": "bot", "player": player})
+
+
+async def played(platform: Platform, world: str, owner: Account) -> dict[str, Any]:
+    """The episode of that policy against itself."""
+    async with platform.client(owner) as client:
         body = {"coworld_id": world, "roster": roster("bot", "bot")}
         asked = await client.post("/v2/experience-requests", json=body)
         (episode,) = (await until_over(client, asked.json()["id"]))["episodes"]
@@ -70,10 +75,17 @@ async def played(platform: Platform, world: str, owner: Account, player: dict[st
 async def test_uploaded_file_runs_locally_only_if_trusted(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     player = bot(tmp_path, marker)
-    async with open_platform(tmp_path) as platform:
+    async with open_platform(tmp_path, trust_uploads=True, parallel=0) as platform:
         eve = await platform.account("eve")
         world = await seed(platform.services, (await platform.account("ann")).id)
-        episode = await played(platform, world.id, eve, player)
+        made = await uploaded(platform, eve, player)
+        assert (made.status_code, made.json()["version"]) == (200, 1), made.text
+    # The operator has changed their mind.
+    async with open_platform(tmp_path) as platform:
+        refused = await uploaded(platform, eve, player)
+        assert (refused.status_code, refused.json()["type"]) == (409, "not_declared")
+        assert "bot.py is an uploaded file" in refused.json()["detail"]
+        episode = await played(platform, world.id, eve)
         assert episode["status"] == "failed"
         assert "bot.py is an uploaded file" in episode["error"]
         assert "A worker with containers" in episode["error"]
@@ -87,7 +99,9 @@ async def test_a_file_runs_where_uploads_are_trusted(tmp_path: Path) -> None:
     async with open_platform(tmp_path, trust_uploads=True) as platform:
         ann, eve = await platform.account("ann"), await platform.account("eve")
         world = await seed(platform.services, ann.id)
-        episode = await played(platform, world.id, eve, player)
+        made = await uploaded(platform, eve, player)
+        assert (made.status_code, made.json()["version"]) == (200, 1), made.text
+        episode = await played(platform, world.id, eve)
         assert episode["status"] == "completed", episode["error"]
         assert [seat["policy_name"] for seat in episode["participants"]] == ["bot", "bot"]
         # Images and manifests are trusted no more than before

@@ -22,6 +22,7 @@ from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Image, RegistryTag, User
 from .pagination import PageQuery, paginate
+from .playable import require_image_runs
 from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
 
 __all__ = ["find_image", "image_at", "image_json", "public_uri", "router"]
@@ -57,7 +58,7 @@ async def get_image(call: SignedIn, image_id: str) -> Json:
     return Json(image_json(await find_image(call.db, call.caller, image_id), call.services.settings.registry))
 
 
-@router.post("/v2/container_images/upload", response_model=api.ImageUpload)
+@router.post("/v2/container_images/upload", response_model=api.ImageUpload, responses=refusals(409))
 async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: api.ImageUploadBody) -> Json:
     """Get permission to push an image; null if the same image exists already."""
     user = call.caller.require()
@@ -73,6 +74,7 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
             .values(updated_at=now())
         )
         return Json({"image": image_json(image, registry), "pre_signed_info": None})
+    await require_image_runs(call, body.name)
     if image is None:
         image = await _new_image(call.db, user, body)
     # Checked before anything is pushed, so that a full account does not send gigabytes in vain.

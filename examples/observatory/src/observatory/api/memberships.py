@@ -14,14 +14,15 @@ from ..errors import conflict, forbidden, not_found
 from ..operations.moderation import require_enabled
 from ..store.columns import JsonObject, now
 from ..store.event_log import record_event
-from ..store.models import League, Membership, Player, PolicyVersion, Submission
+from ..store.models import Image, League, Membership, Player, PolicyVersion, Submission
 from ..work.league_members import QUALIFYING, make_champion, place_submission
 from .leagues import find_league, visible_leagues
 from .pagination import PageQuery, paginate
+from .playable import require_version_runs
 from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
 from .serializers import division_json, league_json, of_player, player_ref, policy_version_json
 
-__all__ = ["membership_json", "router", "submission_json"]
+__all__ = ["router", "submission_json"]
 
 router = ApiRouter(tags=["Memberships"])
 
@@ -68,7 +69,7 @@ async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query
         if (value := getattr(query, name)) is not None:
             statement = statement.where(getattr(Membership, name) == value)
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
-    return page.bare(lambda row: membership_json(row, call.base_url))
+    return page.bare(lambda row: _shown(row, call))
 
 
 @router.get("/v2/league-policy-memberships/portfolio", response_model=list[api.Membership])
@@ -76,7 +77,7 @@ async def portfolio(call: SignedIn, query: Annotated[PageQuery, Query()]) -> Jso
     """Your own memberships that have not ended, newest first."""
     statement = sa.select(Membership).where(_mine(call, Membership), Membership.end_time.is_(None))
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
-    return page.bare(lambda row: membership_json(row, call.base_url))
+    return page.bare(lambda row: _shown(row, call))
 
 
 @router.post(
@@ -95,7 +96,7 @@ async def retire(call: SignedIn, membership_id: str, body: api.RetireBody = _NO_
         call.db, "membership_retired", f"{_label(membership.policy_version)} retired", membership=membership
     )
     await call.db.flush()
-    return Json(membership_json(membership, call.base_url))
+    return Json(_shown(membership, call))
 
 
 @router.post(
@@ -109,7 +110,7 @@ async def nominate(call: SignedIn, membership_id: str) -> Json:
     if membership.status == QUALIFYING:
         raise conflict(f"{_label(membership.policy_version)} is being checked.", code="not_qualified")
     await make_champion(call.db, membership)
-    return Json(membership_json(membership, call.base_url))
+    return Json(_shown(membership, call))
 
 
 @router.get("/v2/league-submissions", response_model=list[api.Submission])
@@ -136,6 +137,7 @@ async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     if version is None or version.user_id != user.id:
         raise not_found("policy version of yours", body.policy_version_id)
     require_enabled(version)
+    await require_version_runs(call, version, await call.db.get_one(Image, version.image_id))
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
         raise forbidden("A player's session can submit only as that player.", code="other_player")
@@ -188,8 +190,9 @@ def _label(version: PolicyVersion) -> str:
     return f"{version.policy.name}:v{version.version}"
 
 
-def membership_json(row: Membership, base_url: str) -> JsonObject:
-    """A membership with its league, division, policy version and player."""
+def _shown(row: Membership, call: Call) -> JsonObject:
+    """A membership with its league, division, policy version and player; with its reason for its owner."""
+    own = call.caller.owns(row.user_id, row.player_id)
     return {
         "id": row.id,
         "status": row.status,
@@ -198,11 +201,12 @@ def membership_json(row: Membership, base_url: str) -> JsonObject:
         "is_active": row.end_time is None,
         "start_time": row.start_time,
         "end_time": row.end_time,
-        "league": league_json(row.division.league, base_url),
-        "division": division_json(row.division, base_url),
+        "league": league_json(row.division.league, call.base_url),
+        "division": division_json(row.division, call.base_url),
         "policy_version": policy_version_json(row.policy_version),
         "player": player_ref(row.player, row.policy_version),
         "created_at": row.created_at,
+        **({"reason": row.reason} if own and row.reason is not None else {}),
     }
 
 

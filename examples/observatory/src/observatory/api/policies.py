@@ -24,6 +24,7 @@ from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
 from ..store.player_files import PLAYER_MEDIA, holds_player, keep_player
 from .images import find_image
 from .pagination import Envelope, LabelledQuery, paginate
+from .playable import require_version_runs
 from .routing import ApiRouter, Call, Json, SignedIn, binary, gate, refusals
 
 __all__ = ["router"]
@@ -75,7 +76,7 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
     return Json({"id": secret_env_id})
 
 
-@router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated)
+@router.post("/stats/policies/docker-img/complete", response_model=api.PolicyVersionCreated, responses=refusals(409))
 async def create_policy_version(call: SignedIn, body: api.PolicyVersionBody) -> Json:
     """Create the next version of a policy from an uploaded image."""
     image = await _own_image(call, body.container_image_id)
@@ -83,7 +84,7 @@ async def create_policy_version(call: SignedIn, body: api.PolicyVersionBody) -> 
     return Json(await _next_version(call, image, body, run=body.run))
 
 
-@router.post("/stats/policies/files", response_model=api.PolicyVersionCreated)
+@router.post("/stats/policies/files", response_model=api.PolicyVersionCreated, responses=refusals(409))
 async def create_policy_of_files(call: SignedIn, body: api.PolicyFilesBody) -> Json:
     """Create the next version of a policy from a player's files, if a worker accepts such."""
     await _check_secret_env(call, body.policy_secret_env_id)
@@ -174,6 +175,7 @@ async def _next_version(
         run=list(run) if run is not None else None,
         secret_env_id=body.policy_secret_env_id,
     )
+    await require_version_runs(call, version, image)
     call.db.add(version)
     await call.db.flush()
     await set_labels(call.db, version.id, body.tags)

@@ -85,7 +85,8 @@ async def plan_game(services: Services, admission: Admission, game: HostedGame) 
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        ImageError: A program may not run here, or its image is not available.
+        CapabilityError: A program may not run here.
+        ImageError: An image is not available.
         UsageError: A policy version no longer exists.
         EnvironmentFault: A policy's secrets are missing on this machine (code `secrets_missing`).
     """

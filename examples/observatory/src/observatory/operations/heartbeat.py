@@ -12,15 +12,15 @@ import sqlalchemy as sa
 
 from ..store.columns import now
 from ..store.database import Database
-from ..store.models import WorkerRow
+from ..store.models import WORKER_GONE, WorkerRow
 from ..supervisor import Supervisor
 
 if TYPE_CHECKING:
     from ..work.worker import Worker
 
-__all__ = ["EVERY_SECONDS", "heartbeat"]
+__all__ = ["heartbeat"]
 
-EVERY_SECONDS = 10.0
+_EVERY_SECONDS = WORKER_GONE.total_seconds() / 3
 """How often a worker announces itself."""
 
 _log = logging.getLogger("observatory.work.worker")
@@ -46,8 +46,8 @@ async def heartbeat(database: Database, worker: Worker, backend: str, name: str)
             await session.merge(row)
 
     async def say_on() -> None:
-        await anyio.sleep(EVERY_SECONDS)
-        await supervisor.repeat(say, "The worker cannot record that it is running", seconds=EVERY_SECONDS)
+        await anyio.sleep(_EVERY_SECONDS)
+        await supervisor.repeat(say, "The worker cannot record that it is running", seconds=_EVERY_SECONDS)
 
     async with database.writing() as session:
         await session.execute(sa.delete(WorkerRow).where(WorkerRow.name == name))

@@ -16,6 +16,7 @@ from ..identity.limits import quotas_of
 from ..quotas import Quotas
 from ..store.columns import JsonObject, now
 from ..store.models import (
+    WORKER_GONE,
     Commission,
     Division,
     EpisodeRequest,
@@ -31,12 +32,8 @@ from ..store.models import (
 from ..store.usage import stored
 from ..work.league_settings import LeagueSettings
 from ..work.seasons import last_report, state_of, who_decides, why_stopped, why_unattended
-from .heartbeat import EVERY_SECONDS
 
 __all__ = ["accounts", "disk", "leagues", "policies", "queue", "workers"]
-
-_GONE = dt.timedelta(seconds=3 * EVERY_SECONDS)
-"""How long after its last announcement a worker counts as dead."""
 
 
 async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[JsonObject]:
@@ -199,7 +196,7 @@ async def workers(session: AsyncSession) -> list[JsonObject]:
     found: list[JsonObject] = []
     for name in sorted({*rows, *plays, *looks}):
         row = rows.get(name)
-        alive = row is not None and now() - row.seen_at < _GONE
+        alive = row is not None and now() - row.seen_at < WORKER_GONE
         found.append(
             {
                 "name": name,

@@ -22,7 +22,7 @@ from .models_episodes import (
 )
 from .models_labels import Label
 from .models_lobbies import Lobby
-from .models_operations import AuditEntry, WorkerRow
+from .models_operations import WORKER_GONE, AuditEntry, WorkerRow
 from .models_platform import (
     AuthCode,
     Counter,
@@ -57,6 +57,7 @@ from .models_roles import RoleRun
 __all__ = [
     "COWORLD_UPLOAD",
     "FINAL_STATUSES",
+    "WORKER_GONE",
     "Artifact",
     "AuditEntry",
     "AuthCode",

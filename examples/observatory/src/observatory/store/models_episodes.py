@@ -111,6 +111,7 @@ class EpisodeRequest(Queued, Base):
     live_url: Mapped[str | None] = mapped_column(sa.Text())
     failed_policy_index: Mapped[int | None]
     failed_agent_index: Mapped[int | None]
+    """The seat whose policy could not be played on this platform, which is no fault of the policy."""
     steps: Mapped[int | None]
     stats: Mapped[JsonObject | None]
     """`game_stats` and `policy_stats` as in the API."""

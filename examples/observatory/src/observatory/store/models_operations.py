@@ -10,7 +10,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from .columns import Base, JsonObject, id_column, now, reference
 
-__all__ = ["AuditEntry", "WorkerRow"]
+__all__ = ["WORKER_GONE", "AuditEntry", "WorkerRow"]
+
+WORKER_GONE = dt.timedelta(seconds=30)
+"""How long after its last announcement a worker counts as dead."""
 
 
 class AuditEntry(Base):

@@ -14,7 +14,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.errors import ImageError, UsageError
+from coworld_core.errors import CapabilityError, ImageError, UsageError
 from coworld_core.images import ImageRef
 from coworld_core.manifest import JsonObject, Manifest, Runnable, load_manifest
 from coworld_runner.images import find_compose, load_compose
@@ -117,19 +117,43 @@ class Admission:
             owner: The owner of the files, who must be allowed to see the image too.
 
         Raises:
-            ImageError: They may not run here (`not_declared`), or not in that image.
+            CapabilityError: They may not run here (`not_declared`).
+            ImageError: They may not run in that image.
         """
-        if self.registry is None and not self.trust_uploads:
-            raise ImageError(
-                f"{own.file} is an uploaded file, and uploaded files do not run as local processes here.",
-                code="not_declared",
-                hint="A worker with containers runs it: one with the backend docker or kubernetes.",
-                context={"file": own.file},
-            )
+        self.require_files(own.file)
         host = manifest_host(manifest)
         admitted = await self.admit(session, host, owner=owner)
         seat = admitted.runnable.model_copy(update={"type": "player"})
         return seat_files(own, seat, host)
+
+    def require_files(self, name: str) -> None:
+        """Refuse a player's uploaded files if none run here.
+
+        Args:
+            name: The file's name.
+
+        Raises:
+            CapabilityError: Uploaded files do not run as local processes here (`not_declared`).
+        """
+        if self.registry is None and not self.trust_uploads:
+            raise CapabilityError(
+                f"{name} is an uploaded file, and uploaded files do not run as local processes here.",
+                code="not_declared",
+                hint="A worker with containers runs it: one with the backend docker or kubernetes.",
+                context={"file": name},
+            )
+
+    def require_image(self, name: str) -> None:
+        """Refuse an image if none of that name runs here, whatever it is uploaded for.
+
+        Args:
+            name: The image's name, or a reference.
+
+        Raises:
+            CapabilityError: There are no containers here, and no package builds an image of that name (`not_declared`).
+        """
+        if self.registry is None and not self.packages.programs(name):
+            raise self._undeclared(f"The image {name!r} is", name, player=True)
 
     async def admit(
         self, session: AsyncSession, runnable: Runnable, *, owner: str, secrets: Mapping[str, str] | None = None
@@ -143,8 +167,9 @@ class Admission:
             secrets: Further environment variables from the owner of a policy.
 
         Raises:
+            CapabilityError: It may not run as a local process here (`not_declared`).
             ImageError: Its image was never completed, may not be used by this owner or is not in this registry
-                (`foreign_image`), or may not run here (`not_declared`).
+                (`foreign_image`).
         """
         image = runnable.image
         row = await session.scalar(sa.select(Image).where(Image.id == image)) if image.startswith("img_") else None
@@ -186,13 +211,18 @@ class Admission:
         command = f"the command {' '.join(asked.run)[:200]!r}" if asked.run else "its image's own command"
         words = f"The {asked.type} {image!r} with {command}"
         given = f" and the variables {', '.join(sorted(environment))[:200]}" if environment else ""
-        raise ImageError(
-            f"{words}{given} is not declared by any package on this machine, and only declared programs run as "
-            "local processes here.",
+        raise self._undeclared(f"{words}{given} is", asked.image, player=asked.type == "player")
+
+    def _undeclared(self, words: str, image: str, *, player: bool) -> CapabilityError:
+        files = "Upload the player's file or directory instead of an image: it runs here. "
+        return CapabilityError(
+            f"{words} not declared by any package on this machine, and without containers only declared programs run "
+            "here, no images.",
             code="not_declared",
-            hint="A worker with containers runs it: one with the backend docker or kubernetes. So does this one, if "
+            hint=f"{files if player and self.trust_uploads else ''}"
+            "A worker with containers runs it: one with the backend docker or kubernetes. So does this one, if "
             "its operator names a package of this machine that declares it.",
-            context={"image": asked.image},
+            context={"image": image},
         )
 
 

@@ -9,9 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from coworld_core.errors import BackendUnavailable, UsageError
 
 from ..identity.worker_login import worker_login
+from ..store.columns import now
+from ..store.models import WORKER_GONE, WorkerRow
 
 if TYPE_CHECKING:
     from coworld_runner.backend import Backend
@@ -20,7 +25,15 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from .admission import Admission, OwnPackages
 
-__all__ = ["PROCESS_NOTICE", "TRUST_NOTICE", "Executor", "open_executor", "owner_name", "worker_name"]
+__all__ = [
+    "PROCESS_NOTICE",
+    "TRUST_NOTICE",
+    "Executor",
+    "open_executor",
+    "owner_name",
+    "sole_admission",
+    "worker_name",
+]
 
 _log = logging.getLogger("observatory.work.worker")
 
@@ -97,6 +110,19 @@ async def open_executor(services: Services) -> AsyncGenerator[Executor | None]:
         registry = services.settings.registry if backend.capabilities.images else None
         trusted = registry is None and settings.trust_uploads
         yield Executor(backend, Admission(registry=registry, packages=packages, trust_uploads=trusted))
+
+
+async def sole_admission(services: Services, session: AsyncSession) -> Admission | None:
+    """What this server may run, if nothing else of the platform runs more; None if that cannot be said.
+
+    It cannot where there are containers, which run every upload, or where other workers may have them.
+    """
+    executor = services.runtime.executor
+    if executor is None or executor.backend.capabilities.images:
+        return None
+    alive = WorkerRow.seen_at > now() - WORKER_GONE
+    others = sa.select(WorkerRow.name).where(WorkerRow.backend != executor.backend.name, alive)
+    return executor.admission if await session.scalar(others.limit(1)) is None else None
 
 
 def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str, str]) -> Backend:

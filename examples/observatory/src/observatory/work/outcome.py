@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -27,13 +27,22 @@ POLICY = VerdictPolicy(players_end_it=False)
 """The platform's policy: games continue without a player that fails."""
 
 
-def outcome_of(verdict: Verdict) -> Outcome:
-    """The outcome of an episode that left nothing but the reason why it does not count."""
+def outcome_of(verdict: Verdict, *, seat: int | None = None) -> Outcome:
+    """The outcome of an episode that left nothing but the reason why it does not count.
+
+    Args:
+        verdict: The verdict on it.
+        seat: The seat whose policy cannot be played here, if that is the reason.
+    """
+    if seat is not None and verdict.error_type == "image_unreachable":
+        # Published as a fault of the game, which has nothing to do with a policy's image.
+        verdict = replace(verdict, error_type="config_error")
     return Outcome(
         status="failed",
         error_type=verdict.published_type,
         error=verdict.published_message,
         failed_policy_index=verdict.slot,
+        unplayable_seat=seat,
     )
 
 

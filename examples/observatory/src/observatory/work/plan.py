@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 
-from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.manifest import Manifest, Runnable, load_manifest
 from coworld_runner.package import EpisodePlan, Seat
 
@@ -20,7 +20,7 @@ from ..store.player_files import read_player
 from .admission import Admission
 from .secret_references import resolve_secrets
 
-__all__ = ["Job", "load_job", "load_seat", "runnable_manifest"]
+__all__ = ["Job", "load_job", "load_seat", "policy_runnable", "runnable_manifest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,12 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        ImageError: A program may not run here, or its image is not available.
+        CapabilityError: A program may not run here.
+        ImageError: An image is not available.
         UsageError: A seat names a player that does not exist, or the manifest names such a secret.
         EnvironmentFault: Secrets are missing on this machine (code `secrets_missing`).
+
+    An error that concerns a policy has its seat in its context, as `seat`.
     """
     async with services.database.reading() as session:
         row = await session.get_one(EpisodeRequest, episode_id)
@@ -46,7 +49,14 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
         manifest = await runnable_manifest(session, coworld, admission)
         game = manifest.game.runnable
         secrets = await resolve_secrets(session, services.vault, coworld, game.env, of="the game")
-        seats = [await load_seat(services, session, coworld, manifest, seat, admission) for seat in row.participants]
+        seats: list[tuple[Seat, SeatNames]] = []
+        for seat in row.participants:
+            try:
+                seats.append(await load_seat(services, session, coworld, manifest, seat, admission))
+            except CoworldError as error:
+                if seat.policy_version_id is not None:
+                    error.context["seat"] = seat.position
+                raise
     return Job(
         plan=EpisodePlan(
             manifest=manifest,
@@ -68,7 +78,8 @@ async def runnable_manifest(session: AsyncSession, coworld: Coworld, admission: 
 
     Raises:
         ManifestError: It can no longer be read.
-        ImageError: The game may not run here, or its image is not available.
+        CapabilityError: The game may not run here.
+        ImageError: Its image is not available.
     """
     manifest = load_manifest(dict(coworld.manifest), template=True).manifest
     admitted = await admission.admit(session, manifest.game.runnable, owner=coworld.user_id)
@@ -89,7 +100,8 @@ async def load_seat(
     """Load the program in a seat, if it may run here, with its secrets.
 
     Raises:
-        ImageError: The program may not run here, or its image is not available.
+        CapabilityError: The program may not run here.
+        ImageError: Its image is not available.
         UsageError: The seat names a player or a policy version that no longer exists.
         EnvironmentFault: Secrets are missing on this machine (code `secrets_missing`).
     """
@@ -119,10 +131,14 @@ async def load_seat(
         given = load_manifest(dict(coworld.manifest), template=True).manifest
         runnable, own = await admission.admit_files(session, own, given, owner=version.user_id)
         return Seat(name=label, runnable=runnable, own=own, secret_env=secrets), names
-    run: list[Any] = version.run or []
-    asked = Runnable(type="player", image=version.image_id, run=tuple(str(part) for part in run))
-    admitted = await admission.admit(session, asked, owner=version.user_id, secrets=secrets)
+    admitted = await admission.admit(session, policy_runnable(version), owner=version.user_id, secrets=secrets)
     return Seat(name=label, runnable=admitted.runnable, secret_env=secrets), names
+
+
+def policy_runnable(version: PolicyVersion) -> Runnable:
+    """The program of a policy version that is an image, as it was asked for."""
+    run: list[Any] = version.run or []
+    return Runnable(type="player", image=version.image_id, run=tuple(str(part) for part in run))
 
 
 async def _bundled(

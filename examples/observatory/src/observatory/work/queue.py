@@ -79,6 +79,8 @@ class Outcome:
     error_type: str | None = None
     error: str | None = None
     failed_policy_index: int | None = None
+    unplayable_seat: int | None = None
+    """The seat whose policy cannot be played on this platform, if that is why it failed; nobody is to blame."""
     scores: tuple[float, ...] = ()
     steps: int | None = None
     stats: dict[str, Any] | None = None
@@ -423,7 +425,7 @@ async def write_outcome(session: AsyncSession, row: EpisodeRequest, outcome: Out
     row.status = outcome.status
     row.episode_id = new_id()
     row.error_type, row.error = outcome.error_type, outcome.error
-    row.failed_policy_index = outcome.failed_policy_index
+    row.failed_policy_index, row.failed_agent_index = outcome.failed_policy_index, outcome.unplayable_seat
     row.steps, row.stats, row.record = outcome.steps, outcome.stats, outcome.record
     row.completed_at = moment
     for artifact in outcome.artifacts:

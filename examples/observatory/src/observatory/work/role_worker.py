@@ -63,7 +63,8 @@ async def run_claimed_role(
 
     Raises:
         ManifestError: The manifest can no longer be read.
-        ImageError: The program may not run here, or its image is not available.
+        CapabilityError: The program may not run here.
+        ImageError: Its image is not available.
         UsageError: The Coworld has no such program (`role_unknown`), or the episode's files were removed (`not_kept`).
         OSError: The store cannot be used.
     """

@@ -336,7 +336,11 @@ class Worker:
                 verdict = replace(verdict, message=f"Internal error in the worker: {type(error).__name__}.")
             if verdict.party == "platform" and not last:
                 raise _TryAgain(error, counts=True, pause=1.0) from error
-            return outcome_of(verdict) if claim.role_run_id is None else end_of(verdict)
+            if claim.role_run_id is not None:
+                return end_of(verdict)
+            # Where the machine is at fault, another may play it.
+            seat = error.context.get("seat") if isinstance(error, CoworldError) else None
+            return outcome_of(verdict, seat=seat if isinstance(seat, int) and verdict.party == "operator" else None)
 
     async def _attempt_role(self, claim: Claim, *, last: bool) -> RoleEnd:
         end, fault = await run_claimed_role(

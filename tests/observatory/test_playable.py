@@ -1,0 +1,103 @@
+"""What nothing on a platform can run is refused when it is uploaded or submitted, not when it is played."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from support.observatory_kit import MISFITS, QUICK, Account, Platform, open_platform, seed
+
+from observatory.store.columns import now
+from observatory.store.models import Image, Policy, Submission, WorkerRow
+
+pytestmark = pytest.mark.slow
+
+PUSH = "/v2/container_images/upload"
+MAKE = "/stats/policies/docker-img/complete"
+SUBMIT = "/v2/league-submissions"
+IN_WORDS = "Upload the player's file or directory instead of an image"
+
+
+async def refused(platform: Platform, owner: Account, path: str, body: dict[str, Any]) -> str:
+    """The words of a refusal, since nothing here can run it."""
+    async with platform.client(owner) as client:
+        answer = await client.post(path, json=body)
+    assert (answer.status_code, answer.json().get("type")) == (409, "not_declared"), answer.text
+    return str(answer.json()["detail"])
+
+
+async def accepted(platform: Platform, owner: Account, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    async with platform.client(owner) as client:
+        answer = await client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def make_body(image: str, *run: str) -> dict[str, Any]:
+    return {"name": "bot", "container_image_id": image, "run": list(run)}
+
+
+async def image_of(platform: Platform, name: str) -> str:
+    async with platform.services.database.reading() as session:
+        return str(await session.scalar(sa.select(Image.id).where(Image.name == name)))
+
+
+async def test_image_that_local_processes_cannot_run_is_refused(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, packages=(QUICK.directory,), parallel=0, trust_uploads=True) as platform:
+        ann = await platform.account("ann")
+        world = await seed(platform.services, ann.id)
+        old = await platform.policy(ann, "old", subject=MISFITS)
+        # Before anything is pushed
+        said = await refused(platform, ann, PUSH, {"name": MISFITS.image, "client_hash": "sha256:1"})
+        assert said.startswith(f"The image {MISFITS.image!r} is not declared by any package on this machine")
+        assert IN_WORDS in said
+        # What is there already, and one whose command is another than the package's
+        assert IN_WORDS in await refused(platform, ann, MAKE, make_body(await image_of(platform, MISFITS.image), "x"))
+        assert IN_WORDS in await refused(platform, ann, MAKE, make_body(await image_of(platform, QUICK.image), "x"))
+        body = {"league_id": world.league, "policy_version_id": old}
+        assert IN_WORDS in await refused(platform, ann, SUBMIT, body)
+        async with platform.services.database.reading() as session:
+            assert (await session.scalars(sa.select(Policy.name))).all() == ["old"]
+            assert (await session.scalars(sa.select(Submission.id))).all() == []
+        # What a package declares runs here, and so do files.
+        bob = await platform.account("bob")
+        await accepted(platform, bob, PUSH, {"name": QUICK.image, "client_hash": "sha256:2"})
+        made = await accepted(platform, ann, MAKE, make_body(await image_of(platform, QUICK.image), *QUICK.player))
+        content = base64.b64encode(b"pass").decode()
+        player = {"file": "bot.py", "files": {"bot.py": content}, "command": ["python3", "{}/bot.py"]}
+        files = await accepted(platform, ann, "/stats/policies/files", {"name": "files", "player": player})
+        for version in (made["id"], files["id"]):
+            await accepted(platform, ann, SUBMIT, {"league_id": world.league, "policy_version_id": version})
+
+
+async def test_files_are_refused_where_they_are_not_trusted(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, packages=(QUICK.directory,), parallel=0) as platform:
+        ann = await platform.account("ann")
+        content = base64.b64encode(b"pass").decode()
+        player = {"file": "bot.py", "files": {"bot.py": content}, "command": ["python3", "{}/bot.py"]}
+        said = await refused(platform, ann, "/stats/policies/files", {"name": "files", "player": player})
+        assert "bot.py is an uploaded file" in said
+        # To upload the file is no way out here.
+        assert IN_WORDS not in await refused(platform, ann, PUSH, {"name": "racer", "client_hash": "sha256:1"})
+
+
+async def test_image_is_accepted_where_other_workers_run_it(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, packages=(QUICK.directory,), parallel=0) as platform:
+        ann = await platform.account("ann")
+        body = {"name": "racer", "client_hash": "sha256:1"}
+        async with platform.services.database.writing() as session:
+            session.add(WorkerRow(name="dead", backend="docker", parallel=1, seen_at=now().replace(year=2020)))
+            session.add(WorkerRow(name="alike", backend="process", parallel=1, seen_at=now()))
+        await refused(platform, ann, PUSH, body)
+        async with platform.services.database.writing() as session:
+            session.add(WorkerRow(name="other", backend="docker", parallel=1, seen_at=now()))
+        await accepted(platform, ann, PUSH, body)
+
+
+async def test_image_is_accepted_where_nothing_runs_yet(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        ann = await platform.account("ann")
+        await accepted(platform, ann, PUSH, {"name": "racer", "client_hash": "sha256:1"})
