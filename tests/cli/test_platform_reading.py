@@ -68,9 +68,9 @@ LISTS: list[tuple[str, str, dict[str, Any], list[str], list[str]]] = [
     (
         "memberships",
         "/v2/league-policy-memberships",
-        MEMBERSHIP,
-        ["ID", "Player", "Policy", "Division", "Status", "Substatus"],
-        [MEMBERSHIP["id"], "Ada", "painter:v3", "First", "competing", "champion"],
+        {**MEMBERSHIP, "substatus": "benched", "reason": "It could not be played."},
+        ["ID", "Player", "Policy", "Division", "Status", "Substatus", "Reason"],
+        [MEMBERSHIP["id"], "Ada", "painter:v3", "First", "competing", "benched", "It could not be played."],
     ),
     (
         "submissions",

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
@@ -323,6 +324,73 @@ async def test_repeatedly_failing_policy_is_disqualified(tmp_path: Path) -> None
         async with platform.client() as anybody:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
         assert [line["player_name"] for line in board] == ["bot0", "bot1"]
+
+
+async def test_member_that_cannot_be_played_is_benched_until_it_is_submitted_again(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        image = await platform.account("image")
+        versions = await contestants(platform, world, 2)
+        versions["image"] = await platform.policy(image, "image")
+        await platform.join(world, versions["image"])
+        await league_of(platform, world, pairing="round-robin", unplayable=4)
+
+        async def a_round(**trouble: str) -> set[str | None]:
+            """Play one round; returns who sat in it."""
+            assert await advance(database, world.division) is not None
+            async with database.reading() as session:
+                pending = sa.select(EpisodeRequest.id).where(EpisodeRequest.status == "pending")
+                seated = await session.scalars(
+                    sa.select(Participant.policy_version_id).where(Participant.episode_request_id.in_(pending))
+                )
+                found = set(seated)
+            await play(platform, strengths_of(versions), **trouble)
+            return found
+
+        async with platform.client(image) as owner, platform.client() as anybody:
+            query = {"policy_version_id": versions["image"]}
+
+            async def member(client: httpx2.AsyncClient) -> dict[str, Any]:
+                [row] = (await client.get("/v2/league-policy-memberships", params=query)).json()
+                return row
+
+            assert await a_round(unplayable=versions["image"]) == set(versions.values())
+            assert await advance(database, world.division) is None
+            benched = await member(owner)
+            assert (benched["status"], benched["substatus"]) == ("competing", "benched")
+            assert (benched["is_champion"], benched["is_active"]) == (False, True)
+            assert benched["reason"].startswith("The platform could not play it in its last 4 episodes, most recently ")
+            assert "No images. Submit it again" in benched["reason"]
+            assert "reason" not in await member(anybody)
+            [event] = (await owner.get("/v2/competition-events", params={"event_type": "policy_benched"})).json()
+            assert (event["headline"], event["summary"]) == ("image:v1 was benched", benched["reason"])
+            assert (await anybody.get("/v2/competition-events")).json() == []
+            # The others go on, and none of them is benched for what was no fault of theirs.
+            assert await a_round() == {versions["bot0"], versions["bot1"]}
+            submitted = await _submit(platform, image, world, versions["image"])
+            assert (submitted["status"], (await member(owner)).get("reason")) == ("placed", None)
+            # What was before it was submitted again is forgotten.
+            while versions["image"] not in await a_round(unplayable=versions["image"]):
+                pass
+            await advance(database, world.division)
+            assert (await member(owner))["is_champion"] is False
+
+
+async def test_member_whose_episodes_are_played_in_between_is_not_benched(tmp_path: Path) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await league_of(platform, world, pairing="round-robin", unplayable=5)
+        assert await advance(database, world.division) is not None
+        # Four in a row that cannot be played, then some that are, then four again.
+        for unplayable in (versions["bot2"], "", versions["bot2"]):
+            await play(platform, strengths_of(versions), unplayable=unplayable)
+            await advance(database, world.division)
+            async with database.reading() as session:
+                members = (await session.scalars(sa.select(Membership))).unique().all()
+            assert {(row.is_champion, row.reason) for row in members} == {(True, None)}
 
 
 async def test_episodes_requested_while_a_policy_was_disabled_are_cancelled(tmp_path: Path) -> None:

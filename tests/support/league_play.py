@@ -35,10 +35,10 @@ async def contestants(platform: Platform, world: World, count: int) -> dict[str,
     return found
 
 
-async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "") -> int:
+async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: str = "", unplayable: str = "") -> int:
     """End all pending episodes with each policy's strength as its score; returns their number.
 
-    Episodes with the policy `faulty` fail.
+    Episodes with the policy `faulty` fail, and those with `unplayable` cannot be played.
     """
     async with platform.services.database.writing() as session:
         rows = (await session.scalars(sa.select(EpisodeRequest).where(EpisodeRequest.status == "pending"))).all()
@@ -47,6 +47,9 @@ async def play(platform: Platform, strengths: Mapping[str, float], *, faulty: st
             if faulty in seats:
                 slot = seats.index(faulty)
                 outcome = Outcome(status="failed", error_type="player_error", error="gone", failed_policy_index=slot)
+            elif unplayable in seats:
+                slot = seats.index(unplayable)
+                outcome = Outcome(status="failed", error_type="crash", error="No images.", unplayable_seat=slot)
             else:
                 outcome = Outcome(status="completed", scores=tuple(strengths[seat] for seat in seats))
             row.started_at, row.revision = now(), await next_revision(session)

@@ -171,6 +171,7 @@ MEMBERSHIPS: tuple[Column[Membership], ...] = (
     Column("Division", lambda row: row.division.name),
     Column("Status", lambda row: status_word(row.status)),
     Column("Substatus", lambda row: row.substatus),
+    Column("Reason", lambda row: row.reason, free=True),
 )
 
 POLICY_VERSIONS: tuple[Column[PolicyVersionRow], ...] = (

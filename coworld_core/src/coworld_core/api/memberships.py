@@ -33,6 +33,7 @@ class Membership(Wire):
     player: Player | None = Field(default=None, description="The player that it belongs to.")
     created_at: Time | None = required("When it was created.", None)
     is_active: bool | None = newer("Whether it competes, on older servers.")
+    reason: str | None = newer("Why it is benched, disqualified or retired, for its owner.")
 
 
 class RetireBody(Body):

@@ -499,6 +499,14 @@ def league_group() -> None:
     metavar="N",
     help="Disqualify a policy that was at fault in each of its last N episodes.  [default: never]",
 )
+@click.option(
+    "--unplayable",
+    type=click.IntRange(0),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="Bench a policy that the platform could not play in any of its last N episodes. 0: never.",
+)
 @followed
 @commissioned
 @where
@@ -561,6 +569,12 @@ def league_add(
 )
 @click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
+@click.option(
+    "--unplayable",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Episodes in a row that the platform could not play with a policy, until it is benched; 0: never.",
+)
 @followed
 @commissioned
 @where
@@ -588,7 +602,7 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
 def _named_terms(terms: Mapping[str, object]) -> dict[str, object]:
     """The settings that were given, by field of `LeagueSettings`."""
     # The values that mean None for these settings.
-    none = {"rounds": 0, "faults": 0, "entries_per_user": 0, "commissioner_runnable_id": ""}
+    none = {"rounds": 0, "faults": 0, "unplayable": 0, "entries_per_user": 0, "commissioner_runnable_id": ""}
     return {
         key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }

@@ -25,7 +25,7 @@ from ..store.event_log import record_event
 from ..store.models import Commission, CommissionEvent, Division, EpisodeRequest, League, Membership, Round, RoundResult
 from .cancellation import cancel_waiting
 from .commissioner_log import CommissionedSeason, division_key
-from .league_members import disqualify
+from .league_members import judge_members
 from .league_seeds import open_seeds
 from .league_settings import LeagueSettings, describe_division
 from .new_episodes import add_round, add_round_episodes
@@ -217,9 +217,9 @@ class _Writing:
         # A member that changes division appears in the new table at once, not after the next round.
         for division in {division_key(move.division) for move in event.moves} - {row.division_id}:
             await replace_report(session, division, season.number, self._report(division))
-        if (most := self._terms.faults) is not None:
-            for member in season.members.values():
-                await disqualify(session, await session.get_one(Membership, member.membership_id), most=most)
+        ids = [member.membership_id for member in season.members.values()]
+        members = (await session.scalars(sa.select(Membership).where(Membership.id.in_(ids)))).unique().all()
+        await judge_members(session, row.id, members, self._terms)
 
     def _results(self, row: Round, results: tuple[DivisionPlaces, ...]) -> None:
         for place in (place for result in results for place in result.rankings):

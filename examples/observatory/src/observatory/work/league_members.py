@@ -1,7 +1,8 @@
-"""Members of a league: placement, entries, checks of newcomers, champions and disqualification."""
+"""Members of a league: placement, entries, checks of newcomers, champions, and what happens to those that fail."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..store.models import (
     Coworld,
     Division,
     EpisodeRequest,
+    Event,
     Game,
     Image,
     League,
@@ -42,7 +44,7 @@ __all__ = [
     "bench_surplus",
     "champions",
     "check_newcomers",
-    "disqualify",
+    "judge_members",
     "make_champion",
     "place_submission",
 ]
@@ -53,6 +55,8 @@ QUALIFYING = "qualifying"
 """`Membership.status` until that check is over."""
 _TRIES = 3
 """How many checks to play at most when something other than the policy fails."""
+_BENCHED = "policy_benched"
+"""The event of a member that could not be played."""
 _NAMED = 3
 """How many members with the same image are named."""
 
@@ -286,7 +290,7 @@ async def _becomes_champion(session: AsyncSession, submission: Submission, membe
 async def make_champion(session: AsyncSession, membership: Membership) -> list[Membership]:
     """Make a membership the only champion of its entry; returns those that are benched for it."""
     await lock_account(session, membership.user_id)
-    membership.is_champion, membership.substatus = True, "champion"
+    membership.is_champion, membership.substatus, membership.reason = True, "champion", None
     await session.flush()
     league = await session.get_one(League, membership.league_id)
     return await bench_surplus(session, league, nominated=membership)
@@ -417,32 +421,40 @@ async def _order_check(session: AsyncSession, membership: Membership) -> None:
     await add_episodes(session, order, [lineup], configs)
 
 
-# --- disqualification
+# --- members that fail repeatedly
 
 
-async def disqualify(session: AsyncSession, membership: Membership, *, most: int) -> bool:
-    """Disqualify a member if it was at fault in each of its last episodes in the league's rounds.
+async def judge_members(
+    session: AsyncSession, round_id: str, members: Sequence[Membership], terms: LeagueSettings
+) -> bool:
+    """Disqualify members that were at fault in each of their last episodes; bench those that could not be played.
 
     Args:
         session: A writing session.
-        membership: The member.
-        most: The number of such episodes in a row that disqualifies.
+        round_id: The round that has just ended.
+        members: Members of the league.
+        terms: The league's terms.
+
+    Returns:
+        Whether a member was disqualified or benched.
     """
-    mine = Participant.policy_version_id == membership.policy_version_id
-    last = (
-        await session.scalars(
-            sa.select(EpisodeRequest)
-            .where(
-                EpisodeRequest.league_id == membership.league_id,
-                EpisodeRequest.round_id.is_not(None),
-                EpisodeRequest.status.in_(("completed", "failed")),
-                EpisodeRequest.created_at >= membership.created_at,
-                EpisodeRequest.participants.any(mine),
-            )
-            .order_by(EpisodeRequest.completed_at.desc(), EpisodeRequest.id)
-            .limit(most)
+    gone = [await _disqualify(session, member, terms.faults) for member in members] if terms.faults else []
+    if terms.unplayable:
+        unplayed = await session.scalars(
+            sa.select(Participant.policy_version_id)
+            .join(EpisodeRequest, EpisodeRequest.id == Participant.episode_request_id)
+            .where(EpisodeRequest.round_id == round_id, EpisodeRequest.failed_agent_index == Participant.position)
         )
-    ).all()
+        versions = set(unplayed)
+        suspects = [one for one in members if one.is_champion and one.policy_version_id in versions]
+        gone += [await _bench(session, member, terms.unplayable) for member in suspects]
+    await session.flush()
+    return any(gone)
+
+
+async def _disqualify(session: AsyncSession, membership: Membership, most: int) -> bool:
+    """Disqualify a member if it was at fault in each of its last episodes in the league's rounds."""
+    last = await _last_episodes(session, membership, most)
     if len(last) < most or not all(_at_fault(row, membership.policy_version_id) for row in last):
         return False
     label = _label(membership.policy_version)
@@ -451,6 +463,58 @@ async def disqualify(session: AsyncSession, membership: Membership, *, most: int
     await record_event(session, "policy_disqualified", f"{label} was disqualified", summary=why, membership=membership)
     audit(session, "member.disqualified", user_id=membership.user_id, subject=label, episodes=most)
     return True
+
+
+async def _bench(session: AsyncSession, membership: Membership, most: int) -> bool:
+    """Bench a member if this platform could not play it in any of its last episodes in the league's rounds.
+
+    Episodes before it was last benched for that do not count, since it was submitted again.
+    """
+    before = await session.scalar(
+        sa.select(sa.func.max(Event.created_at)).where(
+            Event.event_type == _BENCHED,
+            Event.league_id == membership.league_id,
+            Event.policy_version_id == membership.policy_version_id,
+        )
+    )
+    last = await _last_episodes(session, membership, most, since=before)
+    if len(last) < most or not all(_unplayable(row, membership.policy_version_id) for row in last):
+        return False
+    label = _label(membership.policy_version)
+    why = (
+        f"The platform could not play it in its last {most} episodes, most recently {last[0].id}: {last[0].error} "
+        "Submit it again once that has changed, or another version."
+    )
+    membership.is_champion, membership.substatus, membership.reason = False, "benched", why
+    headline = f"{label} was benched"
+    await record_event(session, _BENCHED, headline, summary=why, audience="owner", membership=membership)
+    audit(session, "member.benched", user_id=membership.user_id, subject=label, episodes=most)
+    return True
+
+
+async def _last_episodes(
+    session: AsyncSession, membership: Membership, most: int, *, since: dt.datetime | None = None
+) -> Sequence[EpisodeRequest]:
+    """A member's last episodes in the league's rounds that were played or failed, newest first."""
+    mine = Participant.policy_version_id == membership.policy_version_id
+    found = await session.scalars(
+        sa.select(EpisodeRequest)
+        .where(
+            EpisodeRequest.league_id == membership.league_id,
+            EpisodeRequest.round_id.is_not(None),
+            EpisodeRequest.status.in_(("completed", "failed")),
+            EpisodeRequest.created_at >= (since or membership.created_at),
+            EpisodeRequest.participants.any(mine),
+        )
+        .order_by(EpisodeRequest.completed_at.desc(), EpisodeRequest.id)
+        .limit(most)
+    )
+    return found.all()
+
+
+def _unplayable(row: EpisodeRequest, version: str) -> bool:
+    slots = {seat.position for seat in row.participants if seat.policy_version_id == version}
+    return row.failed_agent_index in slots
 
 
 def _at_fault(row: EpisodeRequest, version: str) -> bool:

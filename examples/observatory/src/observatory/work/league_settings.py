@@ -39,6 +39,8 @@ class LeagueSettings(BaseModel):
     """Whether a submission plays an episode against itself before it competes."""
     faults: int | None = Field(default=None, ge=1)
     """The number of consecutive episodes with its own fault after which a policy is disqualified; None: never."""
+    unplayable: int | None = Field(default=3, ge=1)
+    """The number of consecutive episodes in which the platform could not play a policy that bench it; None: never."""
     grade: bool = False
     """Whether the Coworld's graders grade each completed episode of its rounds."""
     report: bool = False

@@ -38,7 +38,7 @@ from ..supervisor import Supervisor
 from .cancellation import cancel_disabled
 from .finished_episodes import finished_episodes
 from .game_setup import GameSetup, setup_of
-from .league_members import champions, check_newcomers, disqualify
+from .league_members import champions, check_newcomers, judge_members
 from .league_seeds import open_seeds
 from .league_settings import LeagueSettings
 from .lineups import Candidate
@@ -248,12 +248,12 @@ async def _begin(session: AsyncSession, division: Division, due: _Due, table: Se
 
 
 async def _close(session: AsyncSession, row: Round, table: SeasonStandings, terms: LeagueSettings) -> bool:
-    """Store how a round ended and how its division now stands, and disqualify members that fail repeatedly.
+    """Store how a round ended and how its division now stands, and send away members that fail repeatedly.
 
     A round's result for a policy version is its mean score over all its seats.
 
     Returns:
-        Whether a member was disqualified.
+        Whether a member was disqualified or benched.
     """
     mean = sa.func.avg(EpisodeScore.score)
     scores = await session.execute(
@@ -273,12 +273,8 @@ async def _close(session: AsyncSession, row: Round, table: SeasonStandings, term
     row.status, row.completed_at = ("completed" if results else "failed"), now()
     row.error = None if results else "No episode of the round was completed."
     await keep_report(session, row, table.report, table.state)
-    if terms.faults is None:
-        return False
     members = (await session.scalars(_competing(row.division_id))).unique().all()
-    gone = [await disqualify(session, member, most=terms.faults) for member in members]
-    await session.flush()
-    return any(gone)
+    return await judge_members(session, row.id, members, terms)
 
 
 async def _end_season(session: AsyncSession, over: Division) -> None:
