@@ -25,6 +25,25 @@ PLAYERS = {
     "chance": "import random\ndef act(observation, legal, rng):\n    return random.SystemRandom().choice(legal)\n",
 }
 
+SCRIPT = """import asyncio
+
+from coworld_client.seat import play_seat, seat_url
+
+
+def act(observation, legal, rng):
+    return legal[0]
+
+
+def main():
+    asyncio.run(play_seat(act, seat_url()))
+
+
+if __name__ == "__main__":
+    main()
+"""
+PROJECT = '[project]\nname = "x"\n[project.scripts]\nplay = "bot:main"\n'
+DOCKERFILE = 'FROM python\nCOPY . /app\nWORKDIR /app\nCMD ["python3", "bot.py"]\n'
+
 
 @pytest.mark.parametrize(
     ("player", "statuses", "words"),
@@ -49,6 +68,26 @@ async def test_behaviour_is_checked(tmp_path: Path, player: str, statuses: dict[
     assert {name: found[name].status for name in statuses} == statuses
     assert report.ok == ("fail" not in statuses.values())
     assert words in " ".join(check.message for check in report.checks)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"bot.py": PLAYERS["good"]},
+        pytest.param({"bot.py": SCRIPT, "pyproject.toml": PROJECT}, marks=pytest.mark.slow),
+        pytest.param({"bot.py": SCRIPT, "Dockerfile": DOCKERFILE}, marks=pytest.mark.slow),
+    ],
+    ids=["file", "project", "dockerfile"],
+)
+async def test_memory_of_a_directory_is_watched(tmp_path: Path, made: dict[str, str]) -> None:
+    bot = tmp_path / "mine"
+    bot.mkdir()
+    for name, content in made.items():
+        (bot / name).write_text(content)
+    report = await check_player(NIM, str(bot), rules=EvaluationRules(seed=0, config={"sticks": 40}))
+    assert report.ok, report.checks
+    (memory,) = [check for check in report.checks if check.name == "memory"]
+    assert memory.message.endswith("in each of its processes")
 
 
 async def test_wrong_rules_are_not_the_players_fault() -> None:

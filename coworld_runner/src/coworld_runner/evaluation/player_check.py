@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -275,16 +275,15 @@ class _Memory:
 
 @asynccontextmanager
 async def _watched_memory(player: OwnPlayer | None) -> AsyncGenerator[_Memory]:
-    """Note how much memory the player's processes use: those below this one whose command names its file."""
+    """Note how much memory the player's processes use: those below this one that its command starts."""
     memory = _Memory()
     if player is None or player.kind != "file":
         yield memory
         return
-    name = player.file
 
     async def watch() -> None:
         while True:
-            memory.peak = max(memory.peak, await anyio.to_thread.run_sync(_most_memory, name))
+            memory.peak = max(memory.peak, await anyio.to_thread.run_sync(_most_memory, player.command))
             await anyio.sleep(_SAMPLE_SECONDS)
 
     async with anyio.create_task_group() as group:
@@ -293,12 +292,23 @@ async def _watched_memory(player: OwnPlayer | None) -> AsyncGenerator[_Memory]:
         group.cancel_scope.cancel()
 
 
-def _most_memory(name: str) -> int:
+def _most_memory(command: Sequence[str]) -> int:
     import psutil
 
     most = 0
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error, OSError):
-            if any(word == name or word.endswith(f"/{name}") for word in process.cmdline()):
+            if _starts(command, process.cmdline()):
                 most = max(most, process.memory_info().rss)
     return most
+
+
+def _starts(command: Sequence[str], seen: Sequence[str]) -> bool:
+    """Whether a player's command, with `{}` for its directory, has started a process with the given command line."""
+    files = tuple(word.partition("{}")[2] for word in command if "{}/" in word)
+    if files:
+        return any(word.endswith(files) for word in seen)
+    # A project has its directory as an argument; with a Dockerfile, a shell changes there and becomes what follows.
+    after = command[command.index("{}") + 1 :] if "{}" in command else ()
+    rest = after or [word for word in command[1:] if word != "{}"]
+    return bool(rest) and all(word in seen for word in rest)
