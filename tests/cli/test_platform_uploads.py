@@ -142,6 +142,32 @@ def test_submit_by_name(run: Run, told: FakePlatform) -> None:
     assert answer["policy_version_id"] == uid(2)
 
 
+def test_dry_run_looks_for_the_league(
+    run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bot.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    told.on("GET", "/v2/leagues", [LEAGUE])
+    told.on("GET", f"/v2/leagues/{LEAGUE['id']}", LEAGUE)
+    monkeypatch.delenv("COWORLD_TOKEN")
+    command = ["upload-policy", "./bot.py", "--dry-run", "--json", "--league"]
+
+    def league_check(*words: str) -> tuple[int, dict[str, Any]]:
+        result = run(*command, *words)
+        (check,) = [check for check in json.loads(result.stdout)["checks"] if check["name"] == "league"]
+        return result.exit_code, check
+
+    for name in (str(LEAGUE["name"]), str(LEAGUE["id"])):
+        status, check = league_check(name)
+        assert (status, check["status"]) == (exitcodes.OK, "ok")
+        assert str(LEAGUE["name"]) in check["message"]
+    status, check = league_check("nowhere")
+    assert (status, check["status"]) == (exitcodes.ANSWER_IS_NO, "fail")
+    assert "There is no league 'nowhere'" in check["message"]
+    status, check = league_check("open", "--server", "http://127.0.0.1:1")
+    assert (status, check["status"]) == (exitcodes.ANSWER_IS_NO, "fail")
+    assert {asked.method for asked in told.asked} == {"GET"}
+
+
 def test_a_file_is_uploaded_and_submitted_by_the_leagues_name(
     run: Run, told: FakePlatform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
+from ..options.declarations import refuse_options
 from ..options.platform import Connection, platform_options, resolved, server_option, sign_in_option
 from ..options.values import GIVEN_FILE
 from ..output import Output, output_options
@@ -40,6 +41,8 @@ def login(out: Output, server: str, no_browser: bool, force: bool, with_token: b
     """
     if not with_token:
         return run_async(out, lambda _: _sign_in(server, out, force=force, browser=not no_browser))
+
+    refuse_options({"no_browser", "force"}, "is for signing in with the browser: it does not go with --with-token.")
 
     from coworld_client import Token
 

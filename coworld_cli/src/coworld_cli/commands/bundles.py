@@ -63,6 +63,7 @@ def bundle(
 
     episode = platform_episode(run)
     if episode is None:
+        connection.refuse("is for episodes of a platform, and RUN is on this machine.")
         return run_async(out, lambda _: _local(run, include, slots, output, out, overwrite=overwrite))
 
     async def download(api: CoworldClient, running: Running) -> int:

@@ -16,6 +16,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
 from ..options.common import seconds_option
+from ..options.declarations import refuse_options
 from ..options.platform import Connection, Listing, label_filter, label_option, listing_options, platform_options
 from ..options.values import DIRECTORY, GIVEN_FILE, IdType
 from ..output import Output
@@ -111,6 +112,8 @@ def status(
 
     The exit status is 1 if one of them failed, or if they did not end in time.
     """
+    if not wait_hosted_smoke:
+        refuse_options({"hosted_smoke_timeout_seconds"}, "goes with --wait-hosted-smoke.")
 
     async def body(api: CoworldClient, running: Running) -> int:
         if wait_hosted_smoke:

@@ -119,6 +119,8 @@ def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, ha
     """
     if run.startswith(("xreq_", "ereq_", "cps_")):
         refuse_options({"root", "index"}, "is for runs on this machine.")
+    else:
+        connection.refuse("is for episodes of a platform, and RUN is on this machine.")
     if run.startswith("xreq_"):
         refuse_options({"hard"}, "is for runs on this machine.")
         refuse_options({"wait"}, "is for a run or an episode: a request is cancelled at once.")

@@ -15,7 +15,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api
 from ..options.common import overwrite_option
-from ..options.declarations import SectionCommand, takes
+from ..options.declarations import SectionCommand, refuse_options, takes
 from ..options.platform import (
     Connection,
     Listing,
@@ -102,7 +102,9 @@ def episodes(
         from .episode_control import list_local, watch_hosted
 
         if local:
+            connection.refuse("is for episodes of a platform: it does not go with --local.")
             return list_local(out, places, listing, states=states, labels=labels, watch=watch)
+        refuse_options({"root", "index"}, "needs --local.")
         return watch_hosted(out, connection, listing, states=states, labels=labels)
     if states or places.root or places.index:
         raise click.UsageError("--status needs --local or --watch; --root and --index need --local.")

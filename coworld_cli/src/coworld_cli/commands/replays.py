@@ -14,7 +14,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
 from ..options.common import browser_option, concurrency_option, in_terminal_option, seconds_option
-from ..options.declarations import takes
+from ..options.declarations import refuse_options, takes
 from ..options.platform import (
     Connection,
     Listing,
@@ -106,7 +106,9 @@ def replay(
     if in_terminal:
         if html is not None or open_browser:
             raise click.UsageError("--in-terminal excludes --html and --open-browser.", click.get_current_context())
+        refuse_options({"at"}, "is for the browser: it does not go with --in-terminal.")
         return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed))
+    refuse_options({"speed"}, "goes with --in-terminal.")
     return run_async(
         out,
         lambda running: _show(

@@ -12,9 +12,9 @@ from coworld_core import time_limits
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..event_loop import Running, run_api, run_async
+from ..event_loop import Running, opened_client, run_api, run_async
 from ..options.common import seconds_option
-from ..options.declarations import takes
+from ..options.declarations import refuse_options, takes
 from ..options.platform import Connection, label_option, platform_options
 from ..options.play_options import PackageOptions, WhereOptions
 from ..options.values import IdType, PathType, check_run, key_values
@@ -112,6 +112,11 @@ def upload_coworld(
         raise click.UsageError("--skip-certification needs a reason.")
     if visibility is not None and from_coworld is not None:
         raise click.UsageError("--visibility is for a MANIFEST; a change keeps the visibility of its Coworld.")
+    if from_coworld is not None or skip_certification is not None:
+        certifies = {*WhereOptions.declared, "timeout_seconds"}
+        refuse_options(certifies, "is for the certification on this machine, which is left out here.")
+    if not wait_hosted_smoke:
+        refuse_options({"hosted_smoke_timeout_seconds"}, "does not go with --no-wait-hosted-smoke.")
     edits = key_values("--image", images)
 
     from ..files import read_object
@@ -309,7 +314,9 @@ def _published_policy_options(function: _F) -> _F:
 @click.option("--use-llm", is_flag=True, help="Let the policy use the platform's language model.")
 @click.option("--llm-model", metavar="MODEL", help="Which model; needs --use-llm.")
 @click.option(
-    "--dry-run", is_flag=True, help="Upload nothing: check what an upload would find. No login is needed for it."
+    "--dry-run",
+    is_flag=True,
+    help="Upload nothing: check what an upload would find, also the league if one is named. No login is needed for it.",
 )
 @click.option("--game", "-m", metavar="MANIFEST", help="With --dry-run: also play short episodes of this game.")
 @_published_policy_options
@@ -367,7 +374,7 @@ def upload_policy(
     models = model_environment(bedrock=bedrock_model or use_bedrock, llm=llm_model or use_llm)
     environment = {**models, **secrets.values} or None
     if dry_run:
-        return _dry_run(out, target, own, name, run, environment or {}, labels, game)
+        return _dry_run(out, connection, target, own, name, run, environment or {}, labels, game, league)
     sent = to_wire(own) if own is not None else target
     if own is not None and own.series != own.name:
         out.note(f"Uploading the checkpoint {clean(own.name)}.")
@@ -398,6 +405,7 @@ def upload_policy(
 
 def _dry_run(
     out: Output,
+    connection: Connection,
     target: str,
     own: OwnPlayer | None,
     name: str,
@@ -405,6 +413,7 @@ def _dry_run(
     environment: Mapping[str, str],
     labels: Mapping[str, str],
     game: str | None,
+    league: str | None,
 ) -> int:
     """Check what an upload would send, and return the exit status."""
     from coworld_client.resources import check_policy
@@ -424,7 +433,9 @@ def _dry_run(
         else:
             checks = check_files(own) if own is not None else ()
         image = () if own is not None else (await _image_check(target),)
-        checks = (Check(name="upload", status="ok", message=clean(", ".join(told), one_line=True)), *image, *checks)
+        place = (await _league_check(connection, league),) if league is not None else ()
+        upload = Check(name="upload", status="ok", message=clean(", ".join(told), one_line=True))
+        checks = (upload, *place, *image, *checks)
         ok = all(check.status != "fail" for check in checks)
         listed = show_checks(out, checks)
         out.answer({"ok": ok, "uploaded": False, "name": name, "checks": listed})
@@ -432,6 +443,20 @@ def _dry_run(
         return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
 
     return run_async(out, body)
+
+
+async def _league_check(connection: Connection, league: str) -> Check:
+    """Check that a platform has a league to submit to."""
+    from coworld_core.errors import RemoteError
+    from coworld_runner.doctor import Check
+
+    try:
+        async with opened_client(connection, anonymous=True) as api:
+            found = await api.leagues.get(await api.leagues.id_of(league))
+    except RemoteError as error:
+        return Check(name="league", status="fail", message=error.message, hint=error.hint)
+    said = f"{found.name} on {api.server}" + (f", of the game {found.game.name}" if found.game.name else "")
+    return Check(name="league", status="ok", message=clean(said, one_line=True))
 
 
 async def _image_check(image: str) -> Check:

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from ..output import output_options
-from .declarations import Options, declared_by, option, takes
+from .declarations import Options, declared_by, option, refuse_options, takes
 from .values import IdType, PolicyType, labels_given
 
 __all__ = [
@@ -107,6 +107,17 @@ class Connection(Options):
             raise click.UsageError("--as-user and --as-player exclude each other.", click.get_current_context())
         if self.elevated and self.as_player:
             raise click.UsageError("Players do not have the team's rights: --elevated needs --as-user.")
+
+    def refuse(self, why: str) -> None:
+        """Refuse these options where nothing is asked of a platform.
+
+        Args:
+            why: What to say after the option.
+
+        Raises:
+            click.UsageError: One of them is on the command line.
+        """
+        refuse_options(self.declared, why)
 
     @property
     def identity(self) -> str:
