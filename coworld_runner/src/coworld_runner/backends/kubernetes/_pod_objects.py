@@ -209,7 +209,8 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
     """The Job that owns everything of a run, and that the cluster removes when its lease is not renewed.
 
     It runs nothing: its only pod names a scheduler that does not exist. At its deadline the cluster fails the Job, and
-    after `ttlSecondsAfterFinished` removes it with everything it owns.
+    after `ttlSecondsAfterFinished` removes it with everything it owns. The pod is needed for that: a Job without one
+    (`parallelism: 0`) never starts its clock (seen with Kubernetes 1.20).
 
     Args:
         run_id: The run's label.
