@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx2
 from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory import Inside, inside
 from support.observatory_kit import Account, Platform, World, open_platform, seed
-from support.uploads import image_parts, upload_coworld, upload_image
+from support.uploads import Blob, image_parts, upload_coworld, upload_image
 
 from coworld_core import api
 from observatory.api.leagues import change_league_settings, create_league
@@ -98,6 +99,18 @@ async def test_the_same_image_is_said(tmp_path: Path) -> None:
         assert "same image as original:v1" in page
         assert "same image as copy:v1" in page
         assert "Entries of one account: 1." in page
+        # Another label makes no other image, and neither does a layer on top
+        layer, config, manifest = parts
+        labelled = Blob(manifest.content.replace(b'"schemaVersion"', b'"annotations": {"a": "b"}, "schemaVersion"'))
+        document = json.loads(manifest.content)
+        document["layers"].append({**document["layers"][0], "digest": config.digest, "size": len(config.content)})
+        on_top = Blob(json.dumps(document).encode())
+        for name, changed in (("labelled", labelled), ("on-top", on_top)):
+            image = (await upload_image(platform, bob, name, (layer, config, changed)))["id"]
+            notes = (await _player(platform, bob, name, image, league))["notes"]
+            assert "Its image is the same as that of original:v1 of original" in notes, name
+        page = (await platform.http.get(f"/leagues/{league}")).text
+        assert page.count("same image as") == 4
 
 
 async def test_players_of_an_account_are_bounded(tmp_path: Path, database: str | None) -> None:

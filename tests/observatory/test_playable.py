@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from support.observatory_kit import MISFITS, QUICK, Account, Platform, open_platform, seed
+from support.observatory_kit import MISFITS, QUICK, Account, Platform, Subject, open_platform, seed
+from support.waiting import until
 
+from coworld_runner.package.own_players.named_player import read_own_player
+from coworld_runner.package.own_players.player_wire import to_wire
 from observatory.store.columns import now
-from observatory.store.models import Image, Policy, Submission, WorkerRow
+from observatory.store.models import Image, League, Policy, Submission, WorkerRow
+from observatory.work.league_members import check_newcomers
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +105,39 @@ async def test_image_is_accepted_where_nothing_runs_yet(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         ann = await platform.account("ann")
         await accepted(platform, ann, PUSH, {"name": "racer", "client_hash": "sha256:1"})
+
+
+async def test_newcomer_that_never_moves_fails_its_check(tmp_path: Path) -> None:
+    file = tmp_path / "mute.py"
+    file.write_text(
+        "import os\n\nfrom websockets.sync.client import connect\n\n"
+        'with connect(os.environ["COWORLD_PLAYER_WS_URL"], proxy=None) as socket:\n'
+        "    for message in socket:\n        pass\n"
+    )
+    arena = Path(__file__).parents[2] / "examples" / "paintarena"
+    subject = Subject(arena, "{{PAINTARENA_IMAGE}}", "paintarena", ("python", "-m", "paintarena.players.sweep"))
+    async with open_platform(tmp_path, packages=[arena], trust_uploads=True) as platform:
+        mute = await platform.account("mute")
+        world = await seed(platform.services, (await platform.account("owner")).id, subject=subject)
+        sweeper = await platform.policy(mute, "sweeper", subject=subject)
+        async with platform.services.database.writing() as session:
+            league = await session.get_one(League, world.league)
+            league.variant_id, league.commissioner_config = "quick", {"check": True}
+        player = to_wire(read_own_player(str(file))).to_wire()
+        async with platform.client(mute) as client:
+            made = (await client.post("/stats/policies/files", json={"name": "mute", "player": player})).json()
+            notes: dict[str, str] = {}
+            for version in (made["id"], sweeper):
+                body = {"league_id": world.league, "policy_version_id": version}
+                assert (await client.post("/v2/league-submissions", json=body)).json()["status"] == "processing"
+            place = f"/v2/league-submissions?league_id={world.league}"
+
+            async def decided() -> bool:
+                await check_newcomers(platform.services.database)
+                rows = (await client.get(place)).json()
+                notes.update({row["policy_version"]["policy"]["name"]: row["notes"] or "" for row in rows})
+                return {row["status"] for row in rows} == {"placed", "rejected"}
+
+            await until(decided, every=0.2)
+        assert "In seat 0, it never acted in" in notes["mute"]
+        assert "check" not in notes["sweeper"]

@@ -30,6 +30,7 @@ from observatory.store.models import (
     Submission,
     User,
 )
+from observatory.work import rounds
 from observatory.work.cancellation import cancel_disabled
 from observatory.work.league_members import check_newcomers
 from observatory.work.queue import Outcome, Queue, write_outcome
@@ -236,6 +237,42 @@ async def test_rounds_have_a_share_of_turns_of_their_own(tmp_path: Path, share: 
         assert (sources.count("round"), len(sources)) == (6, 12)
 
 
+async def test_changed_champions_do_not_hold_up_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_platform(tmp_path, backend="none") as platform:
+        database = platform.services.database
+        world = await seed(platform.services, (await platform.account("owner")).id)
+        versions = await contestants(platform, world, 3)
+        await league_of(platform, world, pairing="round-robin")
+        values: dict[str, object] = {}
+        statement = sa.update(Membership).where(Membership.policy_version_id == versions["bot1"])
+        look = rounds._look  # pyright: ignore[reportPrivateUsage]
+
+        async def looked(*args: Any, **kwargs: Any) -> object:
+            """Each time that somebody has looked, a member changes its mind."""
+            found = await look(*args, **kwargs)
+            if kwargs.get("rounds", True):
+                async with database.writing() as session:
+                    await session.execute(statement.values(**values))
+            return found
+
+        monkeypatch.setattr(rounds, "_look", looked)
+        values["is_champion"] = False
+        assert await advance(database, world.division) is not None
+        async with database.reading() as session:
+            seated = set(await session.scalars(sa.select(Participant.policy_version_id)))
+        assert seated == set(versions.values()), "it counts from the next round on"
+        await play(platform, strengths_of(versions))
+        # Whoever is put out by an operator meanwhile does not play
+        values["is_champion"] = True
+        await advance(database, world.division)
+        async with database.writing() as session:
+            await session.execute(sa.update(PolicyVersion).values(disabled_at=None))
+        statement = sa.update(PolicyVersion).where(PolicyVersion.id == versions["bot1"])
+        values.pop("is_champion")
+        values["disabled_at"] = now()
+        assert await advance(database, world.division) is None
+
+
 async def test_best_members_are_promoted_at_the_end_of_a_season(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
@@ -268,7 +305,8 @@ async def _submit(platform: Platform, account: Account, world: World, version: s
 async def test_new_submission_is_checked_before_competing(tmp_path: Path) -> None:
     async with open_platform(tmp_path, backend="none") as platform:
         database = platform.services.database
-        world = await seed(platform.services, (await platform.account("owner")).id)
+        owner = await platform.account("owner")
+        world = await seed(platform.services, owner.id)
         await league_of(platform, world, check=True)
         good, bad = await platform.account("good"), await platform.account("bad")
         versions = {account.name: await platform.policy(account, account.name) for account in (good, bad)}
@@ -292,6 +330,24 @@ async def test_new_submission_is_checked_before_competing(tmp_path: Path) -> Non
         assert said["good"] == ("placed", "Its image is the same as that of bad:v1 of bad in this league.")
         assert said["bad"][0] == "rejected"
         assert said["bad"][1].endswith("gone")
+        # Why is for its owner and the team
+        async with database.writing() as session:
+            await session.execute(sa.update(User).where(User.name == "owner").values(is_team=True))
+        place = f"/v2/league-submissions?league_id={world.league}"
+        mine = f"/v2/episode-requests/{next(row.id for row in checks if row.user_id == bad.id)}"
+        for account, headers, sees in (
+            (bad, {}, True),
+            (good, {}, False),
+            (owner, {}, False),
+            (owner, {"X-Use-Elevated-Privileges": "true"}, True),
+        ):
+            async with platform.client(account) as client:
+                notes = {
+                    row["policy_version"]["policy"]["name"]: row["notes"]
+                    for row in (await client.get(place, headers=headers)).json()
+                }
+                assert (notes["bad"] is not None) == sees, account.name
+                assert ((await client.get(mine, headers=headers)).status_code == 200) == sees, account.name
         # What it played to be let in is in no table
         async with platform.client() as anybody:
             assert (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json() is None

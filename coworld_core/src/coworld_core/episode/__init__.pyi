@@ -34,6 +34,7 @@ from .record import SlotRecord as SlotRecord
 from .record import read_record as read_record
 from .request import JobSpec as JobSpec
 from .request import load_request as load_request
+from .seat_behaviour import read_inaction as read_inaction
 from .seat_event_kinds import ACTED as ACTED
 from .seat_event_kinds import IDLE as IDLE
 from .seat_event_kinds import REFUSED as REFUSED

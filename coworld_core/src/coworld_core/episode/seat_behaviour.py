@@ -20,6 +20,7 @@ from pydantic import Field
 
 from ..documents.records import Record
 from ..files.regular import open_regular
+from ..text.phrases import plural
 from .seat_event_kinds import ACTED, IDLE, REFUSED
 
 __all__ = ["SeatBehaviour", "game_events", "quantile_seconds", "read_behaviour", "read_inaction"]
@@ -39,6 +40,12 @@ class SeatBehaviour(Record):
     seconds: tuple[tuple[float, int], ...] = Field(
         default=(), description="Seconds it took to act, to two significant digits, each with the number of turns."
     )
+
+    @property
+    def inaction(self) -> str:
+        """What to say of a player that did nothing else, as a verb with its object."""
+        refused = f", and {plural(self.refused, 'message')} of its were refused" if self.refused else ""
+        return f"never acted in {plural(self.idle, 'turn')}{refused}"
 
 
 def read_behaviour(path: Path, seats: int) -> tuple[SeatBehaviour, ...]:

@@ -14,7 +14,6 @@ from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.seat_behaviour import read_inaction
 from coworld_core.errors import CoworldError, ImageError, NotReadyError, StartError
 from coworld_core.hints import Hint
-from coworld_core.text.phrases import plural
 
 from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
 from ..backends.base import LISTENS_ELSEWHERE
@@ -185,10 +184,7 @@ class Flow:
         """Say who never acted, if the game tells: it has played, and nobody else would notice."""
         path, seats = self._setup.layout.game_events, len(self._setup.plan.seats)
         for slot, seen in (await anyio.to_thread.run_sync(read_inaction, path, seats)).items():
-            refused = f", and {plural(seen.refused, 'message')} of its were refused" if seen.refused else ""
-            self._ledger.warn(
-                f"{self._ledger.who('player', slot)} never acted in {plural(seen.idle, 'turn')}{refused}."
-            )
+            self._ledger.warn(f"{self._ledger.who('player', slot)} {seen.inaction}.")
 
     # --- phases
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import re
-from typing import Annotated
+from typing import Annotated, Any, cast
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -118,10 +119,17 @@ async def complete_upload(call: SignedIn, body: api.ImageCompleteBody) -> Json:
                 code="image_not_pushed",
             )
         image.status, image.digest = "ready", tag.digest
+        image.layers = _layers(await call.services.blobs.read(tag.digest))
         subject = f"{image.repository}:{image.tag}"
         audit(call.db, "image.uploaded", user_id=image.user_id, subject=subject, digest=image.digest)
         await call.db.flush()
     return Json(image_json(image, call.services.settings.registry))
+
+
+def _layers(manifest: bytes) -> str | None:
+    """`Image.layers`, from a manifest that the registry has accepted."""
+    document = cast("dict[str, Any]", json.loads(manifest))
+    return "".join(f"{layer['digest']} " for layer in document.get("layers") or ()) or None
 
 
 async def find_image(session: AsyncSession, caller: Caller, image_id: str) -> Image:

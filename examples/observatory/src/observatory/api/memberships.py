@@ -22,7 +22,7 @@ from .playable import require_version_runs
 from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
 from .serializers import division_json, league_json, of_player, player_ref, policy_version_json
 
-__all__ = ["router", "submission_json"]
+__all__ = ["router"]
 
 router = ApiRouter(tags=["Memberships"])
 
@@ -125,7 +125,7 @@ async def list_submissions(call: SignedIn, query: Annotated[SubmissionQuery, Que
         if (value := getattr(query, name)) is not None:
             statement = statement.where(getattr(Submission, name) == value)
     page = await paginate(call.db, statement, query, moment=Submission.created_at, key=Submission.id)
-    return page.bare(lambda row: submission_json(row, call.base_url))
+    return page.bare(lambda row: _submission(row, call))
 
 
 @router.post("/v2/league-submissions", response_model=api.Submission, responses=refusals(409))
@@ -157,7 +157,7 @@ async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     await place_submission(call.db, submission, version)
     await call.db.flush()
     await call.db.refresh(submission)
-    return Json(submission_json(submission, call.base_url))
+    return Json(_submission(submission, call))
 
 
 async def _own_membership(call: Call, membership_id: str) -> Membership:
@@ -210,16 +210,17 @@ def _shown(row: Membership, call: Call) -> JsonObject:
     }
 
 
-def submission_json(row: Submission, base_url: str) -> JsonObject:
-    """A submission with its league, policy version and player."""
+def _submission(row: Submission, call: Call) -> JsonObject:
+    """A submission with its league, policy version and player; what became of it in words is its owner's alone."""
+    own = call.caller.elevated or call.caller.owns(row.user_id, row.player_id)
     return {
         "id": row.id,
         "auto_champion": row.auto_champion,
         "status": row.status,
-        "league": league_json(row.league, base_url),
+        "league": league_json(row.league, call.base_url),
         "policy_version": policy_version_json(row.policy_version),
         "player": player_ref(row.player, row.policy_version),
         "league_policy_membership_id": row.membership_id,
-        "notes": row.notes,
+        "notes": row.notes if own else None,
         "created_at": row.created_at,
     }

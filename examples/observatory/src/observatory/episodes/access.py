@@ -2,9 +2,10 @@
 
 An episode is visible to the account that requested it, to the owners of its policies, to the members of its league, and
 to team members who ask for elevated rights. It is visible to all if its league is public, or if it is the check of a
-public Coworld. Results, replay, error and the game's log are visible with the episode; a player's log and artifact only
-to their owner. What a role says of an episode is visible to those who may see the episode and the private files that
-the role was given. Config and seed of an episode of a league's round are visible once it is over.
+public Coworld. The check of a newcomer to a league is visible to its owner and the team alone. Results, replay, error
+and the game's log are visible with the episode; a player's log and artifact only to their owner. What a role says of an
+episode is visible to those who may see the episode and the private files that the role was given. Config and seed of an
+episode of a league's round are visible once it is over.
 """
 
 from __future__ import annotations
@@ -22,7 +23,16 @@ from ..errors import not_found
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.columns import JsonObject
-from ..store.models import COWORLD_UPLOAD, FINAL_STATUSES, Coworld, EpisodeRequest, League, Membership, Participant
+from ..store.models import (
+    CHECK,
+    COWORLD_UPLOAD,
+    FINAL_STATUSES,
+    Coworld,
+    EpisodeRequest,
+    League,
+    Membership,
+    Participant,
+)
 from .signed_links import LinkSigner
 
 __all__ = [
@@ -50,7 +60,7 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
     ways: list[sa.ColumnElement[bool]] = []
     if caller.known or public:
         open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
-        ways.append(EpisodeRequest.league_id.in_(open_leagues))
+        ways.append(sa.and_(EpisodeRequest.league_id.in_(open_leagues), EpisodeRequest.source != CHECK))
         # The check of a public Coworld is visible to all, not only to the account that uploaded it.
         shown = sa.select(Coworld.id).where(Coworld.visibility == "public")
         ways.append(sa.and_(EpisodeRequest.source == COWORLD_UPLOAD, EpisodeRequest.coworld_id.in_(shown)))
@@ -59,7 +69,7 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
             Membership.end_time.is_(None), _theirs(Membership.user_id, Membership.player_id, caller)
         )
         its_own = sa.select(League.id).where(League.id.in_(joined), ~League.hidden, League.disabled_at.is_(None))
-        ways.append(EpisodeRequest.league_id.in_(its_own))
+        ways.append(sa.and_(EpisodeRequest.league_id.in_(its_own), EpisodeRequest.source != CHECK))
         ways.append(_theirs(EpisodeRequest.user_id, EpisodeRequest.player_id, caller))
         # A condition on each row: a page of the newest stops when it is full, without sorting all rows.
         ways.append(EpisodeRequest.participants.any(_theirs(Participant.user_id, Participant.player_id, caller)))

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from .models import EpisodeRequest, Participant, Policy, PolicyVersion, RoleRun, User
 
-__all__ = ["disabled_episodes", "disabled_roles", "enabled_versions"]
+__all__ = ["disabled_episodes", "disabled_roles", "disabled_versions", "enabled_versions"]
 
 
 def enabled_versions() -> sa.ColumnElement[bool]:
@@ -16,14 +16,18 @@ def enabled_versions() -> sa.ColumnElement[bool]:
     )
 
 
-def disabled_episodes() -> sa.ColumnElement[bool]:
-    """Episodes requested by a disabled account, or with a disabled policy in a seat."""
-    versions = (
+def disabled_versions() -> sa.Select[str]:
+    """The ids of the policy versions that may not be scheduled."""
+    return (
         sa.select(PolicyVersion.id)
         .join(Policy, Policy.id == PolicyVersion.policy_id)
         .where(sa.not_(enabled_versions()))
     )
-    seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(versions))
+
+
+def disabled_episodes() -> sa.ColumnElement[bool]:
+    """Episodes requested by a disabled account, or with a disabled policy in a seat."""
+    seated = sa.select(Participant.episode_request_id).where(Participant.policy_version_id.in_(disabled_versions()))
     # Rounds use the turns of the game's owner in the queue, but are not requests of that account.
     asked = sa.and_(EpisodeRequest.round_id.is_(None), EpisodeRequest.user_id.in_(_accounts()))
     return sa.or_(asked, EpisodeRequest.id.in_(seated))

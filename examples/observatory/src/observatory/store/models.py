@@ -9,6 +9,7 @@ from __future__ import annotations
 from .columns import Base
 from .models_commissions import Commission, CommissionEvent
 from .models_episodes import (
+    CHECK,
     COWORLD_UPLOAD,
     FINAL_STATUSES,
     Artifact,
@@ -55,6 +56,7 @@ from .models_queue import Queued
 from .models_roles import RoleRun
 
 __all__ = [
+    "CHECK",
     "COWORLD_UPLOAD",
     "FINAL_STATUSES",
     "WORKER_GONE",

@@ -12,6 +12,7 @@ from .models_platform import Coworld, User
 from .models_queue import Queued
 
 __all__ = [
+    "CHECK",
     "COWORLD_UPLOAD",
     "FINAL_STATUSES",
     "Artifact",
@@ -26,6 +27,8 @@ __all__ = [
 
 FINAL_STATUSES = ("completed", "failed", "cancelled")
 """The `EpisodeRequest.status` of an episode that is over."""
+CHECK = "qualification"
+"""`EpisodeRequest.source` of the episode in which a newcomer to a league plays against itself."""
 COWORLD_UPLOAD = "coworld_upload"
 """The `EpisodeRequest.source` of an episode that checks an uploaded Coworld."""
 

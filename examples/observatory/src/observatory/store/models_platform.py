@@ -155,9 +155,16 @@ class Image(Base):
     tag: Mapped[str]
     digest: Mapped[str | None]
     """Digest of the manifest, once complete."""
+    layers: Mapped[str | None] = mapped_column(sa.Text())
+    """Digests of its layers, lowest first, each followed by a space. None: not known, as of files and of indexes."""
     public: Mapped[bool] = mapped_column(default=False)
     """Whether anyone may pull it, because a Coworld names it."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now, index=True)
+
+    @property
+    def content(self) -> str:
+        """What tells whether two images are the same: if one's begins with the other's, it has all its layers."""
+        return self.layers or self.digest or ""
 
 
 class RegistryManifest(Base):

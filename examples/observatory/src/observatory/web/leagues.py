@@ -308,13 +308,20 @@ async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:
     )
     members = rows.unique().all()
     images = {member.policy_version.image_id for member in members}
-    found = await session.execute(sa.select(Image.id, Image.digest).where(Image.id.in_(images)))
-    digests = {id: digest for id, digest in found if digest is not None}
+    found = await session.scalars(sa.select(Image).where(Image.id.in_(images)))
+    contents = {image.id: image.content for image in found}
     labels = [f"{member.policy_version.policy.name}:v{member.policy_version.version}" for member in members]
-    alike: dict[str, list[int]] = {}
-    for at, member in enumerate(members):
-        if (digest := digests.get(member.policy_version.image_id)) is not None:
-            alike.setdefault(digest, []).append(at)
+    alike: dict[int, list[int]] = {}
+    group: list[int] = []
+    first = ""
+    for content, at in sorted(
+        (contents.get(member.policy_version.image_id, ""), at) for at, member in enumerate(members)
+    ):
+        # All that begin alike follow each other
+        if not first or not content.startswith(first):
+            group, first = [], content
+        group.append(at)
+        alike[at] = group if content else [at]
     return [
         {
             "label": labels[at],
@@ -323,11 +330,7 @@ async def _members(session: AsyncSession, league_id: str) -> list[JsonObject]:
             "state": "champion" if member.is_champion else "is being checked" if member.status == "qualifying" else "",
             "since": member.start_time,
             "alike": listed(
-                (
-                    labels[other]
-                    for other in alike.get(digests.get(member.policy_version.image_id, ""), ())
-                    if other != at
-                ),
+                (labels[other] for other in sorted(alike[at]) if other != at),
                 limit=3,
             ),
         }

@@ -19,6 +19,7 @@ from ..store.database import Database
 from ..store.disabled import enabled_versions
 from ..store.event_log import record_event
 from ..store.models import (
+    CHECK,
     FINAL_STATUSES,
     Coworld,
     Division,
@@ -39,7 +40,6 @@ from .lineups import Candidate, episode_configs, plan_config
 from .new_episodes import EpisodeTemplate, add_episodes
 
 __all__ = [
-    "CHECK",
     "QUALIFYING",
     "bench_surplus",
     "champions",
@@ -49,8 +49,6 @@ __all__ = [
     "place_submission",
 ]
 
-CHECK = "qualification"
-"""`EpisodeRequest.source` of the episode in which a newcomer plays against itself."""
 QUALIFYING = "qualifying"
 """`Membership.status` until that check is over."""
 _TRIES = 3
@@ -183,8 +181,8 @@ async def _entry_of(session: AsyncSession, submission: Submission, most: int | N
 
 async def _same_image(session: AsyncSession, membership: Membership) -> str | None:
     """A sentence that names the members of the league with the same image, or None."""
-    version = membership.policy_version
-    digest = sa.select(Image.digest).where(Image.id == version.image_id).scalar_subquery()
+    own = (await session.get_one(Image, membership.policy_version.image_id)).content
+    content = sa.func.coalesce(Image.layers, Image.digest)
     others = (
         (
             await session.scalars(
@@ -195,7 +193,8 @@ async def _same_image(session: AsyncSession, membership: Membership) -> str | No
                     Membership.league_id == membership.league_id,
                     Membership.id != membership.id,
                     Membership.end_time.is_(None),
-                    Image.digest == digest,
+                    # Nothing becomes another image by a label, or by a layer on top
+                    sa.or_(content.startswith(own), sa.literal(own).startswith(content)),
                 )
                 .order_by(Membership.created_at, Membership.id)
             )
@@ -203,7 +202,7 @@ async def _same_image(session: AsyncSession, membership: Membership) -> str | No
         .unique()
         .all()
     )
-    if not others:
+    if not others or not own:
         return None
     return f"Its image is the same as that of {_listed(others)} in this league."
 

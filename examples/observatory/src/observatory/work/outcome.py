@@ -10,14 +10,14 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coworld_core.episode import EpisodeLayout, EpisodeRecord, Verdict, VerdictPolicy
+from coworld_core.episode import EpisodeLayout, EpisodeRecord, Verdict, VerdictPolicy, read_inaction
 from coworld_core.roles import Content, episode_items, pieces_of
 
 from ..episodes.stats import SeatNames, episode_stats
 from ..store.artifacts import ArtifactStore
 from .queue import Outcome, StoredArtifact
 
-__all__ = ["POLICY", "outcome_of", "store_outcome"]
+__all__ = ["POLICY", "judge_inaction", "outcome_of", "store_outcome"]
 
 LOG_LINES = 10_000
 """The number of last lines of a player's log to keep."""
@@ -44,6 +44,16 @@ def outcome_of(verdict: Verdict, *, seat: int | None = None) -> Outcome:
         failed_policy_index=verdict.slot,
         unplayable_seat=seat,
     )
+
+
+def judge_inaction(verdict: Verdict, layout: EpisodeLayout, seats: int) -> Verdict:
+    """The verdict on the check of a newcomer: a policy that never acts fails it, if the game tells who acts."""
+    if not verdict.counts:
+        return verdict
+    for slot, seen in read_inaction(layout.game_events, seats).items():
+        message = f"In seat {slot}, it {seen.inaction}."
+        return Verdict(counts=False, party="player", error_type="player_error", message=message, slot=slot)
+    return verdict
 
 
 async def store_outcome(

@@ -15,7 +15,7 @@ from coworld_runner.package import EpisodePlan, Seat
 
 from ..episodes.stats import SeatNames
 from ..services import Services
-from ..store.models import Coworld, EpisodeRequest, Participant, PolicyVersion
+from ..store.models import CHECK, Coworld, EpisodeRequest, Participant, PolicyVersion
 from ..store.player_files import read_player
 from .admission import Admission
 from .secret_references import resolve_secrets
@@ -29,6 +29,8 @@ class Job:
 
     plan: EpisodePlan
     seats: tuple[SeatNames, ...]
+    is_check: bool = False
+    """Whether a newcomer to a league is checked, which must move."""
 
 
 async def load_job(services: Services, episode_id: str, admission: Admission) -> Job:
@@ -70,6 +72,7 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
             secret_files=secrets,
         ),
         seats=tuple(names for _, names in seats),
+        is_check=row.source == CHECK,
     )
 
 

@@ -24,6 +24,7 @@ from coworld_runner.evaluation.tournament import find_pairing
 from ..services import Services
 from ..store.columns import now
 from ..store.database import Database
+from ..store.disabled import disabled_versions
 from ..store.models import (
     Coworld,
     Division,
@@ -139,10 +140,14 @@ async def advance(database: Database, division_id: str) -> str | None:
         )
     )
     async with database.writing() as session:
-        # Read again: another server may have been faster, or a player's account may have been closed.
+        # Read again: another server may have been faster, or a player's account may have been closed. Whoever changes
+        # champions meanwhile does so for the next round.
         division = await session.get_one(Division, division_id, with_for_update={"of": Division})
         again = await _look(session, division_id, rounds=False)
-        if again is None or (again.last, again.season, again.entrants) != (due.last, due.season, due.entrants):
+        if again is None or (again.last, again.season) != (due.last, due.season):
+            return None
+        versions = {candidate.policy_version_id for candidate in due.entrants.values()}
+        if versions.intersection(await session.scalars(disabled_versions())):
             return None
         shrunk = False
         if due.closes and due.last is not None:
@@ -178,7 +183,8 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         return None
     members = (await session.scalars(_competing(division_id))).unique().all()
     coworld = await session.get(Coworld, league.game.coworld_id)
-    if coworld is None or (len({row.user_id for row in members}) < 2 and not closes):
+    few = len({row.user_id for row in members}) < 2
+    if coworld is None or (few and rounds and not closes):
         return None
     setup = setup_of(coworld, league.variant_id)
     rules = season_rules(terms, setup)

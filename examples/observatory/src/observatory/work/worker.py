@@ -34,7 +34,7 @@ from ..supervisor import Supervisor
 from .admission import Admission
 from .disk_space import DiskSpace, is_full
 from .leftovers import remove_leftovers
-from .outcome import POLICY, outcome_of, store_outcome
+from .outcome import POLICY, judge_inaction, outcome_of, store_outcome
 from .plan import Job, load_job
 from .queue import MAX_ATTEMPTS, Claim, Outcome, Queue
 from .role_orders import RoleEnd
@@ -313,6 +313,8 @@ class Worker:
                 raise _TryAgain(CoworldError(verdict.message), counts=False, pause=self.options.retreat)
             if verdict.party == "platform" and not last:
                 raise _TryAgain(CoworldError(verdict.message), counts=True)
+            if job.is_check:
+                verdict = await anyio.to_thread.run_sync(judge_inaction, verdict, layout, len(job.seats))
             return await store_outcome(
                 record,
                 layout,
