@@ -20,6 +20,7 @@ from observatory.episodes.stats import SeatNames
 from observatory.store.models import EpisodeRequest
 from observatory.work.outcome import POLICY, store_outcome
 from observatory.work.queue import write_outcome
+from observatory.work.seat_files import SeatLimits
 
 
 @pytest.mark.parametrize("vices", [(), ("no_results",)])
@@ -34,7 +35,13 @@ async def test_local_and_platform_bundle_are_equal_but_for_the_id(tmp_path: Path
         where = await seed(platform.services, owner.id)
         names = [SeatNames(policy_version_id=None, policy_name="x", policy_version=None)] * 2
         outcome = await store_outcome(
-            record, layout, judge(record, POLICY), names, store=platform.services.artifacts, prefix="p"
+            record,
+            layout,
+            judge(record, POLICY),
+            names,
+            limits=SeatLimits(),
+            store=platform.services.artifacts,
+            prefix="p",
         )
         async with platform.services.database.writing() as session:
             row = EpisodeRequest(user_id=owner.id, coworld_id=where.id, variant_id=record.variant, game_config={})

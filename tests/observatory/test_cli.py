@@ -91,6 +91,15 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, out) == (0, "open: rounds 3, faults none, from the next round on.\n")
     status, out, _ = _run(capsys, "league", "set", "open", "--entries-per-user", "0", *where)
     assert (status, out) == (0, "open: entries none, from the next round on.\n")
+    sizes = ("--log-bytes", "512K", "--artifact-bytes", "16M")
+    _, out, _ = _run(capsys, "league", "set", "open", *sizes, "--json", *where)
+    assert (json.loads(out)["terms"]["log_bytes"], json.loads(out)["terms"]["artifact_bytes"]) == (1 << 19, 1 << 24)
+    for given, why in (
+        ("4K", "4096 is not in the range x>=8192"),
+        ("much", "'much' is no size. Write a number"),
+    ):
+        status, _, err = _run(capsys, "league", "set", "open", "--log-bytes", given, *where)
+        assert (status, why in err) == (2, True), err
     _, out, _ = _run(capsys, "league", "list", *where)
     assert "entries of one account: any number" in out
     status, _, err = _run(capsys, "league", "set", "open", *where)

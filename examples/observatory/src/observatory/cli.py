@@ -25,6 +25,7 @@ from .cli_options import (
     commissioned,
     followed,
     keep_secret,
+    limits_seats,
     looking,
     metrics_option,
     port_option,
@@ -507,6 +508,7 @@ def league_group() -> None:
     show_default=True,
     help="Bench a policy that the platform could not play in any of its last N episodes. 0: never.",
 )
+@limits_seats
 @followed
 @commissioned
 @where
@@ -575,6 +577,7 @@ def league_add(
     metavar="N",
     help="Episodes in a row that the platform could not play with a policy, until it is benched; 0: never.",
 )
+@limits_seats
 @followed
 @commissioned
 @where

@@ -15,7 +15,9 @@ from coworld_core.commissioner import HOOKS
 from coworld_core.errors import UsageError
 
 from .data_directory import write_secret
+from .quotas import read_size
 from .settings import DEFAULT_PORT, Retention, Settings
+from .work.seat_files import LEAST_LOG_BYTES
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -29,6 +31,7 @@ __all__ = [
     "commissioned",
     "followed",
     "keep_secret",
+    "limits_seats",
     "looking",
     "metrics_option",
     "port_option",
@@ -256,6 +259,39 @@ def followed(function: Callable[..., Any]) -> Callable[..., Any]:
             "--grade/--no-grade",
             default=None,
             help="Have the Coworld's graders grade each completed episode of a round.  [default: no]",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+class _Size(click.IntRange):
+    """A number of bytes, written as in a quota: `512K`."""
+
+    name = "bytes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number of bytes."""
+        size = read_size(value) if isinstance(value, str) else value
+        if size is None:
+            self.fail(f"{value!r} is no size. Write a number of bytes, or for example 512K or 16M.", param, ctx)
+        return super().convert(size, param, ctx)
+
+
+def limits_seats(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of what a seat may leave to a command: fields of `LeagueSettings`."""
+    for option in (
+        click.option(
+            "--artifact-bytes",
+            type=_Size(0),
+            metavar="SIZE",
+            help="The largest artifact of a seat to keep; a larger one is not kept.  [default: 16M]",
+        ),
+        click.option(
+            "--log-bytes",
+            type=_Size(LEAST_LOG_BYTES),
+            metavar="SIZE",
+            help="Bytes to keep of each player's log, from its end; at least 8K.  [default: 1M]",
         ),
     ):
         function = option(function)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 
 from coworld_core.errors import UsageError
 
-__all__ = ["Quotas", "read_quotas"]
+__all__ = ["Quotas", "read_quotas", "read_size"]
 
-_NUMBER = re.compile(r"none|(?P<number>\d{1,15})(?P<unit>[KMGT]?)", re.ASCII)
+_SIZE = re.compile(r"(?P<number>\d{1,15})(?P<unit>[KMGT]?)", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +49,19 @@ def read_quotas(words: Iterable[str]) -> dict[str, int | None]:
     names = [field.name for field in fields(Quotas)]
     for word in words:
         name, _, value = word.partition("=")
-        match = _NUMBER.fullmatch(value)
-        if name not in names or match is None or (match["unit"] and name not in ("stored", "image")):
+        number = read_size(value)
+        is_known = number is not None and (value.isdecimal() or name in ("stored", "image"))
+        if name not in names or not (is_known or value == "none"):
             raise UsageError(
                 f"{word!r} is not a quota.",
                 code="bad_quota",
                 hint=f"Write NAME=NUMBER or NAME=none, with one of: {', '.join(names)}.",
             )
-        found[name] = None if value == "none" else int(match["number"]) * 1024 ** " KMGT".index(match["unit"] or " ")
+        found[name] = number
     return found
+
+
+def read_size(text: str) -> int | None:
+    """A number of bytes, with or without a unit: `512K`, `16M`, by powers of 1024; None: it is none."""
+    match = _SIZE.fullmatch(text)
+    return None if match is None else int(match["number"]) * 1024 ** " KMGT".index(match["unit"] or " ")

@@ -93,7 +93,7 @@ async def get_artifact(call: Anyone, ereq: str, kind: str) -> Response:
     responses=refusals(409, 410),
 )
 async def get_policy_log(call: SignedIn, ereq: str, version_id: str, agent: str) -> Response:
-    """The log of your own player: its last 10,000 lines."""
+    """The log of your own player: its last 10,000 lines, and no more bytes than its league keeps."""
     return await _of_player(call, ereq, version_id, agent, "player_logs")
 
 

@@ -18,6 +18,7 @@ from ..store.models import EpisodeRequest, HostedSession, Participant
 from ..work.new_episodes import participant
 from ..work.outcome import POLICY, store_outcome
 from ..work.queue import write_outcome
+from ..work.seat_files import SeatLimits
 
 if TYPE_CHECKING:
     from coworld_core.episode import EpisodeLayout, EpisodeRecord
@@ -60,7 +61,9 @@ async def archive_play(
     names = [_names(session, slot) for slot in range(session.game.slots)]
     verdict = judge(record, POLICY)
     try:
-        outcome = await store_outcome(record, layout, verdict, names, store=services.artifacts, prefix=prefix)
+        outcome = await store_outcome(
+            record, layout, verdict, names, limits=SeatLimits(), store=services.artifacts, prefix=prefix
+        )
         async with services.database.writing() as db:
             row = EpisodeRequest(
                 id=episode_id,

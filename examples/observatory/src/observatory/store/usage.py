@@ -7,7 +7,18 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from .models import Artifact, Coworld, CoworldSecret, EpisodeRequest, Image, RegistryBlob, RegistryManifest, RoleRun
+from .models import (
+    CHECK,
+    Artifact,
+    Coworld,
+    CoworldSecret,
+    EpisodeRequest,
+    Image,
+    Participant,
+    RegistryBlob,
+    RegistryManifest,
+    RoleRun,
+)
 
 __all__ = ["stored", "stored_bytes"]
 
@@ -16,7 +27,8 @@ def stored(user_id: str | None = None) -> sa.Subquery:
     """Stored items: rows of `user_id`, `kind`, `items`, `size` in bytes.
 
     An image's layers count once for each account that has them. Artifacts count for the account that requested the
-    episode, and what roles say for the account that asked for them.
+    episode; but where a league ordered it, a player's log and artifact count for the policy's owner. What roles say
+    counts for the account that asked for them.
 
     Args:
         user_id: Only this account.
@@ -37,12 +49,7 @@ def stored(user_id: str | None = None) -> sa.Subquery:
         if user_id is not None:
             rows = rows.where(table.user_id == user_id)
         parts.append(_summed(rows.subquery(), table.__tablename__))
-    artifacts = sa.select(EpisodeRequest.user_id, Artifact.kind, Artifact.size).join(
-        EpisodeRequest, EpisodeRequest.id == Artifact.episode_request_id
-    )
-    if user_id is not None:
-        artifacts = artifacts.where(EpisodeRequest.user_id == user_id)
-    left = artifacts.subquery()
+    left = _artifacts(user_id).subquery()
     parts.append(
         sa.select(
             left.c.user_id, left.c.kind, sa.func.count().label("items"), sa.func.sum(left.c.size).label("size")
@@ -68,6 +75,34 @@ def stored(user_id: str | None = None) -> sa.Subquery:
 async def stored_bytes(session: AsyncSession, user_id: str) -> int:
     """The number of bytes stored by an account."""
     return int(await session.scalar(sa.select(sa.func.sum(stored(user_id).c.size))) or 0)
+
+
+def _artifacts(user_id: str | None) -> sa.CompoundSelect[Any]:
+    # Two selects, each of which finds one account's rows by an index, as a choice between two accounts would not.
+    owned = sa.and_(
+        Participant.episode_request_id == Artifact.episode_request_id,
+        Participant.position == Artifact.position,
+        Participant.user_id.is_not(None),
+        Artifact.kind.in_(("player_logs", "player_artifact")),
+        sa.or_(EpisodeRequest.round_id.is_not(None), EpisodeRequest.source == CHECK),
+    )
+    episodes = EpisodeRequest.id == Artifact.episode_request_id
+    of_requests = (
+        sa.select(EpisodeRequest.user_id, Artifact.kind, Artifact.size)
+        .join(Artifact, episodes)
+        .outerjoin(Participant, owned)
+        .where(Participant.position.is_(None))
+    )
+    of_policies = (
+        sa.select(Participant.user_id, Artifact.kind, Artifact.size)
+        .select_from(Artifact)
+        .join(EpisodeRequest, episodes)
+        .join(Participant, owned)
+    )
+    if user_id is not None:
+        of_requests = of_requests.where(EpisodeRequest.user_id == user_id)
+        of_policies = of_policies.where(Participant.user_id == user_id)
+    return sa.union_all(of_requests, of_policies)
 
 
 def _summed(rows: sa.Subquery, kind: str) -> sa.Select[Any, Any, Any, Any]:

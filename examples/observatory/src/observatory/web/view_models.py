@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -14,11 +15,13 @@ from ..episodes.downloads import chunks
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest, RoleRun
+from ..work.seat_files import NOTE
 
 __all__ = ["EpisodeRow", "GradeRow", "LogText", "SeatRow", "episode_rows", "read_log", "recent_episodes"]
 
 LOG_BYTES = 64 * 1024
 """The number of last bytes of a log that a page shows."""
+_NOTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,12 +163,17 @@ def _row(
 
 
 async def read_log(services: Services, artifact: Artifact, *, title: str, href: str) -> LogText:
-    """Read the end of a log as text."""
+    """Read the end of a log as text, after the platform's own notes at its beginning."""
     start = max(0, artifact.size - LOG_BYTES)
+    noted = ""
+    if start:
+        head = b"".join([piece async for piece in chunks(services.artifacts, artifact, stop=_NOTES)])
+        lines = head.decode("utf-8", "replace").splitlines(keepends=True)
+        noted = "".join(takewhile(lambda line: line.startswith(NOTE), lines))
     pieces = [piece async for piece in chunks(services.artifacts, artifact, start=start)]
     text = b"".join(pieces).decode("utf-8", "replace")
     if start:
-        text = text.partition("\n")[2]
+        text = noted + text.partition("\n")[2]
     return LogText(title=title, size=artifact.size, text=_printable(text), cut=start > 0, href=href)
 
 

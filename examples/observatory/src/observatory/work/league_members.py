@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 QUALIFYING = "qualifying"
-"""`Membership.status` until that check is over."""
+"""`Membership.status` until its check is over."""
 _TRIES = 3
 """How many checks to play at most when something other than the policy fails."""
 _BENCHED = "policy_benched"

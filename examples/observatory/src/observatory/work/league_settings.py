@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coworld_core.commissioner import HookName
 
 from ..store.columns import JsonObject
+from .seat_files import LEAST_LOG_BYTES, SeatLimits
 
 __all__ = ["LeagueSettings", "describe_division"]
 
@@ -45,6 +46,10 @@ class LeagueSettings(BaseModel):
     """Whether the Coworld's graders grade each completed episode of its rounds."""
     report: bool = False
     """Whether the Coworld's reporters report on each completed episode of its rounds."""
+    log_bytes: int = Field(default=SeatLimits.log_bytes, ge=LEAST_LOG_BYTES)
+    """How many bytes of a player's log are kept of each episode: the last ones."""
+    artifact_bytes: int = Field(default=SeatLimits.artifact_bytes, ge=0)
+    """The largest artifact of a seat that is kept of each episode."""
 
     commissioner_runnable_id: str | None = None
     """The commissioner in the Coworld's manifest that decides the rounds; None: the pairing does."""
@@ -52,6 +57,11 @@ class LeagueSettings(BaseModel):
     """The optional questions to ask the commissioner. A commissioner without one of these hooks never answers it."""
     lifetime_seconds: float = Field(default=3600.0, gt=0)
     """How long a commissioner's round may take, including its episodes."""
+
+    @property
+    def seat_limits(self) -> SeatLimits:
+        """What one seat of an episode may leave."""
+        return SeatLimits(log_bytes=self.log_bytes, artifact_bytes=self.artifact_bytes)
 
     @property
     def entries_in_words(self) -> str:

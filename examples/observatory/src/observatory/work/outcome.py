@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +15,9 @@ from coworld_core.roles import Content, episode_items, pieces_of
 from ..episodes.stats import SeatNames, episode_stats
 from ..store.artifacts import ArtifactStore
 from .queue import Outcome, StoredArtifact
+from .seat_files import SeatLimits, keep_log
 
 __all__ = ["POLICY", "judge_inaction", "outcome_of", "store_outcome"]
-
-LOG_LINES = 10_000
-"""The number of last lines of a player's log to keep."""
-_PIECE = 1 << 18
 
 POLICY = VerdictPolicy(players_end_it=False)
 """The platform's policy: games continue without a player that fails."""
@@ -62,6 +58,7 @@ async def store_outcome(
     verdict: Verdict,
     seats: Sequence[SeatNames],
     *,
+    limits: SeatLimits,
     store: ArtifactStore,
     prefix: str,
 ) -> Outcome:
@@ -72,13 +69,14 @@ async def store_outcome(
         layout: Its workspace.
         verdict: The verdict on the run.
         seats: The seats of the episode.
+        limits: What each of them may leave.
         store: The store.
         prefix: The place in the store; different for each attempt, so that none overwrites another's artifacts.
 
     Raises:
         OSError: The store cannot be written to.
     """
-    packed = await anyio.to_thread.run_sync(_pack, layout, verdict, len(seats))
+    packed = await anyio.to_thread.run_sync(_pack, layout, verdict, len(seats), limits)
     artifacts: list[StoredArtifact] = []
     for item in packed:
         stored = await store.put(f"{prefix}/{item.name}", item.path)
@@ -125,11 +123,12 @@ _MEDIA_TYPES = {
 }
 
 
-def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
+def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int, limits: SeatLimits) -> list[_Packed]:
     """Prepare the files to keep, in a directory of their own within the workspace."""
     place = layout.workspace / ".kept"
     place.mkdir()
     packed: list[_Packed] = []
+    notes = _refuse_artifacts(layout, seats, limits)
     for item in episode_items(layout, verdict, slots=seats):
         target = place / Path(item.name).name
         match item.part, item.source:
@@ -137,7 +136,7 @@ def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
                 target = place / "replay.z"
                 _compress(item.source, target)
             case "player_logs", (Path() as log,):
-                _last_lines(log, target, LOG_LINES)
+                keep_log(log, target, limits, note=notes.get(item.slot or 0, ""))
             case _, (Path() as only,) if only.name == target.name:
                 target = only
             case _:
@@ -156,21 +155,20 @@ def _pack(layout: EpisodeLayout, verdict: Verdict, seats: int) -> list[_Packed]:
     return packed
 
 
+def _refuse_artifacts(layout: EpisodeLayout, seats: int, limits: SeatLimits) -> dict[int, str]:
+    """Remove the artifacts that are too large; returns what their seats' logs, which exist from then on, say of it."""
+    notes: dict[int, str] = {}
+    for slot in range(seats):
+        artifact = layout.player_artifact(slot)
+        if artifact.is_file() and (note := limits.note_on_artifact(artifact.stat().st_size)):
+            artifact.unlink()
+            layout.player_log(slot).touch()
+            notes[slot] = note
+    return notes
+
+
 def _compress(source: Content, target: Path) -> None:
     packer = zlib.compressobj(6)
     with target.open("xb") as packed:
         packed.writelines(packer.compress(piece) for piece in pieces_of(source))
         packed.write(packer.flush())
-
-
-def _last_lines(source: Path, target: Path, count: int) -> None:
-    """Copy the last lines of a log."""
-    starts: deque[int] = deque([0], maxlen=count + 1)
-    with source.open("rb") as file:
-        for line in file:
-            starts.append(starts[-1] + len(line))
-        # The last entry is the end of the file.
-        file.seek(starts[0])
-        with target.open("xb") as kept:
-            while piece := file.read(_PIECE):
-                kept.write(piece)

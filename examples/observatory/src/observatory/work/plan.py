@@ -15,9 +15,11 @@ from coworld_runner.package import EpisodePlan, Seat
 
 from ..episodes.stats import SeatNames
 from ..services import Services
-from ..store.models import CHECK, Coworld, EpisodeRequest, Participant, PolicyVersion
+from ..store.models import CHECK, Coworld, EpisodeRequest, League, Participant, PolicyVersion
 from ..store.player_files import read_player
 from .admission import Admission
+from .league_settings import LeagueSettings
+from .seat_files import SeatLimits
 from .secret_references import resolve_secrets
 
 __all__ = ["Job", "load_job", "load_seat", "policy_runnable", "runnable_manifest"]
@@ -29,6 +31,8 @@ class Job:
 
     plan: EpisodePlan
     seats: tuple[SeatNames, ...]
+    limits: SeatLimits
+    """What each seat may leave."""
     is_check: bool = False
     """Whether a newcomer to a league is checked, which must move."""
 
@@ -48,6 +52,7 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
     async with services.database.reading() as session:
         row = await session.get_one(EpisodeRequest, episode_id)
         coworld = await session.get_one(Coworld, row.coworld_id)
+        league = await session.get(League, row.league_id) if row.league_id is not None else None
         manifest = await runnable_manifest(session, coworld, admission)
         game = manifest.game.runnable
         secrets = await resolve_secrets(session, services.vault, coworld, game.env, of="the game")
@@ -73,6 +78,7 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
         ),
         seats=tuple(names for _, names in seats),
         is_check=row.source == CHECK,
+        limits=LeagueSettings.of(league.commissioner_config).seat_limits if league is not None else SeatLimits(),
     )
 
 

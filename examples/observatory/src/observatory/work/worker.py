@@ -320,6 +320,7 @@ class Worker:
                 layout,
                 verdict,
                 job.seats,
+                limits=job.limits,
                 store=self._services.artifacts,
                 prefix=claim.prefix,
             )
