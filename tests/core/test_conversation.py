@@ -28,7 +28,7 @@ class Kept:
     def __init__(self, *events: LogEvent) -> None:
         self.tournament = Tournament(RULES, commissioner)
         self.log: list[LogEvent] = []
-        self.told: list[str] = []
+        self.sent: list[str] = []
         self.gone = False
         self.happen(*(events or [EntrantAdded(name=name, player=SlotRow(name=name)) for name in NAMES]))
         commission = Commission(self.tournament, {})
@@ -51,7 +51,7 @@ class Kept:
                     self._respondent, self._said = Respondent(), []
                 if not isinstance(turn, str):
                     message = turn.request if isinstance(turn, Ask) else turn
-                    self.told.append(message.type)
+                    self.sent.append(message.type)
                     answers = self._respondent.answer(json.loads(message.model_dump_json()))
                     self._said += [read_commissioner_message(json.dumps(answer)) for answer in answers]
                 turn = step.send(self._said.pop(0) if isinstance(turn, Ask) or turn == "hear" else None)
@@ -81,7 +81,7 @@ def test_round_is_decided_and_continued_from_the_log_alone() -> None:
     assert other.log == store.log
     other.play(1)
     other.until("round_decided")
-    assert other.told == ["round_start", "episodes_accepted", "episode_result", "episode_result"]
+    assert other.sent == ["round_start", "episodes_accepted", "episode_result", "episode_result"]
     assert Kept(*other.log).tournament.report() == other.tournament.report()
 
 

@@ -614,9 +614,9 @@ def test_the_worst_of_the_blocks_that_were_lost_are_shown() -> None:
         "Block 5, by 2",
         "Block 7, by 2",
     ]
-    assert found.scenes[0].told[0] == ("New: take 1, how [2]; scored 7", "block-0003.1-2")
-    assert found.scenes[0].told[1] == ("Old: no action; scored 10", "block-0003.1-1")
-    assert found.scenes[1].told[0] == ("New scored 8; Old scored 10", "block-0005.1-1")
+    assert found.scenes[0].lines[0] == ("New: take 1, how [2]; scored 7", "block-0003.1-2")
+    assert found.scenes[0].lines[1] == ("Old: no action; scored 10", "block-0003.1-1")
+    assert found.scenes[1].lines[0] == ("New scored 8; Old scored 10", "block-0005.1-1")
     assert "Nothing." in found.notes
     said = report_markdown(report)
     assert "\n  ````text\n  a ```board```\n  <b>\n  ````\n" in said

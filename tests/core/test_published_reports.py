@@ -53,7 +53,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def published_answers(python: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the published package says of reports and a request that are written here."""
     place = tmp_path_factory.mktemp("read")
     for name, files in HONEST.items():
@@ -88,15 +88,15 @@ REQUEST = ReportRequest(
 )
 
 
-def test_reports_are_taken_by_both(told: dict[str, Any]) -> None:
-    assert told["reports"] == {
+def test_reports_are_taken_by_both(published_answers: dict[str, Any]) -> None:
+    assert published_answers["reports"] == {
         name: {"reporter_id": name, "render": next(iter(files)), "event_log": None, "trace": None}
         for name, files in HONEST.items()
     }
 
 
-def test_a_request_says_the_same_to_both(told: dict[str, Any]) -> None:
-    assert read_report_request(told["request"]) == REQUEST
+def test_a_request_says_the_same_to_both(published_answers: dict[str, Any]) -> None:
+    assert read_report_request(published_answers["request"]) == REQUEST
 
 
 def test_parquet_of_paint_arena_is_that_of_the_published_sample(python: Path, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_words_are_heard_in_the_next_tick_in_the_order_of_seats() -> None:
         (0, "to my team", (2,)),
         (3, "first", (0, 1, 2)),
     ]
-    assert [one.told() for one in talk.heard(2)] == [
+    assert [one.fields() for one in talk.heard(2)] == [
         {"tick": 0, "seat": 0, "text": "to two", "to": 2},
         {"tick": 0, "seat": 0, "text": "to my team", "to": "team"},
         {"tick": 0, "seat": 3, "text": "first", "to": "all"},

@@ -318,4 +318,4 @@ def test_hydrate_refuses_with_lines() -> None:
     ],
 )
 def test_exit_was_told(ended: Exit, told: bool) -> None:
-    assert ended.was_told is told
+    assert ended.was_terminated is told

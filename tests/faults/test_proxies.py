@@ -31,7 +31,7 @@ sys.exit("Connect call failed ('192.0.2.9', 3128)")
 OURS = ["localhost", "127.0.0.1", "::1"]
 
 
-def told(log: str) -> tuple[str, list[list[str]], str]:
+def read_log(log: str) -> tuple[str, list[list[str]], str]:
     """The game's host, what the two lists name, and the status of the game's answer."""
     first, second = log.splitlines()[:2]
     host, *lists = json.loads(first)
@@ -44,7 +44,7 @@ async def test_a_users_proxy_is_not_asked_for_the_game(arena: Arena) -> None:
     plan = arena.plan("well", ["python3", "-c", _ASKS], "well", secret_env=named)
     found = await arena.play(plan)
     assert found.record.ok
-    host, lists, answered = told(found.player_log(0))
+    host, lists, answered = read_log(found.player_log(0))
     assert answered == "200"
     wanted = list(dict.fromkeys(["intern.example", "game", host, *OURS]))
     assert [list(dict.fromkeys(hosts)) for hosts in lists] == [wanted, wanted]
@@ -82,6 +82,6 @@ async def test_an_images_proxy_is_not_asked_for_the_game(arena: Arena, behind_pr
     arena.image = behind_proxy
     found = await arena.play(arena.plan("well", ["python3", "-c", _ASKS], "well"))
     assert found.record.ok
-    _, lists, answered = told(found.player_log(0))
+    _, lists, answered = read_log(found.player_log(0))
     assert answered == "200"
     assert lists == [[".intern.example", "game", *OURS]] * 2

@@ -27,7 +27,7 @@ from observatory.store.models import Player, User
 pytestmark = pytest.mark.slow
 
 
-async def told(platform: Inside, token: str, episode: str, image: str) -> list[Any]:
+async def answers_to(platform: Inside, token: str, episode: str, image: str) -> list[Any]:
     """What a user is told of everything there is."""
     paths = ("/whoami", "/players", "/v2/coworlds", "/v2/leagues", "/v2/container_images", "/v2/competition-events")
     answers = [await platform.get(path, token) for path in paths]
@@ -76,7 +76,7 @@ async def test_restored_platform_answers_like_the_original(tmp_path: Path, datab
         assert all(b"hush" not in path.read_bytes() for path in copied)
         with pytest.raises(CoworldError, match="not empty"):
             await back_up(there.services, tmp_path / "backup")
-        before = await told(there, ann.token, episode, place)
+        before = await answers_to(there, ann.token, episode, place)
 
     # To the other kind of database
     other = Settings(data=tmp_path / "again/observatory", key=settings.key_file)
@@ -95,7 +95,7 @@ async def test_restored_platform_answers_like_the_original(tmp_path: Path, datab
             async with again.services.database.reading() as session:
                 players = await session.scalar(sa.select(sa.func.count()).select_from(Player))
                 assert await session.scalar(sa.select(User.name)) == "ann"
-            after = await told(again, ann.token, episode, place)
+            after = await answers_to(again, ann.token, episode, place)
             # Those of one moment: the first so many
             assert after[1] == before[1][:players]
             assert 0 < len(after[1]) < len(before[1])

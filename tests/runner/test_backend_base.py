@@ -127,7 +127,7 @@ class Paper(BaseBackend):
                 body()
         return [unit.steps for unit in self.all]
 
-    def told(self, kind: type[BaseEvent]) -> list[str]:
+    def units_of(self, kind: type[BaseEvent]) -> list[str]:
         return [getattr(event, "unit", "") for event in self.events if isinstance(event, kind)]
 
 
@@ -179,15 +179,15 @@ async def test_a_unit_goes_through_its_steps() -> None:
     paper = Paper()
     assert await paper.run("polite", "stubborn") == [["make", "launch", "terminate", "remove"], WHOLE]
     assert [unit.exit and unit.exit.reason for unit in paper.all] == ["stopped", "stopped"]
-    assert paper.told(UnitExited) == ["polite", "stubborn"]
+    assert paper.units_of(UnitExited) == ["polite", "stubborn"]
 
 
 async def test_unstarted_unit_is_discarded_without_an_exit_event() -> None:
     paper = Paper()
     assert await paper.run("one", start=False) == [["make", "discard", "remove"]]
     assert paper.all[0].exit == Exit(reason="stopped", detail="it was never started")
-    assert paper.told(UnitCreated) == ["one"]
-    assert paper.told(UnitStarted) == paper.told(UnitExited) == []
+    assert paper.units_of(UnitCreated) == ["one"]
+    assert paper.units_of(UnitStarted) == paper.units_of(UnitExited) == []
     with pytest.raises(StartError, match="before it was started"):
         await paper.all[0].start()
 
@@ -217,7 +217,7 @@ async def test_unkillable_unit_is_lost_and_removed() -> None:
     exit = paper.all[0].exit
     assert exit is not None
     assert (exit.reason, exit.detail) == ("lost", "it was still there 0.05 s after it was killed")
-    assert paper.told(LeakFound) == []
+    assert paper.units_of(LeakFound) == []
 
 
 @pytest.mark.parametrize(

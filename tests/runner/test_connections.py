@@ -28,7 +28,7 @@ def opened() -> Generator[Callable[[Any], Any]]:
 
 
 @pytest.fixture(params=["asked", "read"])
-def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def connection_source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel is asked, or its tables are read because that is not allowed."""
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -40,7 +40,7 @@ def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(_kernel_connections, "_read", refuse)
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("connection_source")
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
 def test_connected_processes_are_found(host: str, opened: Callable[[Any], Any]) -> None:
     six = ":" in host
@@ -106,7 +106,7 @@ def test_where_the_kernel_does_not_tell_there_may_have_been_one(
     assert opened(Connections(1)).may_have_been_one(str(Path("/proc/self/ns/net").readlink()))
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("connection_source")
 def test_listeners_on_loopback_are_found() -> None:
     with ExitStack() as stack:
 

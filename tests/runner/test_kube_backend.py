@@ -66,7 +66,7 @@ def subject(run_id: str, name: str, *steps: str, **more: Any) -> UnitSpec:
     return dataclasses.replace(subject_spec(run_id, name, *steps), environment=subject_environment, **more)
 
 
-class Told(list[BaseEvent]):
+class PublishedEvents(list[BaseEvent]):
     """Events, as they were published."""
 
     def notices(self) -> str:
@@ -175,7 +175,7 @@ async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> 
             clients=("player-0",),
             network="game-only",
         )
-        told = Told()
+        told = PublishedEvents()
         async with backend, backend.units([game], publish=told.append, grace=0) as (unit,):
             await unit.wait_ready(HttpProbe(timeout=120))
             assert await unit.fetch("results.json", tmp_path / "results.json") == 2
@@ -349,7 +349,7 @@ async def test_a_registry_that_wants_a_login_gets_it_from_a_pull_secret(namespac
 
 
 async def test_runs_wait_for_the_quota_rather_than_fail(namespace: str) -> None:
-    told = Told()
+    told = PublishedEvents()
     ended: list[Exit] = []
 
     async def set_quota(cluster: Cluster) -> None:
@@ -515,7 +515,7 @@ async def test_a_unit_that_could_not_be_asked_has_its_time_once_it_can(
 
 
 async def test_a_server_that_stays_away_is_the_platforms_fault(namespace: str, tmp_path: Path) -> None:
-    told = Told()
+    told = PublishedEvents()
     with make_scratch(new_run_id()) as scratch:
         async with (
             blockable_way(tmp_path) as (way, kubeconfig),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from runner.test_worker_venue import told
+from runner.test_worker_venue import summary_of
 from support.cli_kit import coworld
 from support.kit_packages import FIRST, LOWEST, MOST, claims_game
 
@@ -34,7 +34,7 @@ async def test_simultaneous_moves_come_out_as_those_of_programs(game: Path, tmp_
     for workspace, more in (("here", {}), ("there", {"backend": "process"})):
         await compare(game, *bots, rules=rules, workspace=tmp_path / workspace, **more)
     here, there = (sorted(read_rows(tmp_path / at), key=lambda row: row.key) for at in ("here", "there"))
-    assert [told(row) for row in here] == [told(row) for row in there]
+    assert [summary_of(row) for row in here] == [summary_of(row) for row in there]
     assert all(row.ok and len(row.scores) == 4 for row in here)
 
 

@@ -83,7 +83,7 @@ def test_episode_begins_with_nothing_left_from_the_last_one(tmp_path: Path, sour
     program = BotProgram(name=str(tmp_path / "bot.py"), directory=tmp_path, env=child_environment(tmp_path))
     answers: list[Any] = []
     with closing(PlayerHost(program)) as host:
-        assert host.told["plain"] is plain
+        assert host.description["plain"] is plain
         for episode in (1, 2):
             link = host.link()
             link.ask((NEW, episode, 7, None), NEW)

@@ -99,7 +99,7 @@ class Player:
 '''
 
 
-def told(plan: EpisodePlan) -> list[int | None]:
+def seeds_of(plan: EpisodePlan) -> list[int | None]:
     return [plan.player_seed(slot) for slot in range(len(plan.seats))]
 
 
@@ -115,13 +115,13 @@ async def test_nothing_that_a_player_is_told_follows_from_what_everybody_knows()
         assert plan.seed == block_seed(base, block)
         # Not from the deal, nor from the base seed that used to be everybody's
         for seed, secret in ((plan.seed, ""), (block_seed(0, block), ""), (plan.seed, block_secret(0, block))):
-            assert not {player_seed(seed, slot, secret=secret) for slot in (0, 1)} & {*told(plan)}
-        assert not {*told(plan)} & {*told(others.plan(lineup, block))}
+            assert not {player_seed(seed, slot, secret=secret) for slot in (0, 1)} & {*seeds_of(plan)}
+        assert not {*seeds_of(plan)} & {*seeds_of(others.plan(lineup, block))}
         assert plan.player_secret not in repr(plan)
     # The base seed repeats it all
     again = Entrants(package, players, EvaluationRules(seed=base))
-    assert [told(again.plan(lineup, block)) for block in (1, 2)] == [
-        told(entrants.plan(lineup, block)) for block in (1, 2)
+    assert [seeds_of(again.plan(lineup, block)) for block in (1, 2)] == [
+        seeds_of(entrants.plan(lineup, block)) for block in (1, 2)
     ]
 
 
@@ -129,11 +129,11 @@ async def test_a_seed_that_is_named_repeats_an_episode_and_one_of_the_package_do
     package = await resolve_package(NIM)
     named = plan_episode(package, seed=7)
     for same in (plan_episode(package, config={"seed": 7}), plan_episode(package, seed=6).for_episode(1)):
-        assert (same.seed, told(same)) == (7, told(named))
-    assert told(named) == [player_seed(7, 0), player_seed(7, 1)]
+        assert (same.seed, seeds_of(same)) == (7, seeds_of(named))
+    assert seeds_of(named) == [player_seed(7, 0), player_seed(7, 1)]
     # As in a request, or in a variant whose author chose the seed
     fixed = [EpisodePlan(manifest=named.manifest, game_config={"seed": 7}, seats=named.seats, variant="x")] * 2
-    drawn = [told(plan.for_episode(0)) for plan in fixed] + [told(named)]
+    drawn = [seeds_of(plan.for_episode(0)) for plan in fixed] + [seeds_of(named)]
     assert len({seed for seeds in drawn for seed in seeds}) == 6
 
 

@@ -121,15 +121,15 @@ async def test_a_served_game_tells_each_seat_its_own_reward_and_writes_events() 
 
 def test_what_was_not_sent_is_told_later_and_what_was_sent_is_repeated_only_in_its_tick() -> None:
     news = SeatNews(0, rewards=True, talk=None)
-    assert news.told() == {"reward": None}
+    assert news.fields() == {"reward": None}
     news.next_tick(1.0)
     news.next_tick(None)
     news.next_tick(2.0)
-    assert news.told() == {"reward": 3.0}
+    assert news.fields() == {"reward": 3.0}
     news.sent()
-    assert news.told() == {"reward": 3.0}
+    assert news.fields() == {"reward": 3.0}
     news.next_tick(None)
-    assert news.told() == {"reward": None}
+    assert news.fields() == {"reward": None}
 
 
 @pytest.mark.slow

@@ -143,15 +143,15 @@ def test_a_seat_that_reads_nothing_hears_the_newest_words() -> None:
     play = Play(TalkingSticks, config=TalkingSticks.Config(sticks=MAX_UNHEARD + 9))
     assert play.talk is not None
     news = SeatNews(1, rewards=False, talk=play.talk)
-    assert news.told() == {}
+    assert news.fields() == {}
     for number in range(MAX_UNHEARD + 5):
         play.talk.say(0, str(number), tick=play.tick)
         play.step({})
-    assert [one["text"] for one in news.told()["heard"]] == [str(number) for number in range(5, MAX_UNHEARD + 5)]
+    assert [one["text"] for one in news.fields()["heard"]] == [str(number) for number in range(5, MAX_UNHEARD + 5)]
     assert [one["text"] for one in news.talked(over=False)] == [str(number) for number in range(5)]
     news.sent()
     play.step({})
-    assert news.told() == {}
+    assert news.fields() == {}
 
 
 async def test_who_takes_a_seat_again_gets_what_it_has_heard_and_said() -> None:

@@ -236,7 +236,7 @@ def host(directory: Path, source: str, **more: Any) -> Generator[PlayerHost]:
     (directory / "bot.py").write_text(source)
     program = BotProgram(name=str(directory / "bot.py"), directory=directory, env=child_environment(directory))
     with closing(PlayerHost(program, **more)) as loaded:
-        assert loaded.told["plain"] is False
+        assert loaded.description["plain"] is False
         yield loaded
 
 

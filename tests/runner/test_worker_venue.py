@@ -85,7 +85,7 @@ async def played(game: Path, new: str, old: str, workspace: Path, blocks: int = 
     return sorted(read_rows(workspace), key=lambda row: row.key)
 
 
-def told(row: EpisodeRow) -> dict[str, Any]:
+def summary_of(row: EpisodeRow) -> dict[str, Any]:
     """What a row tells, but for times and labels."""
     conduct = [(seat.acted, seat.idle, seat.refused) for seat in row.conduct]
     same = {"key", "variant", "seed", "status", "ok", "slots", "scores", "error_type", "party", "fault_slot", "message"}
@@ -100,7 +100,7 @@ async def test_rows_are_those_of_programs(tmp_path: Path, name: str) -> None:
     bot.write_text(PLAYERS[name])
     rows = await played(game, str(bot), "random-taker", tmp_path / "here")
     programs = await played(game, str(bot), "random-taker", tmp_path / "there", backend="process", parallel=2)
-    assert [told(row) for row in rows] == [told(row) for row in programs]
+    assert [summary_of(row) for row in rows] == [summary_of(row) for row in programs]
     if name == "leaves":
         for place in ("here", "there"):
             first = read_evaluation(tmp_path / place).report.entrants[0]
@@ -125,7 +125,7 @@ async def test_another_game_and_the_random_player_come_out_alike(tmp_path: Path)
     bot.write_text("def act(observation, legal, rng):\n    return legal[observation['total'] % len(legal)]\n")
     rows = await played(tmp_path / "adding", str(bot), "random", tmp_path / "here", 2)
     programs = await played(tmp_path / "adding", str(bot), "random", tmp_path / "there", 2, backend="process")
-    assert [told(row) for row in rows] == [told(row) for row in programs]
+    assert [summary_of(row) for row in rows] == [summary_of(row) for row in programs]
     for row in rows:
         here, there = (read_replay((tmp_path / at / row.workspace / "replay").read_bytes()) for at in ("here", "there"))
         assert here == there
@@ -162,15 +162,15 @@ async def test_rows_do_not_depend_on_workers_and_can_be_played_again(tmp_path: P
     )
     rules = EvaluationRules(max_blocks=40)
     whole = await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "two")
-    rows = [told(row) for row in read_rows(tmp_path / "two")]
+    rows = [summary_of(row) for row in read_rows(tmp_path / "two")]
     rules = replace(rules, seed=whole.plan.seed)
     await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "three", parallel=3)
-    assert [told(row) for row in read_rows(tmp_path / "three")] == rows
+    assert [summary_of(row) for row in read_rows(tmp_path / "three")] == rows
     # It goes on where it ended
     kept = (tmp_path / "two/episodes.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "three/episodes.jsonl").write_bytes(b"".join(kept[:7]))
     assert await compare(NIM, str(bot), "random-taker", rules=rules, workspace=tmp_path / "three") == whole
-    assert [told(row) for row in read_rows(tmp_path / "three")] == rows
+    assert [summary_of(row) for row in read_rows(tmp_path / "three")] == rows
     bare = next(row for row in read_rows(tmp_path / "two") if not row.workspace)
     again = await play_row_again(tmp_path / "two", bare.key)
     assert (again.played, again.same, again.record.scores) == (True, True, bare.scores)

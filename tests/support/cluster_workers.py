@@ -148,7 +148,7 @@ class Desk:
             items = await self._players(job_id)
             if len(items) == count and all(phase in (None, item["status"].get("phase")) for item in items):
                 return (items,)
-            assert self._ended(await self.pod(job_id), "worker") is None, await self.told(job_id)
+            assert self._ended(await self.pod(job_id), "worker") is None, await self.describe_job(job_id)
             return None
 
         (items,) = await self.until(look)
@@ -166,7 +166,7 @@ class Desk:
                 return int(entry["state"]["terminated"]["exitCode"])
         return None
 
-    async def told(self, job_id: str) -> str:
+    async def describe_job(self, job_id: str) -> str:
         """Logs, states and outputs of a Job, for the message of a failed test."""
         parts = [f"worker:\n{await self.log(job_id)}"]
         for pod in await self._players(job_id):

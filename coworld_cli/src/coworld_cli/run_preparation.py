@@ -430,7 +430,7 @@ async def unit_status(ended: Exit | None, unit: Unit, out: Output, *, doing: str
         out: Where to narrate.
         doing: What the game was doing, as a verb with its object.
     """
-    if ended is None or ended.ok or ended.was_told:
+    if ended is None or ended.ok or ended.was_terminated:
         return exitcodes.OK
     out.note(f"The game {clean(str(ended), one_line=True)}{f' while it {doing}' if doing else ''}.")
     for line in clean(await unit.log_tail()).rstrip().splitlines()[-12:]:

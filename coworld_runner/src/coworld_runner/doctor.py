@@ -323,7 +323,7 @@ async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
         with anyio.move_on_after(time_limit):
             issues = await backend.check()
             if remote:
-                return tuple(_told(name, issue) for issue in issues)
+                return tuple(_issue_check(name, issue) for issue in issues)
             errors = [issue for issue in issues if issue.severity == "error"]
             if errors:
                 return (Check(name=name, status="fail", message=_joined(errors), hint=errors[0].hint),)
@@ -344,7 +344,7 @@ async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
     )
 
 
-def _told(name: str, issue: Issue) -> Check:
+def _issue_check(name: str, issue: Issue) -> Check:
     hint = issue.hint if issue.severity != "info" else None
     return Check(name=f"{name}/{issue.code}", status=_STATUS[issue.severity], message=issue.message, hint=hint)
 

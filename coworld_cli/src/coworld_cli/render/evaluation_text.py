@@ -61,7 +61,7 @@ def _scene(scene: Scene, workspace: Path) -> str:
     lines += [f"    {click.style(line, dim=True)}" for line in clean(scene.seen).splitlines()]
     at = ["--at", str(scene.tick)] if scene.tick is not None else []
     rows: list[tuple[str, str]] = []
-    for said, episode in scene.told:
+    for said, episode in scene.lines:
         place = workspace / episode
         shown = (
             command_line("replay", shown_path(place), *at)

@@ -165,10 +165,10 @@ class Progress:
         self._block_at = self._begun
         self._live = False
         self._fetching = _Episode()
-        self._told_images: set[tuple[str, str]] = set()
-        self._told_progress = (0, 0.0)
+        self._shown_images: set[tuple[str, str]] = set()
+        self._shown_progress = (0, 0.0)
         self._roles = RoleProgress()
-        self._told_at = self._begun
+        self._shown_at = self._begun
 
     def __call__(self, event: BaseEvent) -> None:
         """Handle an event of the run."""
@@ -282,10 +282,10 @@ class Progress:
     def _tell_line(self, event: BaseEvent, episode: _Episode, prefix: str, *, brief: bool) -> None:
         if isinstance(event, EvaluationProgressed):
             # A step may be a long evaluation
-            brief = brief and time.monotonic() - self._told_at < _LINE_EVERY
+            brief = brief and time.monotonic() - self._shown_at < _LINE_EVERY
         line = self._line(event, episode, brief=brief)
         if line:
-            self._told_at = time.monotonic()
+            self._shown_at = time.monotonic()
             self._out.note(f"[{time.monotonic() - self._begun:6.1f} s] {prefix}{line}")
 
     def _line(self, event: BaseEvent, episode: _Episode, *, brief: bool) -> str:
@@ -298,9 +298,9 @@ class Progress:
                 seats = " vs ".join(seat.who for seat in episode.seats) if what in ("episode", "play", "batch") else ""
                 return f"{self._title} · {self._about}" + (f" · {seats}" if seats else "")
             case ImageProgressed(image=image, status=status):
-                if _is_chatter(status) or (image, status) in self._told_images:
+                if _is_chatter(status) or (image, status) in self._shown_images:
                     return ""
-                self._told_images.add((image, status))
+                self._shown_images.add((image, status))
                 return f"{clean(image, one_line=True)}: {clean(status, one_line=True)}"
             case UnitReady(unit=unit, seconds=took):
                 return f"{clean(unit, one_line=True)} ready after {seconds(took)}"
@@ -346,12 +346,12 @@ class Progress:
 
     def _how_far(self, episode: _Episode) -> str:
         """A line at every quarter of the game, and from time to time in between."""
-        quarter, told_at = self._told_progress
+        quarter, told_at = self._shown_progress
         now = time.monotonic()
         reached = 4 * (episode.tick or 0) // episode.max_ticks if episode.max_ticks else 0
         if not episode.tick or (reached <= quarter and now - (told_at or self._begun) < _LINE_EVERY):
             return ""
-        self._told_progress = (max(reached, quarter), now)
+        self._shown_progress = (max(reached, quarter), now)
         return _ticks(episode) + ("  " + _scores(episode.seats, episode.scores) if episode.scores else "")
 
     def _tell_above(self, event: BaseEvent, prefix: str) -> None:

@@ -31,7 +31,7 @@ class RoleProgress:
 
     def __init__(self) -> None:
         self._running: dict[_Key, _Role] = {}
-        self._told: dict[_Key, str] = {}
+        self._shown_stages: dict[_Key, str] = {}
         self._done = self._failed = self._total = 0
 
     def note(self, event: BaseEvent) -> None:
@@ -53,9 +53,9 @@ class RoleProgress:
         """The line for an event, or an empty string."""
         match event:
             case RoleProgressed(stage=stage):
-                if self._told.get(_key(event)) == stage:
+                if self._shown_stages.get(_key(event)) == stage:
                     return ""
-                self._told[_key(event)] = stage
+                self._shown_stages[_key(event)] = stage
                 return f"{_who(event)}: {_how_far(event)}"
             case RoleFinished(ok=True):
                 said = number(event.score) if event.score is not None else "done"

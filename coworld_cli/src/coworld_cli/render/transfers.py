@@ -67,7 +67,7 @@ def shown_images(out: Output) -> Generator[OnImage]:
     words = {"reading": "reading", "packing": "packing", "pushing": "sending"}
     with shown_progress(out, "image") as tell:
 
-        def told(progress: ImageProgress) -> None:
+        def on_progress(progress: ImageProgress) -> None:
             stage = progress.image, progress.stage
             if stage not in begun:
                 begun.add(stage)
@@ -75,4 +75,4 @@ def shown_images(out: Output) -> Generator[OnImage]:
                 out.note(f"{clean(progress.image, one_line=True)}: {words[progress.stage]}{total}")
             tell(progress.done, progress.total)
 
-        yield told
+        yield on_progress

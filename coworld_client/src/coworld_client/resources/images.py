@@ -88,7 +88,7 @@ class Images(Resource):
         ImageRef.parse(reference).require_runnable(f"The image {reference!r}")
         key = idempotency_key or mint_key()
 
-        def told(stage: Literal["reading", "packing", "pushing"], total: int | None) -> Callable[[int], None]:
+        def stage_progress(stage: Literal["reading", "packing", "pushing"], total: int | None) -> Callable[[int], None]:
             def tell(done: int) -> None:
                 if on_progress is not None:
                     on_progress(ImageProgress(image=reference, stage=stage, done=done, total=total))
@@ -117,7 +117,9 @@ class Images(Resource):
                 return UploadedImage(reference=reference, image=answer.image, already=True)
             directory = await stack.enter_async_context(spool_directory())
             # By its id, because the name may be moved to another image meanwhile
-            exported = await export_image(engine, found.id, directory, on_progress=told("reading", found.size or None))
+            exported = await export_image(
+                engine, found.id, directory, on_progress=stage_progress("reading", found.size or None)
+            )
             if answer is None or exported.client_hash != known:
                 answer = await ask(exported.client_hash)
                 await anyio.to_thread.run_sync(cache.put, found.id, exported.client_hash)
@@ -125,14 +127,14 @@ class Images(Resource):
             if grant is None:
                 return UploadedImage(reference=reference, image=answer.image, already=True)
             packed = await pack_image(
-                exported, directory, compress=compress, on_progress=told("packing", exported.size or None)
+                exported, directory, compress=compress, on_progress=stage_progress("packing", exported.size or None)
             )
             pushed = await push_image(
                 RegistryTarget.from_pre_signed(grant.model_dump()),
                 packed,
                 concurrency=concurrency,
                 ssl=self._connection.ssl,
-                on_progress=lambda done, total: told("pushing", total)(done),
+                on_progress=lambda done, total: stage_progress("pushing", total)(done),
             )
         image = await self._post(
             Image,

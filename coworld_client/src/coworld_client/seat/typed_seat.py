@@ -83,26 +83,26 @@ class TypedSeat:
         else:
             self._see(told)
 
-    def _see(self, told: Mapping[str, Any]) -> None:
-        board = board_of(told)
-        if (tick := told.get("tick")) != self._tick:
+    def _see(self, message: Mapping[str, Any]) -> None:
+        board = board_of(message)
+        if (tick := message.get("tick")) != self._tick:
             self.note = ""
             # An observation that is sent again repeats what was heard.
             self._said = (*self._said, *board.said)[-_SAID:]
             self._tick = tick if isinstance(tick, int) else 0
-        if not board.lines and "observation" in told:
-            seen = told["observation"]
+        if not board.lines and "observation" in message:
+            seen = message["observation"]
             inner = board_of(cast("dict[str, Any]", seen)) if isinstance(seen, dict) else Board()
             lines = inner.lines or tuple(json.dumps(seen, ensure_ascii=False, indent=1).splitlines())
             board = Board(lines=lines, tick=board.tick, scores=board.scores, to_act=board.to_act)
         self.board, self.names = replace(board, said=self._said), board.names or self.names
         if self._kit:
-            self.your_turn = told.get("your_turn") is True
-            self.legal = told.get("legal") if self.your_turn else None
+            self.your_turn = message.get("your_turn") is True
+            self.legal = message.get("legal") if self.your_turn else None
             self._look_for_numbers()
         else:
-            self.your_turn = told.get("done") is not True
-            self.over = _listed(told.get("scores")) if told.get("done") is True else None
+            self.your_turn = message.get("done") is not True
+            self.over = _listed(message.get("scores")) if message.get("done") is True else None
 
     def _look_for_numbers(self) -> None:
         # For good: what a number means must not depend on what is legal just now

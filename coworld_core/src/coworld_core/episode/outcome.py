@@ -82,7 +82,7 @@ class Exit(Record):
         return self.reason == "exited" and self.code == 0
 
     @property
-    def was_told(self) -> bool:
+    def was_terminated(self) -> bool:
         """Whether it was told to end: by SIGINT, SIGKILL or SIGTERM, or with the exit status for one of them."""
         return self.signal in (2, 9, 15) or self.code in (130, 137, 143)
 

@@ -52,12 +52,13 @@ def judge_gate(measurements: Sequence[GateMeasurement]) -> GateDecision:
         return _rejected(first)
     worse = [one for one in others if one.before is not None and one.verdict == "worse"]
     if lost := [one for one in worse if one.role != "earlier"]:
-        message = f"It does worse than the accepted version against {_told(lost)}."
+        message = f"It does worse than the accepted version against {_describe_losses(lost)}."
         return GateDecision(status="rejected", reason="lost_ground", message=message)
     than = "better than" if first.verdict == "better" else "as good as"
     # A version is chosen for how it beats the one before, so that the next one may win less often against that
     if circle := [one for one in worse if one.results.share is None or one.results.share < 0.5]:
-        message = f"It is {than} the accepted version, but loses to an earlier one, which is a circle: {_told(circle)}."
+        losses = _describe_losses(circle)
+        message = f"It is {than} the accepted version, but loses to an earlier one, which is a circle: {losses}."
         return GateDecision(status="rejected", reason="circle", message=message)
     opponents = [one for one in others if one.role != "earlier"]
     said = [f"has lost no ground to {plural(len(opponents), 'opponent')}"] if opponents else []
@@ -75,7 +76,7 @@ def judge_gate(measurements: Sequence[GateMeasurement]) -> GateDecision:
     )
 
 
-def _told(measurements: Sequence[GateMeasurement]) -> str:
+def _describe_losses(measurements: Sequence[GateMeasurement]) -> str:
     return listed((f"{one.player} ({one.results}; before {one.before})" for one in measurements), limit=3)
 
 

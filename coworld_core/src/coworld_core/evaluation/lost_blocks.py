@@ -182,7 +182,7 @@ def _scene(lost: LostBlock, names: Mapping[str, str], seats: int) -> Scene:
         return Scene(
             title=f"{title}: seat {first.slot} at tick {first.tick}",
             seen=seen,
-            told=tuple((f"{name}: {_did(line.action)}; {_scored(line.score)}", line.episode) for name, line in lines),
+            lines=tuple((f"{name}: {_did(line.action)}; {_scored(line.score)}", line.episode) for name, line in lines),
             tick=first.tick,
         )
     lineups = comparison_lineups("new", "old", seats, lost.block)
@@ -190,7 +190,7 @@ def _scene(lost: LostBlock, names: Mapping[str, str], seats: int) -> Scene:
     for key, lineup, table in zip(lost.episodes, lineups, lost.scores, strict=True):
         measured = [(names[label], score) for label, score in zip(lineup, table, strict=True) if label is not None]
         told.append(("; ".join(f"{name} {_scored(score)}" for name, score in measured), key))
-    return Scene(title=title, note=lost.note, told=tuple(told))
+    return Scene(title=title, note=lost.note, lines=tuple(told))
 
 
 def _did(action: object) -> str:

@@ -51,7 +51,7 @@ def _scene(scene: Scene) -> list[str]:
             "",
         ]
     at = f", tick {scene.tick}" if scene.tick is not None else ""
-    return [*lines, *(f"  - {markdown_text(said)} ({markdown_text(place)}{at})" for said, place in scene.told)]
+    return [*lines, *(f"  - {markdown_text(said)} ({markdown_text(place)}{at})" for said, place in scene.lines)]
 
 
 def markdown_text(text: str) -> str:

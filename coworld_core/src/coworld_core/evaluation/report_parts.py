@@ -49,7 +49,7 @@ class Scene:
     """A moment of an episode that is worth a look."""
 
     title: str
-    told: tuple[tuple[str, str], ...]
+    lines: tuple[tuple[str, str], ...]
     """What was done in each game, and the name of the episode's directory in that of the evaluation."""
     seen: str = ""
     """What the player saw; it may have several lines."""

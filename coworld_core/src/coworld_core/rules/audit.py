@@ -536,7 +536,7 @@ _PACED: Final = 50
 def _observed(rules: type[Rules], audit: _Audit) -> type[Rules]:
     """The rules, each call of which is told to an audit."""
 
-    def told(name: str) -> Any:
+    def observed(name: str) -> Any:
         method = getattr(rules, name)
 
         @functools.wraps(method)
@@ -556,7 +556,7 @@ def _observed(rules: type[Rules], audit: _Audit) -> type[Rules]:
     body = {"__module__": rules.__module__, "__qualname__": rules.__qualname__, "__doc__": rules.__doc__}
     made = types.new_class(rules.__name__, (rules,), exec_body=lambda space: space.update(body))
     for name in own:
-        setattr(made, name, told(name))
+        setattr(made, name, observed(name))
     return cast("type[Rules]", made)
 
 

@@ -41,7 +41,7 @@ class SeatMessage:
     to: str | int
     hearers: tuple[int, ...]
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The message as those get it who hear it."""
         return {"tick": self.tick, "seat": self.seat, "text": self.text, "to": self.to}
 
@@ -79,7 +79,7 @@ class SeatChat:
         """The newest of what each seat has heard and said."""
         self._new: dict[int, int] = {}
         """How many messages at the end of its log each seat was not told before this tick."""
-        self._told: set[int] = set()
+        self._delivered: set[int] = set()
         """The seats that were told them in this tick."""
         self.said: tuple[SeatMessage, ...] = ()
 
@@ -132,9 +132,9 @@ class SeatChat:
 
     def deliver(self) -> None:
         """Go on to the next tick: what was said is heard now."""
-        for seat in self._told:
+        for seat in self._delivered:
             self._new.pop(seat, None)
-        self._told.clear()
+        self._delivered.clear()
         if not self._saying:
             self.said = ()
             return
@@ -158,14 +158,14 @@ class SeatChat:
             again: It is to be told once more, even if that is after this tick.
         """
         if again:
-            self._told.discard(seat)
+            self._delivered.discard(seat)
         else:
-            self._told.add(seat)
+            self._delivered.add(seat)
 
     def take(self, seat: int) -> list[dict[str, Any]]:
         """Tell a seat what it hears now."""
         self.tell(seat)
-        return [message.told() for message in self.heard(seat)]
+        return [message.fields() for message in self.heard(seat)]
 
     def log(self, seat: int) -> list[SeatMessage]:
         """The newest of what a seat has heard and said, including what others have yet to hear."""

@@ -347,7 +347,9 @@ class Commission:
         lineup = tuple(names[id] for id in request.policy_version_ids)
         return ScheduledBlock(block=1, match=1, players=tuple(dict.fromkeys(lineup)), lineup=lineup, seed=request.seed)
 
-    def told(self, request_id: str, scheduled: ScheduledBlock, judged: JudgedBlock) -> EpisodeResult | EpisodeFailed:
+    def outcome_message(
+        self, request_id: str, scheduled: ScheduledBlock, judged: JudgedBlock
+    ) -> EpisodeResult | EpisodeFailed:
         """The outcome of an episode, as a message to the commissioner."""
         if judged.fate != "counted":
             return EpisodeFailed(request_id=request_id, error=judged.reason)

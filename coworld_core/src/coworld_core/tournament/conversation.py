@@ -85,7 +85,7 @@ class _Round:
     requests: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
     untold: dict[str, ScheduledBlock] = field(default_factory=dict[str, ScheduledBlock])
     refusals: int = 0
-    told: list[EpisodeResult | EpisodeFailed] = field(default_factory=list[EpisodeResult | EpisodeFailed])
+    outcomes: list[EpisodeResult | EpisodeFailed] = field(default_factory=list[EpisodeResult | EpisodeFailed])
     events: list[MembershipEvent] = field(default_factory=list[MembershipEvent])
     """Membership changes requested so far; they take effect when the round does."""
 
@@ -229,11 +229,11 @@ class Conversation:
             if not self._is_over(block):
                 continue
             del now.untold[id]
-            told = self._commission.told(id, block, history.judged(block.block))
+            told = self._commission.outcome_message(id, block, history.judged(block.block))
             yield told
             if "episode_completed" in self._hooks:
                 answer = yield from _ask(_about_episode(now, told), EpisodeCompletedResponse)
-                now.told.append(told)
+                now.outcomes.append(told)
                 now.events += answer.policy_membership_events
                 if answer.episodes:
                     yield from self._schedule(now, ScheduleEpisodes(episodes=answer.episodes))
@@ -313,14 +313,14 @@ class Conversation:
 # --- the requests of hooks
 
 
-def _about_episode(now: _Round, told: EpisodeResult | EpisodeFailed) -> EpisodeCompletedRequest:
-    result = told.to_json() if isinstance(told, EpisodeResult) else None
+def _about_episode(now: _Round, outcome: EpisodeResult | EpisodeFailed) -> EpisodeCompletedRequest:
+    result = outcome.to_json() if isinstance(outcome, EpisodeResult) else None
     return EpisodeCompletedRequest(
         round_start=now.start.model_dump(mode="json", exclude={"type"}),
         episode_result=result,
-        episode_failed=told.to_json() if result is None else None,
-        completed_episode_results=tuple(one.to_json() for one in now.told if isinstance(one, EpisodeResult)),
-        failed_episodes=tuple(one.to_json() for one in now.told if isinstance(one, EpisodeFailed)),
+        episode_failed=outcome.to_json() if result is None else None,
+        completed_episode_results=tuple(one.to_json() for one in now.outcomes if isinstance(one, EpisodeResult)),
+        failed_episodes=tuple(one.to_json() for one in now.outcomes if isinstance(one, EpisodeFailed)),
     )
 
 

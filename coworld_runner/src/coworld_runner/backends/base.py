@@ -672,7 +672,7 @@ class BaseBackend(Backend):
 
 
 def _leak(publish: Publish) -> Callable[[Path, str], None]:
-    def told(path: Path, reason: str) -> None:
+    def publish_leak(path: Path, reason: str) -> None:
         publish(LeakFound(what=f"directory {path}", reason=reason))
 
-    return told
+    return publish_leak

@@ -224,7 +224,8 @@ def require_same_hooks(played: Sequence[HookRecord], hooks: Sequence[EpisodeHook
 def _require_same(played: tuple[tuple[str, str], ...], wanted: tuple[tuple[str, str], ...]) -> None:
     if played != wanted:
         raise UsageError(
-            f"Its episodes so far were played with {_told(played)}, and this run has {_told(wanted)}.",
+            f"Its episodes so far were played with {_describe_hooks(played)}, "
+            f"and this run has {_describe_hooks(wanted)}.",
             code="hooks_changed",
             hint="Resume with the same hooks, as they were, or start a new run in another directory.",
         )
@@ -234,7 +235,7 @@ def _identity(hooks: Sequence[EpisodeHook | HookRecord]) -> tuple[tuple[str, str
     return tuple((hook.name, hook.digest) for hook in hooks)
 
 
-def _told(hooks: tuple[tuple[str, str], ...]) -> str:
+def _describe_hooks(hooks: tuple[tuple[str, str], ...]) -> str:
     return listed(f"the hook {name} ({digest[:12] or 'without a digest'})" for name, digest in hooks) or "no hooks"
 
 

@@ -26,7 +26,7 @@ PROXY = "https-proxy"
 """Name of the proxy's unit."""
 _PROGRAM = "https_proxy.py"
 _LIMITS = Limits(memory_bytes=256 << 20, pids=512, disk_bytes=16 << 20, disk_entries=100, log_bytes=1 << 20)
-_MOST_TOLD = 20
+_MOST_NOTES = 20
 
 
 def read_hosts(text: str) -> tuple[str, ...]:
@@ -170,8 +170,8 @@ def _refusals(log: Path | None) -> list[str]:
             told.append(f"A player asked for {entry['refused']}, which {entry['why']}.")
         except (ValueError, KeyError, TypeError):
             continue  # A message from Python itself
-    if len(told) > _MOST_TOLD:
-        told[_MOST_TOLD:] = [f"The proxy refused {len(told) - _MOST_TOLD} more hosts: logs/{log.name} lists them."]
+    if len(told) > _MOST_NOTES:
+        told[_MOST_NOTES:] = [f"The proxy refused {len(told) - _MOST_NOTES} more hosts: logs/{log.name} lists them."]
     return told
 
 

@@ -110,7 +110,7 @@ def _of_file(path: Path, name: str | None) -> EpisodeHook:
         module = load_file(path)
     except (Exception, SystemExit) as error:
         raise UsageError(
-            f"{path} cannot be loaded: {_told(error, str(path.resolve()))}.", code="hook_broken"
+            f"{path} cannot be loaded: {_describe_error(error, str(path.resolve()))}.", code="hook_broken"
         ) from error
     functions = _functions_of(module)
     if name is None:
@@ -152,7 +152,7 @@ def _of_entry_point(name: str) -> EpisodeHook:
         function: object = entry.load()
     except Exception as error:
         raise UsageError(
-            f"The hook {name!r} of {source_of(entry)} cannot be used: {_told(error)}.",
+            f"The hook {name!r} of {source_of(entry)} cannot be used: {_describe_error(error)}.",
             code="hook_broken",
             hint=f"Update or uninstall {source_of(entry)}.",
         ) from error
@@ -249,7 +249,9 @@ async def _returned(hook: EpisodeHook, plan: EpisodePlan, timeout: float) -> obj
             hint=Hint("hook_deadline", "Give every wait in it a limit, or it more time (hook_timeout_seconds)."),
         )
     if failure is not None:
-        raise _error(hook, f"has failed: {_told(failure, _file_of(hook.function))}", code="hook_failed") from failure
+        raise _error(
+            hook, f"has failed: {_describe_error(failure, _file_of(hook.function))}", code="hook_failed"
+        ) from failure
     return answer
 
 
@@ -295,7 +297,7 @@ def _error(hook: EpisodeHook, what: str, *, code: str, hint: str | None = None) 
     )
 
 
-def _told(error: BaseException, file: str | None = None) -> str:
+def _describe_error(error: BaseException, file: str | None = None) -> str:
     """An error in a few words, with the line of the user's file that it came from, or else of any other."""
     if isinstance(error, CoworldError):
         return error.message.removesuffix(".")

@@ -87,7 +87,7 @@ class _Scene:
     """A moment of an episode, with the addresses of its replays."""
 
     of: Scene
-    told: tuple[tuple[str, str, str], ...]
+    lines: tuple[tuple[str, str, str], ...]
     """What was done in each game, the episode, and the address of its replay; empty: it has none."""
 
 
@@ -191,10 +191,10 @@ def _summary(report: SuiteReport) -> _Section:
 
 def _scene(scene: Scene, files: Path, beside: Path) -> _Scene:
     told: list[tuple[str, str, str]] = []
-    for said, episode in scene.told:
+    for said, episode in scene.lines:
         replay = EpisodeLayout(files / episode).replay
         told.append((said, episode, page_link(replay, beside) if replay.is_file() else ""))
-    return _Scene(of=scene, told=tuple(told))
+    return _Scene(of=scene, lines=tuple(told))
 
 
 def _mood(report: ShownReport) -> str:

@@ -154,7 +154,7 @@ class WorkerPool:
         try:
             if problem := await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True):
                 return f"the rules cannot be loaded here: {problem}"
-            told = await anyio.to_thread.run_sync(worker.told, asked, abandon_on_cancel=True)
+            told = await anyio.to_thread.run_sync(worker.load, asked, abandon_on_cancel=True)
         except EnvironmentFault as fault:
             if fault.code != "process_died":
                 raise

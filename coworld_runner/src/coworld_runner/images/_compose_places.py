@@ -52,7 +52,7 @@ class Reading:
         self.project = ""
         self.variables = WatchedVariables(environment)
         self._issues: list[Issue] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._flat: dict[int, dict[str, tuple[Node, Node]]] = {}
         """Merged mappings by node. Each is merged once: aliases in merge keys could otherwise repeat work endlessly."""
         self._open: set[int] = set()
@@ -201,14 +201,14 @@ class Reading:
             text = interpolate(place.node.value, self.variables)
         except ValueError as error:
             raise place.wrong("bad_variable", str(error)) from error
-        for name in self.variables.missed - self._told:
+        for name in self.variables.missed - self._reported:
             place.wrong(
                 "variable_unset",
                 f"The variable {name} is not set; it counts as empty.",
                 hint=f"Set it, put it into .env beside the file, or write ${{{name}:-default}}.",
                 severity="warning",
             )
-        self._told |= self.variables.missed
+        self._reported |= self.variables.missed
         return text
 
     def flat(self, node: Node, pointer: str) -> dict[str, tuple[Node, Node]]:

@@ -139,8 +139,8 @@ def _read(place: Path, problems: list[str]) -> ReadRun | None:
     rows = ROWS_NAME if (place / ROWS_NAME).is_file() else ""
     if begun is None and not rows:
         return None
-    told = _Told(_EVENTS, begun or {}, problems)
-    plan = _Told(_PLAN, _file_object(place / _PLAN, problems), problems)
+    told = _FileValues(_EVENTS, begun or {}, problems)
+    plan = _FileValues(_PLAN, _file_object(place / _PLAN, problems), problems)
     kind = plan.text("kind") or told.text("what") or "batch"
     over = ended is not None or is_free(events)
     found = ReadRun(
@@ -153,7 +153,7 @@ def _read(place: Path, problems: list[str]) -> ReadRun | None:
         players=told.names("players"),
     )
     if ended is not None:
-        end = _Told(_EVENTS, ended, problems)
+        end = _FileValues(_EVENTS, ended, problems)
         status = end.text("status") or "failed"
         return replace(found, status=status, ok=ended.get("ok") is True, seconds=end.seconds("seconds"))
     return replace(found, status="lost" if over else "running")
@@ -170,10 +170,10 @@ def _tournament(place: Path, events: Path, problems: list[str]) -> ReadRun | Non
         kind="tournament",
         outcome=_outcome(place, "tournament"),
         rows=_EVENTS,
-        **_Told(_EVENTS, cast("dict[str, object]", rules), problems).texts("coworld", "version", "variant"),
+        **_FileValues(_EVENTS, cast("dict[str, object]", rules), problems).texts("coworld", "version", "variant"),
         status="completed" if over else "interrupted" if is_free(events) else "running",
         ok=over,
-        started_at=_Told(_EVENTS, begun, problems).time("time" if "time" in begun else "at"),
+        started_at=_FileValues(_EVENTS, begun, problems).time("time" if "time" in begun else "at"),
     )
 
 
@@ -203,7 +203,7 @@ def _of_record(path: Path, problems: list[str]) -> ReadRun | None:
     except CoworldError as error:
         return ReadRun(kind="episode", problem=error.message)
     version = int(record.schema_version)
-    told = _Told(path.name, record.model_dump(include={*_RECORD_TEXTS, "started_at", "seconds"}), problems)
+    told = _FileValues(path.name, record.model_dump(include={*_RECORD_TEXTS, "started_at", "seconds"}), problems)
     return ReadRun(
         kind="episode",
         **told.texts(*_RECORD_TEXTS),
@@ -234,7 +234,7 @@ def _in_part(path: Path, error: RecordError, problems: list[str]) -> ReadRun | N
         return troubled if found.get("run_id") else None
     version = found.get("schema_version")
     later = isinstance(version, int) and version > 1
-    told = _Told(path.name, found, problems if later else [])
+    told = _FileValues(path.name, found, problems if later else [])
     return ReadRun(
         kind="episode",
         **told.texts(*_RECORD_TEXTS),
@@ -390,7 +390,7 @@ def _file_object(path: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-class _Told:
+class _FileValues:
     """What a file tells of a run, as far as its values are of their kinds; any other is a problem."""
 
     def __init__(self, file: str, values: Mapping[str, object], problems: list[str]) -> None:

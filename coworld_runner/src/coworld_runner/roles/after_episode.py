@@ -260,7 +260,7 @@ class _Opened:
     again: bool
     run_id: str = field(default_factory=new_run_id)
 
-    async def perform(self, work: RoleWork[_Value], told: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
+    async def perform(self, work: RoleWork[_Value], describe: Callable[[_Value], dict[str, Any]]) -> RoleAnswer:
         """Run the program, unless its answer is there already, and keep its answer."""
         bus = EventBus(self.run_id, self.publish, keep=EVENTS_KEPT)
         key = await self._key(bus.publish)
@@ -272,7 +272,7 @@ class _Opened:
         record = await run_and_keep(
             self.program,
             work,
-            told,
+            describe,
             directory=self.directory,
             key=key,
             backend=self.backend,

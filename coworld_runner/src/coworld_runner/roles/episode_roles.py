@@ -115,7 +115,7 @@ async def run_episode_roles(
     order = {id(job): index for index, job in enumerate(jobs)}
     ended: dict[Path, list[RoleResult]] = {}
 
-    def told(result: RoleResult) -> None:
+    def on_result(result: RoleResult) -> None:
         place = Path(result.job.run)
         results = ended.setdefault(place, [])
         results.append(result)
@@ -124,7 +124,7 @@ async def run_episode_roles(
         if tell is not None:
             tell(result)
 
-    return await run_roles(jobs, parallel=parallel, tell=told, **how)
+    return await run_roles(jobs, parallel=parallel, tell=on_result, **how)
 
 
 def _name_in_record(workspace: Path, results: Sequence[RoleResult]) -> None:

@@ -61,7 +61,7 @@ _Value = TypeVar("_Value")
 async def run_and_keep(
     program: RoleProgram,
     work: RoleWork[_Value],
-    told: Callable[[_Value], dict[str, Any]],
+    describe: Callable[[_Value], dict[str, Any]],
     *,
     directory: Path,
     key: str,
@@ -77,7 +77,7 @@ async def run_and_keep(
     Args:
         program: The program.
         work: What it gets and leaves.
-        told: What it said, for its record.
+        describe: Makes what is kept of an answer in its record.
         directory: Where what it leaves is kept, with its record and its logs.
         key: Digest of the program and of all that it is given.
         backend: An entered backend.
@@ -124,7 +124,7 @@ async def run_and_keep(
             started_at=began,
             seconds=run.seconds,
             status="completed" if outcome.ok else "failed",
-            answer=None if outcome.value is None else told(outcome.value),
+            answer=None if outcome.value is None else describe(outcome.value),
             outputs=dict(run.outputs),
             fault=outcome.fault,
             unit=run.unit,

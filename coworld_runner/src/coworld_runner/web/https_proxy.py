@@ -37,7 +37,7 @@ _UNICAST = ipaddress.ip_network("2000::/3")
 _CONNECT_SECONDS = 20.0
 _IDLE_SECONDS = 900.0
 """A model may think for minutes without sending a byte."""
-_MOST_TOLD = 100
+_MOST_LOGGED = 100
 _MOST_EACH = 32
 """Maximum connections of one client at a time, so that no player can block the others."""
 _CHUNK = 1 << 16
@@ -113,7 +113,7 @@ class Proxy(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], hosts: Sequence[str]) -> None:
         super().__init__(address, _Handler)
         self.hosts = tuple(hosts)
-        self._told: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._open: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -141,8 +141,8 @@ class Proxy(ThreadingHTTPServer):
         """Report a refusal, once."""
         target = re.sub(r"[^ -~]", "?", target)[:300]
         with self._lock:
-            if (target, why) not in self._told and len(self._told) < _MOST_TOLD:
-                self._told.add((target, why))
+            if (target, why) not in self._logged and len(self._logged) < _MOST_LOGGED:
+                self._logged.add((target, why))
                 sys.stdout.write(json.dumps({"refused": target, "why": why}) + "\n")
                 sys.stdout.flush()
 

@@ -78,7 +78,7 @@ class _Worker:
         self._begun = anyio.current_time()
         self._play_scope = anyio.CancelScope()
         self._backend: JobBackend | None = None
-        self._told_to_stop = False
+        self._stop_requested = False
         self._grace = 30.0
         """Seconds between TERM and KILL."""
         self._over_at = math.inf
@@ -103,12 +103,12 @@ class _Worker:
     async def _watch_signals(self, tasks: TaskGroup) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
-                if self._told_to_stop:
+                if self._stop_requested:
                     if self._backend is not None:
                         self._backend.end_waits()
                     continue
                 _log.warning("told to stop: collecting the outputs so far")
-                self._told_to_stop = True
+                self._stop_requested = True
                 self._over_at = min(self._over_at, anyio.current_time() + self._grace - _LAST_SECONDS)
                 self._delivery_until = min(self._delivery_until, self._over_at)
                 self._play_scope.cancel()

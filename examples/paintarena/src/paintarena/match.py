@@ -265,7 +265,7 @@ class Match:
             "paused": self._paused,
             "tick_rate": self._rate,
             "done": self._done,
-            **self._countdown.told(),
+            **self._countdown.fields(),
         }
         return _json(state)[1:]
 

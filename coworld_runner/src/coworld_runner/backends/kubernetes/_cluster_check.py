@@ -212,8 +212,8 @@ async def _room(cluster: Cluster) -> list[Issue]:
     ]
 
 
-async def _policies(cluster: Cluster, told: bool | None) -> list[Issue]:
-    plugin = "as you say" if told else await enforces_policies(cluster) if told is None else ""
+async def _policies(cluster: Cluster, enforced: bool | None) -> list[Issue]:
+    plugin = "as you say" if enforced else await enforces_policies(cluster) if enforced is None else ""
     if plugin:
         return [
             Issue(

@@ -23,7 +23,7 @@ _BACKOFF = Backoff(base=0.15, cap=4.0)
 _LOOK_SECONDS = 1.0
 """Longest pause between two listings where watching is not permitted."""
 
-Told = Callable[[Mapping[str, Any]], object]
+ObjectCallback = Callable[[Mapping[str, Any]], object]
 
 
 async def follow(
@@ -31,8 +31,8 @@ async def follow(
     kind: Kind,
     selector: str,
     *,
-    on_object: Told,
-    on_gone: Told,
+    on_object: ObjectCallback,
+    on_gone: ObjectCallback,
     listed: anyio.Event | None = None,
     on_error: Callable[[ClusterRefused], object] | None = None,
 ) -> None:
@@ -91,7 +91,12 @@ async def follow(
 
 
 async def _list(
-    cluster: Cluster, kind: Kind, selector: str, known: dict[str, Mapping[str, Any]], on_object: Told, on_gone: Told
+    cluster: Cluster,
+    kind: Kind,
+    selector: str,
+    known: dict[str, Mapping[str, Any]],
+    on_object: ObjectCallback,
+    on_gone: ObjectCallback,
 ) -> str:
     listing = await cluster.list(kind, selector, retry_timeout=0)
     present = {item["metadata"]["uid"]: item for item in listing["items"]}
@@ -113,7 +118,9 @@ async def _events(chunks: AsyncIterator[bytes]) -> AsyncIterator[Mapping[str, An
                 yield json.loads(line)
 
 
-def _take(event: Mapping[str, Any], known: dict[str, Mapping[str, Any]], on_object: Told, on_gone: Told) -> str | None:
+def _take(
+    event: Mapping[str, Any], known: dict[str, Mapping[str, Any]], on_object: ObjectCallback, on_gone: ObjectCallback
+) -> str | None:
     """Report one event; return the version to continue from, or None if everything must be listed again."""
     kind, item = event.get("type"), event["object"]
     if kind == "ERROR":

@@ -177,7 +177,7 @@ class PlayerHost:
         patience: Seconds that the process may take to fork, and to say how a process has ended.
 
     Attributes:
-        told: What it has said about the player.
+        description: What it has said about the player.
         shared: The connection to a player that plays itself.
 
     Raises:
@@ -213,18 +213,18 @@ class PlayerHost:
             raise EnvironmentFault(f"The process of a player cannot be started: {error.strerror}.") from error
         _limit_sending(self._control)
         self._frames = Frames(MAX_ANSWER)
-        told = _told(self._answer(LOAD_SECONDS))
+        told = _read_description(self._answer(LOAD_SECONDS))
         if told is None:
             self.close()
-        self.told: dict[str, Any] = told or {"status": self.exit_code, "said": ""}
+        self.description: dict[str, Any] = told or {"status": self.exit_code, "said": ""}
         self.shared: BotLink | None = None
-        if self.told.get("plain"):
+        if self.description.get("plain"):
             self.shared = BotLink(self._control, self._process.pid, self, shared=True)
 
     @property
     def status(self) -> int | None:
         """The status with which the player's program ends as soon as it starts; None if it does not."""
-        return self.told.get("status")
+        return self.description.get("status")
 
     @property
     def exit_code(self) -> int:
@@ -244,12 +244,12 @@ class PlayerHost:
         with other:
             process = self._fork(other)
             if process is None:
-                told = self.told
+                told = self.description
                 self.close()
                 self._start()
                 process = self._fork(other)
                 if process is None:
-                    self.told = told
+                    self.description = told
         return BotLink(own, process or 0, self, shared=False)
 
     def _fork(self, other: socket.socket) -> int | None:
@@ -306,7 +306,7 @@ def _limit_sending(own: socket.socket) -> None:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(ANSWER_SECONDS), 0))
 
 
-def _told(answer: bytes | None) -> dict[str, Any] | None:
+def _read_description(answer: bytes | None) -> dict[str, Any] | None:
     """What the process of a player says about it; None if it is nothing."""
     try:
         told: Any = json.loads(answer or b"")

@@ -243,7 +243,7 @@ class _Player:
         self.plain = time.process_time() - began < CHEAP
 
     @property
-    def told(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """What the rules need to know about it."""
         form = self.form()
         return {
@@ -442,7 +442,7 @@ def _tried(player: _Player) -> dict[str, Any]:
     if not process:
         told: dict[str, Any]
         try:
-            told = player.told
+            told = player.description
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
         with os.fdopen(write, "w") as out:
@@ -473,7 +473,7 @@ def main() -> None:
                 # What the file has started is for one episode, and not to be shared
                 kill_descendants(os.getpid())
                 os.execv(sys.executable, [*sys.orig_argv[:-3], file, "each", name])  # noqa: S606
-            told = player.told if player.loaded else _tried(player)
+            told = player.description if player.loaded else _tried(player)
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
         gc.collect()

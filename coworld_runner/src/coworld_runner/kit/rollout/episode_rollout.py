@@ -332,12 +332,12 @@ class PolicyTable:
     def _schemas(self) -> dict[str, Any]:
         return seat_schemas(self._rules)
 
-    def _tell(self, told: Any, about: Any, *, play: Play, seat: int) -> Any:
-        if told is None:
+    def _tell(self, callback: Any, about: Any, *, play: Play, seat: int) -> Any:
+        if callback is None:
             return None
         try:
-            waits = inspect.iscoroutinefunction(told)
-            return self._awaited(told, about) if waits else told(about)
+            waits = inspect.iscoroutinefunction(callback)
+            return self._awaited(callback, about) if waits else callback(about)
         except Exception as error:
             raise PolicyError(error, tick=play.tick, seat=seat) from error
 

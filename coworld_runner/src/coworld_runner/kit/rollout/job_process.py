@@ -19,7 +19,7 @@ __all__ = ["Job", "died", "job_letter", "job_process", "portable"]
 class Job(Protocol):
     """What a process does; it is pickled."""
 
-    def work(self, number: int, count: int, *, told: BinaryIO, out: BinaryIO) -> None:
+    def work(self, number: int, count: int, *, commands: BinaryIO, out: BinaryIO) -> None:
         """Do the share of one process of several, which are numbered from 0."""
         ...
 

@@ -122,8 +122,8 @@ class MatchProcess:
                 self._problem = str(self._received(self._child or self._start()))
         return self._problem
 
-    def told(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
-        """Load players, and return what is known of them then (`PlayerHost.told`)."""
+    def load(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
+        """Load players, and return what is known of them then (`PlayerHost.description`)."""
         return self._asked(dict(players))
 
     def play(self, chunk: Chunk) -> list[Outcome]:

@@ -25,7 +25,7 @@ from .seat_views import ReplayMoment, seat_view
 __all__ = ["main"]
 
 
-def _serve(rules: str, grace: float, progress: WorkerProgress, told: BinaryIO, out: BinaryIO) -> None:
+def _serve(rules: str, grace: float, progress: WorkerProgress, commands: BinaryIO, out: BinaryIO) -> None:
     """Play what arrives until the pipe is closed."""
 
     def say(what: object) -> None:
@@ -34,7 +34,7 @@ def _serve(rules: str, grace: float, progress: WorkerProgress, told: BinaryIO, o
 
     try:
         game = load_rules(rules, alone=True)
-        worker = MatchWorker(game, told.fileno(), progress=progress, grace=grace)
+        worker = MatchWorker(game, commands.fileno(), progress=progress, grace=grace)
     except Exception as error:  # noqa: BLE001 - whatever a game's module raises
         say(f"{type(error).__name__}: {error}")
         return
@@ -42,7 +42,7 @@ def _serve(rules: str, grace: float, progress: WorkerProgress, told: BinaryIO, o
     try:
         while True:
             try:
-                asked: Chunk | ReplayMoment | Mapping[int, BotProgram] = pickle.load(told)  # noqa: S301 - it is our own process
+                asked: Chunk | ReplayMoment | Mapping[int, BotProgram] = pickle.load(commands)  # noqa: S301 - it is our own process
             except EOFError:
                 return
             progress.note(0, WorkerProgress.LONGER)
@@ -50,7 +50,7 @@ def _serve(rules: str, grace: float, progress: WorkerProgress, told: BinaryIO, o
                 if isinstance(asked, ReplayMoment):
                     say(seat_view(game, asked))
                 else:
-                    say(worker.play(asked) if isinstance(asked, Chunk) else worker.told(asked))
+                    say(worker.play(asked) if isinstance(asked, Chunk) else worker.load(asked))
             except PlayerLost:
                 return
             except CoworldError as error:

@@ -189,10 +189,10 @@ class MatchWorker:
         self._progress.note(0, WorkerProgress.LONGER)
         return [self._outcome(game) for game in sorted(self._ended, key=lambda game: game.spec.number)]
 
-    def told(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
+    def load(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
         """What is known of players once they are loaded."""
         self._programs.update(players)
-        return {number: self._host(number, 0).told for number, program in players.items() if program.name}
+        return {number: self._host(number, 0).description for number, program in players.items() if program.name}
 
     def close(self) -> None:
         """Kill all processes."""
@@ -221,7 +221,7 @@ class MatchWorker:
             piped = PipedGame(self._rules, config, seed=spec.seed, grace=self._grace)
         except RulesError as error:
             game = _Game(spec, None, config)
-            game.problem = _told(error)
+            game.problem = _describe_error(error)
             self._ended.append(game)
             return
         game = self._live[number] = _Game(spec, piped, config)
@@ -234,13 +234,13 @@ class MatchWorker:
             self._progress.note(spec.number, slot)
             host = self._host(player, turn)
             if host.status is not None:
-                game.said[slot] = host.told.get("said", "")
+                game.said[slot] = host.description.get("said", "")
                 kind = "player_error" if host.status else "player_left_early"
                 failure = SeatFailure(slot=slot, error_type=kind, status=host.status, connected=False)
                 piped.lose(failure)
                 continue
             bot = game.bots[slot] = host.link()
-            hello = hello_message(self._rules, config, slot, self._schemas) if host.told["starts"] else None
+            hello = hello_message(self._rules, config, slot, self._schemas) if host.description["starts"] else None
             seed = player_seed(spec.seed, slot, secret=spec.player_secret)
             bot.ask((NEW, number, seed, hello), (number, slot, NEW))
         self._progress.note(spec.number, WorkerProgress.RULES)
@@ -313,17 +313,17 @@ class MatchWorker:
             if not 0 <= status <= 255:
                 raise ValueError(answer)
             if problem:
-                starts = bot.host.told["starts"]
+                starts = bot.host.description["starts"]
                 tick = f"in tick {game.game.table.play.tick}"
                 where = {NEW: "in start" if starts else "before its game", END: "in over"}.get(asked, tick)
                 told = f"{game.said.get(slot, '')}The player failed {where}: {problem}\n"
                 game.said[slot] = told[-_SAID:]
         if asked == END:
-            self._told_end(number, game, slot, status)
+            self._note_end(number, game, slot, status)
         elif game.over:
             return
         elif kind == FAILED:
-            self._lose(number, game, slot, int(status), connected=asked != NEW or bot.host.told["starts"])
+            self._lose(number, game, slot, int(status), connected=asked != NEW or bot.host.description["starts"])
         elif asked != NEW:
             self._answered(number, game, slot, kind, value, took / 1e9, words)
 
@@ -392,7 +392,7 @@ class MatchWorker:
                 self._fail(number, game, error)
 
     def _fail(self, number: int, game: _Game, error: RulesError) -> None:
-        game.problem = _told(error)
+        game.problem = _describe_error(error)
         self._finish(number, game)
 
     def _finish(self, number: int, game: _Game) -> None:
@@ -405,9 +405,9 @@ class MatchWorker:
         for slot, bot in enumerate(game.bots):
             if bot is None:
                 continue
-            waits = over is not None and (bot.host.told["ends"] or game.game.is_thinking(slot))
+            waits = over is not None and (bot.host.description["ends"] or game.game.is_thinking(slot))
             if waits or bot.shared:
-                bot.ask((END, number, over if bot.host.told["ends"] else None), (number, slot, END))
+                bot.ask((END, number, over if bot.host.description["ends"] else None), (number, slot, END))
             game.ending += waits
             if not waits and not bot.shared:
                 (bot.kill if bot.asked else bot.close)()
@@ -417,7 +417,7 @@ class MatchWorker:
         if not game.ending:
             self._close(number, game)
 
-    def _told_end(self, number: int, game: _Game, slot: int, status: int) -> None:
+    def _note_end(self, number: int, game: _Game, slot: int, status: int) -> None:
         """A player was told that the game is over."""
         bot = game.bots[slot]
         if bot is None:
@@ -584,7 +584,7 @@ class MatchWorker:
                     if bot is link:
                         self._call_rules(number)
                     if bot is link and game.over:
-                        self._told_end(number, game, slot, status)
+                        self._note_end(number, game, slot, status)
                     elif bot is link:
                         self._lose(number, game, slot, status)
             return
@@ -598,7 +598,12 @@ class MatchWorker:
             for bot in game.bots:
                 if bot is not None and not bot.shared:
                     bot.kill()
-                elif bot is not None and bot.host.shared is not None and bot.host.told and bot.host is not link.host:
+                elif (
+                    bot is not None
+                    and bot.host.shared is not None
+                    and bot.host.description
+                    and bot.host is not link.host
+                ):
                     bot.ask((END, number, None), (number, 0, END))
             del self._live[number]
         for _, game in again:
@@ -610,5 +615,5 @@ def _choices(play: Play, slot: int) -> bytes | None:
     return None if legal is None else marshal.dumps(legal)
 
 
-def _told(error: RulesError) -> str:
+def _describe_error(error: RulesError) -> str:
     return "\n".join((*error.lines, f"the rules failed: {error.message}"))

@@ -86,7 +86,7 @@ def to_minari(
     """
     encoding = _encoding(rules, config, seats, actions, observe, space)
     directory = _place(name)
-    told = _Told()
+    told = _Counts()
     buffers = _buffers(recorded, encoding, seat, told)
     first = next(buffers, None)
     if first is None:
@@ -112,7 +112,7 @@ def to_minari(
 
 
 @dataclass
-class _Told:
+class _Counts:
     episodes: int = 0
     steps: int = 0
     skipped: int = 0
@@ -173,7 +173,7 @@ def _place(name: str) -> Path:
 
 
 def _buffers(
-    recorded: Iterable[str | os.PathLike[str] | EpisodeRecord], encoding: SeatEncoding, seat: int | None, told: _Told
+    recorded: Iterable[str | os.PathLike[str] | EpisodeRecord], encoding: SeatEncoding, seat: int | None, told: _Counts
 ) -> Iterator[EpisodeBuffer]:
     for source in recorded:
         turns: dict[int, list[RecordedSample]] = {}

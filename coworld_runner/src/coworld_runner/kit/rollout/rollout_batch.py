@@ -89,7 +89,7 @@ class _Job:
     def table(self) -> PolicyTable:
         return PolicyTable(self.rules, self.policies, config=self.config, seats=self.seats)
 
-    def work(self, number: int, count: int, *, told: BinaryIO, out: BinaryIO) -> None:
+    def work(self, number: int, count: int, *, commands: BinaryIO, out: BinaryIO) -> None:
         """Play every count-th episode, and write the results."""
         played: list[Rollout] = []
         last: CoworldError | None = None

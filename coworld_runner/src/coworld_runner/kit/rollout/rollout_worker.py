@@ -24,7 +24,7 @@ def main() -> None:
             sys.modules["__main__"] = sys.modules["__mp_main__"] = known
         job: Job = pickle.load(told)  # noqa: S301
         try:
-            job.work(number, count, told=told, out=out)
+            job.work(number, count, commands=told, out=out)
         except BrokenPipeError:
             os._exit(0)
 

@@ -112,7 +112,7 @@ class _VectorJob:
         """The first game of a process, and the one after its last."""
         return number * self.games // count, (number + 1) * self.games // count
 
-    def work(self, number: int, count: int, *, told: BinaryIO, out: BinaryIO) -> None:
+    def work(self, number: int, count: int, *, commands: BinaryIO, out: BinaryIO) -> None:
         """Play when told, until there is nothing more to be told."""
         first, last = self.share(number, count)
 
@@ -128,12 +128,12 @@ class _VectorJob:
                 gc.freeze()
                 gc.set_threshold(50_000)
                 say()
-                while word := told.read(1):
+                while word := commands.read(1):
                     match word:
                         case b"s":
                             say({first * self.spec.rows + row: why for row, why in games.step().items()})
                         case b"r":
-                            games.reset(*pickle.load(told))  # noqa: S301 - it is our own process
+                            games.reset(*pickle.load(commands))  # noqa: S301 - it is our own process
                             say()
                         case _:
                             say(games.draw())

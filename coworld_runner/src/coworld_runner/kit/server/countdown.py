@@ -30,7 +30,7 @@ class Countdown:
                 await broken_off.wait()
         self._ends = None
 
-    def told(self) -> dict[str, float]:
+    def fields(self) -> dict[str, float]:
         """Return the message field with the remaining seconds; empty when the countdown is not running."""
         if self._ends is None:
             return {}

@@ -118,7 +118,7 @@ class Match:
 
     def watch(self) -> Outbox:
         """Add a spectator, who gets the current state at once."""
-        return self._viewers.join(self._table.frame, **self._countdown.told())
+        return self._viewers.join(self._table.frame, **self._countdown.fields())
 
     def unwatch(self, outbox: Outbox) -> None:
         """Remove a spectator."""
@@ -218,14 +218,14 @@ class Match:
             outbox = self._outboxes[slot]
             if outbox is not None:
                 self._put(slot, outbox)
-        self._viewers.show(self._table.frame, **self._countdown.told())
+        self._viewers.show(self._table.frame, **self._countdown.fields())
 
     def _put(self, slot: int, outbox: Outbox) -> None:
         news = self._table.news(slot)
         outbox.put(self._observe(slot), None if news is None else news.sent)
 
     def _observe(self, slot: int) -> str:
-        return self._table.observe(slot, time.monotonic(), self._countdown.told())
+        return self._table.observe(slot, time.monotonic(), self._countdown.fields())
 
     def _say(self, slot: int, line: str) -> None:
         """Log a line about a seat."""

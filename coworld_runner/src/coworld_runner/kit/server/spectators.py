@@ -101,7 +101,7 @@ class Spectators:
     def _read_aloud(self, frame: Frame) -> None:
         if frame.tick > self._read:
             self._read = frame.tick
-            self._said.extend(one.told() for one in frame.said if one.to == "all")
+            self._said.extend(one.fields() for one in frame.said if one.to == "all")
 
     def _state(self, frame: Frame, **more: Any) -> str:
         state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}

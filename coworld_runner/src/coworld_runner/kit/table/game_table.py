@@ -363,7 +363,7 @@ class GameTable:
             parts.append(f'"legal":[{",".join(legal)}]')
         if (text := play.text(slot)) is not None:
             parts.append(f'"text":{compact(text)}')
-        if seat.news is not None and (news := seat.news.told()):
+        if seat.news is not None and (news := seat.news.fields()):
             parts.append(compact(news)[1:-1])
         if seat.pictures:
             parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])

@@ -50,11 +50,11 @@ class SeatNews:
         if self._talk is not None:
             self._talk.tell(self._slot)
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The fields of an observation."""
         told: dict[str, Any] = {"reward": self._reward} if self._rewards else {}
         if heard := self._heard():
-            told["heard"] = [one.told() for one in heard]
+            told["heard"] = [one.fields() for one in heard]
         return told
 
     def talked(self, *, over: bool) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ class SeatNews:
         before = [one for one in self._talk.log(self._slot) if id(one) not in later][-MAX_TALKED:]
         while sum(len(one.text) for one in before) > MAX_TALKED_LETTERS:
             del before[0]
-        return [one.told() for one in before]
+        return [one.fields() for one in before]
 
     def _heard(self) -> list[SeatMessage]:
         return [] if self._talk is None else self._talk.heard(self._slot)[-MAX_UNHEARD:]

@@ -158,8 +158,8 @@ class FrameRelay:
         for one, other in ((link.client, game), (game, link.client)):
             if one is None:
                 continue
-            if other is not None and other.at_end and one.connected and not one.waiting and not one.told_end:
-                one.told_end = True
+            if other is not None and other.at_end and one.connected and not one.waiting and not one.end_sent:
+                one.end_sent = True
                 try:
                     one.socket.shutdown(socket.SHUT_WR)
                 except OSError:
@@ -169,7 +169,7 @@ class FrameRelay:
             events = 0 if one.at_end or is_full or not one.connected else selectors.EVENT_READ
             events |= selectors.EVENT_WRITE if one.waiting or not one.connected else 0
             self._register(one, events)
-        if game is not None and link.client.told_end and game.told_end:
+        if game is not None and link.client.end_sent and game.end_sent:
             link.close()
 
     def forget(self, side: _Side) -> None:
@@ -197,7 +197,7 @@ class _Side:
         self.waiting = bytearray()
         self.at_end = False
         """Whether it has sent its last byte."""
-        self.told_end = False
+        self.end_sent = False
         """Whether it was told that the other has."""
         self.events = 0
 

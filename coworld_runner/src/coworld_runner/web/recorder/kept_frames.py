@@ -33,7 +33,7 @@ class KeptFrames:
         self.is_open = True
         self._reason = "over"
         self._seats = seats
-        self._told: dict[int, int] = {}
+        self._newest_ticks: dict[int, int] = {}
         """The newest tick that each seat was told."""
         self._back: set[int] = set()
         """Seats that were told an earlier tick after a later one."""
@@ -64,9 +64,9 @@ class KeptFrames:
                 tick = tick_of(text)
                 said = f'"text":{json.dumps(text)}'
         if tick is not None and direction == "to_player":
-            if tick < self._told.get(seat, 0):
+            if tick < self._newest_ticks.get(seat, 0):
                 self._back.add(seat)
-            self._told[seat] = tick
+            self._newest_ticks[seat] = tick
         named = "null" if tick is None else tick
         line = f'{{"tick":{named},"time":{when:.6f},"seat":{seat},"direction":"{direction}",{said}}}\n'
         self.waiting += line.encode()
@@ -80,8 +80,10 @@ class KeptFrames:
 
     def finish(self) -> None:
         """Add the last line."""
-        newest = max(self._told.values(), default=0)
-        behind = {seat for seat in range(self._seats) if self._told and self._told.get(seat, -1) < newest}
+        newest = max(self._newest_ticks.values(), default=0)
+        behind = {
+            seat for seat in range(self._seats) if self._newest_ticks and self._newest_ticks.get(seat, -1) < newest
+        }
         end = {"end": self._reason, "complete": self.is_open, "out_of_sync": sorted(behind | self._back)}
         self.is_open = False
         self.waiting += f"{json.dumps(end)}\n".encode()
