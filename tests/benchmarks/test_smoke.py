@@ -20,7 +20,7 @@ def figures(script: str, *arguments: str, like: str = "coworld") -> dict[str, An
     words = [str(HERE / script), *arguments, "--json"]
     # Use the existing bytecode instead of a separate cache for benchmarks.
     env = {"PYTHONPYCACHEPREFIX": "", **os.environ, "PYTHONPATH": str(HERE.parent)}
-    done = launcher_of(like).run(words, env=env, cwd=Path.cwd(), patience=280)
+    done = launcher_of(like).run(words, env=env, cwd=Path.cwd(), timeout=280)
     assert done.status == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("\n{") :])
     assert found["machine"]["processors"] >= 1

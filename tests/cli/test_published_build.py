@@ -98,7 +98,7 @@ def test_a_game_of_the_kit_is_certified_by_both(python: Path, tmp_path: Path) ->
     shutil.copytree(wheels, tmp_path / "fresh" / "wheels")
     # The wheels are in place of an index
     env = {"PIP_NO_INDEX": "1", "BASE_IMAGE": os.environ.get("BASE_IMAGE", "python:3.11-slim")}
-    built = coworld("build", "fresh", "--version", "1.2.3", "--json", cwd=tmp_path, env=env, patience=300)
+    built = coworld("build", "fresh", "--version", "1.2.3", "--json", cwd=tmp_path, env=env, timeout=300)
     assert built.status == 0, built.stderr
     manifest = Path(built.json["manifest"])
     try:

@@ -93,7 +93,7 @@ async def test_abandoned_socket_and_closed_port_are_an_engine_that_does_not_run(
 
 
 async def test_silent_engine_is_given_up(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    monkeypatch.setattr(docker_engine, "_KNOCK_SECONDS", 0.2)
+    monkeypatch.setattr(docker_engine, "_PROBE_SECONDS", 0.2)
     async with stalling(place) as (_, gone):
         assert (await refusal(f"unix://{place}")).code == "docker_silent"
         with anyio.fail_after(10):

@@ -215,7 +215,7 @@ async def test_sign_in_times_out() -> None:
 
     async with serve(exchange) as server:
         with pytest.raises(SignInTimeout) as caught:
-            await sign_in(server.url, show=show, paste=gone, deadline=0.05)
+            await sign_in(server.url, show=show, paste=gone, timeout=0.05)
         assert not server.asked
     assert caught.value.kind == "environment"
 

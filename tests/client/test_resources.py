@@ -526,7 +526,7 @@ async def test_smoke_episodes_that_never_begin_are_not_awaited() -> None:
     cow = str(EPISODE["coworld_id"])
     async with canned_platform() as platform, api_of(platform.url) as api:
         platform.on("GET", f"/v2/coworlds/{cow}/episode-requests", {"entries": [], "next_cursor": None})
-        status = await api.coworlds.wait_for_smoke(cow, deadline=3600, begins_within=0)
+        status = await api.coworlds.wait_for_smoke(cow, wait_timeout=3600, start_timeout=0)
     assert status.verdict == "none"
 
 

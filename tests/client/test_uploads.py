@@ -355,7 +355,7 @@ async def test_coworld_is_uploaded_updated_and_downloaded(
 
         status = await api.coworlds.status(updated.coworld.id)
         assert (status.verdict, len(status.episodes)) == ("pending", 1)
-        waited = await api.coworlds.wait_for_smoke(updated.coworld.id, deadline=0.05)
+        waited = await api.coworlds.wait_for_smoke(updated.coworld.id, wait_timeout=0.05)
         assert not waited.decided
     assert spool_left() == []
 

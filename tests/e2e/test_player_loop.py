@@ -57,7 +57,7 @@ class Player:
         }
 
     def run(self, *words: str | Path, stdin: str = "", status: int = 0, **env: str) -> Done:
-        done = coworld(*words, env={**self.environment, **env}, cwd=self.home, stdin=stdin, patience=300)
+        done = coworld(*words, env={**self.environment, **env}, cwd=self.home, stdin=stdin, timeout=300)
         self.said += [done.stdout, done.stderr]
         assert done.status == status, (
             f"coworld {' '.join(map(str, words))}: {done.status}\n{done.stdout}\n{done.stderr}"

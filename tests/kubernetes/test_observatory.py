@@ -48,7 +48,7 @@ async def test_uploaded_policies_are_played_on_the_cluster(
         request.addfinalizer(lambda: untag(lambda name: name.startswith(f"{registry}/")))
 
         def ask(*words: str | Path, stdin: str | None = None) -> Done:
-            done = coworld(*words, env={**me, "COWORLD_SERVER": served.server}, stdin=stdin, patience=300)
+            done = coworld(*words, env={**me, "COWORLD_SERVER": served.server}, stdin=stdin, timeout=300)
             assert done.status == 0, done.stderr + done.stdout + served.log.read_text()
             return done
 

@@ -23,7 +23,7 @@ async def upload_and_play(platform: Platform, owner: Account, run: Path, world: 
     }
 
     def ask(*words: str, stdin: str | None = None) -> Done:
-        done = coworld(*words, env=home, cwd=run.parent, stdin=stdin, patience=300)
+        done = coworld(*words, env=home, cwd=run.parent, stdin=stdin, timeout=300)
         assert done.status == 0, done.stderr + done.stdout
         return done
 
@@ -64,6 +64,6 @@ async def test_checkpoints_are_played_in_containers(tmp_path: Path) -> None:
             "COWORLD_TOKEN": ann.token,
         }
         words = ["upload-coworld", str(game), "--skip-certification", "tried elsewhere", "--json"]
-        made = await anyio.to_thread.run_sync(lambda: coworld(*words, env=home, patience=300))
+        made = await anyio.to_thread.run_sync(lambda: coworld(*words, env=home, timeout=300))
         assert made.status == 0, made.stderr
         await upload_and_play(platform, ann, write_run(tmp_path / "run"), made.json["id"])

@@ -70,7 +70,7 @@ async def test_every_command_for_taking_part_works_on_the_demo(tmp_path: Path) -
         assert program == "coworld"
         given = shlex.split(line.partition(" < ")[2])
         stdin = Path(tmp_path, *given).read_text() if given else ""
-        done = coworld(*words, env={**home, **env}, cwd=tmp_path, stdin=stdin, patience=300)
+        done = coworld(*words, env={**home, **env}, cwd=tmp_path, stdin=stdin, timeout=300)
         assert done.status == 0, f"{line}: {done.status}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 

@@ -216,5 +216,5 @@ async def test_offline_check_reads_the_address_without_requests(github: GitHub) 
 
 async def test_a_host_that_never_answers_is_given_up_at_the_deadline(github: GitHub) -> None:
     github.fail = lambda _, __: anyio.sleep_forever()
-    (record, *_) = await look(github, tree("src"), deadline=0.2)
+    (record, *_) = await look(github, tree("src"), total_timeout=0.2)
     assert (record.status, record.code) == ("unreached", "source_timeout")

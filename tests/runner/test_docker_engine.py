@@ -188,7 +188,7 @@ def test_missing_permission_at_the_real_socket_is_reported() -> None:
 
 
 async def test_unresponsive_engine_is_reported(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
-    monkeypatch.setattr(_engine, "_KNOCK_SECONDS", 0.2)
+    monkeypatch.setattr(_engine, "_PROBE_SECONDS", 0.2)
     async with serve_bytes(place):
         assert (await refusal(resolve_address(f"unix://{place}"))).code == "docker_silent"
 

@@ -310,7 +310,7 @@ async def test_files_are_reported_when_closed(tmp_path: Path) -> None:
 
 async def test_a_unit_that_wrote_nothing_for_long_is_followed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     retry_timeout = 0.5
-    monkeypatch.setattr(_kube_collector, "_PATIENCE", retry_timeout)
+    monkeypatch.setattr(_kube_collector, "_TIMEOUT", retry_timeout)
     monkeypatch.setattr(_kube_collector, "Tries", partial(Tries, clock=anyio.current_time))
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     served = 0

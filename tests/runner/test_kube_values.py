@@ -20,7 +20,7 @@ from coworld_runner.backends.kubernetes import _pod_objects as kube
 from coworld_runner.backends.kubernetes import _pod_state as state
 from coworld_runner.backends.kubernetes._admission import advice_on, never_fits
 from coworld_runner.backends.kubernetes._cluster import ClusterRefused
-from coworld_runner.backends.kubernetes._cluster_capacity import ClusterCapacity, Need, need_of, patience
+from coworld_runner.backends.kubernetes._cluster_capacity import ClusterCapacity, Need, need_of, wait_limit
 from coworld_runner.backends.kubernetes._cordoned_nodes import without_node
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "coworld-0", "uid": "1-2-3"}
@@ -512,11 +512,11 @@ async def test_a_quota_is_waited_for_while_others_may_give_it_back(
 
 
 async def test_room_is_not_waited_for_until_the_callers_deadline() -> None:
-    assert patience(60) == 60
+    assert wait_limit(60) == 60
     with anyio.fail_after(10):
         await anyio.lowlevel.checkpoint()
-        assert 7 < patience(60) <= 8
-        assert patience(3) == 3
+        assert 7 < wait_limit(60) <= 8
+        assert wait_limit(3) == 3
 
 
 def test_a_placement_says_where_files_are() -> None:

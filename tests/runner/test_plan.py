@@ -231,7 +231,7 @@ async def test_a_game_waits_no_longer_for_its_players_than_the_limit(
     config = {key: value for key, value in plan.game_config.items() if key != "player_connect_timeout_seconds"}
     config |= {"player_connect_timeout_seconds": said} if said is not None else {}
     plan = dataclasses.replace(plan, manifest=plan.manifest.model_copy(update=changed), game_config=config)
-    hurried = plan.connecting_within(limit)
+    hurried = plan.limit_connecting(limit)
     assert hurried.game_config.get("player_connect_timeout_seconds") == waits
     assert hurried.check_config().ok
 

@@ -46,7 +46,7 @@ def test_links_are_removed_but_not_followed(tree: Path, tmp_path: Path) -> None:
 def test_last_entry_is_removed_only_when_all_else_is_gone(tree: Path) -> None:
     (tree / "full" / "fuller").mkdir(parents=True)
     (tree / "lock").touch()
-    said = remove_tree(tree, last="lock", within=0)
+    said = remove_tree(tree, last="lock", timeout=0)
     assert said == f"{tree}/…: not all of it could be removed within 0 s"
     assert (tree / "lock").exists()
     assert remove_tree(tree, last="lock") == ""

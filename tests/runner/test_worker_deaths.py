@@ -77,7 +77,7 @@ def is_gone(pid: int) -> bool:
 def test_rules_that_hang_are_blamed_and_the_rest_is_played_again(tmp_path: Path) -> None:
     games = [SeatedGame(number=number, config=number % 2, seed=1, players=(0, 0)) for number in (2, 3, 4)]
     chunk = Chunk(games=games, configs={0: config(5), 1: config(9)}, players=RANDOM)
-    with worker(hanging_nim(tmp_path / "nim"), patience=0.5) as process:
+    with worker(hanging_nim(tmp_path / "nim"), timeout=0.5) as process:
         (hangs,) = process.play(chunk)
         assert (hangs.number, hangs.problem) == (3, "the rules have not answered for 0.5 s")
         assert (hangs.results, hangs.status) == (None, -signal.SIGKILL)
@@ -91,7 +91,7 @@ def test_rules_that_hang_are_blamed_and_the_rest_is_played_again(tmp_path: Path)
 async def test_game_whose_rules_hang_has_rows_and_records_that_say_so(tmp_path: Path) -> None:
     package = await resolve_package(hanging_nim(tmp_path / "nim"))
     rules = EvaluationRules(max_blocks=1, config={"sticks": 9}, seed=1)
-    async with WorkerVenue(package, workers=1, patience=0.5) as venue:
+    async with WorkerVenue(package, workers=1, timeout=0.5) as venue:
         await compare(package, "counter", "random-taker", rules=rules, workspace=tmp_path / "run", venue=venue)
     row = next(read_rows(tmp_path / "run"))
     assert (row.party, row.status) == ("game", "failed")

@@ -25,7 +25,7 @@ from .launcher import Command, Done, Launcher, launcher
 MISFITS = Path(__file__).parent / "misfits"
 QUICK = MISFITS.with_name("quick")
 RUN_MODULE = Path(__file__).with_name("run_module.py")
-PATIENCE = 90.0
+TIMEOUT = 90.0
 """Time limit in seconds for any wait; tests wait for conditions, so only a broken test waits this long."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
@@ -130,12 +130,12 @@ def coworld(
     env: Mapping[str, str | None] | None = None,
     cwd: Path | None = None,
     stdin: str | None = None,
-    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
 ) -> Done:
     """Run a command to its end, without a terminal."""
     words = ["coworld", *map(str, args)]
     return _launchers["coworld"].run(
-        words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", patience=patience
+        words, env=environment(env), cwd=cwd or Path.cwd(), stdin=stdin or "", timeout=timeout
     )
 
 
@@ -225,7 +225,7 @@ class Started:
 
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
         """Read until a condition returns a true value, and return that value."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (value := condition()):
             left = deadline - time.monotonic()
             ended = not self._open and self.process.poll() is not None
@@ -244,7 +244,7 @@ class Started:
 
     def end(self) -> Done:
         """Wait for the command to end."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while self._open and time.monotonic() < deadline:
             self._read(0.05)
         status = self.process.wait(timeout=max(0.1, deadline - time.monotonic()))
@@ -292,17 +292,17 @@ class Terminal:
 
     def until_said(self, text: str) -> None:
         """Read until a text appears."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while text not in self.text:
             if time.monotonic() > deadline or not self._read(0.05):
                 raise AssertionError(f"never came: {text}\n{self.text}")
 
     def end(self) -> int:
         """Read to the end, and return the exit status."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while self._read(0.05):
             assert time.monotonic() < deadline, f"did not end:\n{self.text}"
-        return self.process.wait(timeout=PATIENCE)
+        return self.process.wait(timeout=TIMEOUT)
 
     def close(self) -> None:
         """Leave nothing behind, whatever the test did."""

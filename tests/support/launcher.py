@@ -272,7 +272,7 @@ class Launcher:
         return Command(connection, words)
 
     def run(
-        self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path, stdin: str = "", patience: float = 300.0
+        self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path, stdin: str = "", timeout: float = 300.0
     ) -> Done:
         """Run a command to its end.
 
@@ -281,7 +281,7 @@ class Launcher:
             env: The whole environment.
             cwd: The working directory.
             stdin: The standard input.
-            patience: Time limit in seconds.
+            timeout: Time limit in seconds.
         """
         with ExitStack() as files:
             given, out, err = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
@@ -290,10 +290,10 @@ class Launcher:
             command = self.start(words, env=env, cwd=cwd, streams=(given.fileno(), out.fileno(), err.fileno()))
             # Arguments may contain tokens, which the output of a failed test must not show.
             try:
-                status = command.wait(patience)
+                status = command.wait(timeout)
             except subprocess.TimeoutExpired:
                 command.kill()
-                raise AssertionError(f"{words[:2]} took over {patience:g} s") from None
+                raise AssertionError(f"{words[:2]} took over {timeout:g} s") from None
             for stream in (out, err):
                 stream.seek(0)
             return Done(status, out.read().decode(), err.read().decode())

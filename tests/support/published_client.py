@@ -21,7 +21,7 @@ __all__ = ["Published", "install", "published"]
 
 OLDEST = "0.1.26"
 """The oldest release with which everything here is compatible."""
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Time limit in seconds for the package index, which may be slow."""
 _LAZY = ("certifi", "encodings.idna", "httpcore", "httpcore._backends.auto")
 """Modules that commands import only when they call a server."""
@@ -47,7 +47,7 @@ def install(directory: Path, release: str = OLDEST) -> Path:
         ["pip", "install", "--python", str(python), f"coworld=={release}"],
     ):
         done = subprocess.run(
-            [uv, *words], cwd=directory.parent, env=kept, capture_output=True, text=True, check=False, timeout=PATIENCE
+            [uv, *words], cwd=directory.parent, env=kept, capture_output=True, text=True, check=False, timeout=TIMEOUT
         )
         if done.returncode != 0:
             pytest.skip(f"coworld {release} cannot be installed here: uv {words[0]}: {done.stderr[-2000:]}")
@@ -66,7 +66,7 @@ class Published:
     def run(self, *words: str | Path, program: str = "coworld", stdin: str = "", status: int | None = 0) -> Done:
         """Run a command against the server, and check its exit status."""
         said = [program, *(str(word) for word in words), "--server", self.server]
-        done = self._launcher.run(said, env=self._env, cwd=self.home, stdin=stdin, patience=PATIENCE)
+        done = self._launcher.run(said, env=self._env, cwd=self.home, stdin=stdin, timeout=TIMEOUT)
         assert status is None or done.status == status, f"{said[:2]}: {done.status}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -162,8 +162,8 @@ class _Coworlds:
         self,
         coworld_id: str,
         *,
-        deadline: float = time_limits.HOSTED_SMOKE,
-        begins_within: float | None = None,
+        wait_timeout: float = time_limits.HOSTED_SMOKE,
+        start_timeout: float | None = None,
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
     ) -> CoworldStatus: ...

@@ -33,7 +33,7 @@ from .transport._retry import worth_retrying
 if TYPE_CHECKING:
     from .client import CoworldClient
 
-__all__ = ["Change", "Changes", "Outage", "next_pause", "until_ended", "wait_within", "watch"]
+__all__ = ["Change", "Changes", "Outage", "next_pause", "until_ended", "wait_at_most", "watch"]
 
 _T = TypeVar("_T")
 
@@ -182,7 +182,7 @@ async def until_ended(
         await anyio.sleep(pause)
 
 
-async def wait_within(
+async def wait_at_most(
     timeout: float | None, wait: Callable[[], Awaitable[_T]], *, id: str, hint: str | None = None
 ) -> _T:
     """Wait, but not longer than some seconds; None: as long as it takes.

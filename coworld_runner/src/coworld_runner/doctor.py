@@ -35,9 +35,9 @@ __all__ = ["Check", "Machine", "check_machine", "leftovers", "machine_versions"]
 DISTRIBUTIONS = ("coworld-cli", "coworld-runner", "coworld-core", "coworld-client")
 _PUBLISHED = "coworld"
 
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds for an engine to answer; a slower one is too slow for episodes."""
-_REMOTE_PATIENCE = 60.0
+_REMOTE_TIMEOUT = 60.0
 """Seconds for an engine on another machine to answer."""
 _QUICK = 2.0
 """Seconds for an engine to report its version when that is only additional information."""
@@ -319,7 +319,7 @@ async def _check_backend(name: str, backend: Backend) -> tuple[Check, ...]:
     """Check one backend: a remote one gives a result for each of its requirements, a local one a single result."""
     try:
         remote = backend.capabilities.remote
-        time_limit = _REMOTE_PATIENCE if remote else _PATIENCE
+        time_limit = _REMOTE_TIMEOUT if remote else _TIMEOUT
         with anyio.move_on_after(time_limit):
             issues = await backend.check()
             if remote:

@@ -34,7 +34,7 @@ __all__ = ["commands", "wait_smoke"]
 
 commands = NounGroup()
 
-_BEGINS_WITHIN = 30.0
+_START_TIMEOUT = 30.0
 """Seconds within which a platform that plays a Coworld's first episodes has created one."""
 
 
@@ -143,7 +143,9 @@ async def wait_smoke(api: CoworldClient, coworld: str, seconds: float, running: 
             running.out.note(text)
             said = text
 
-    return await api.coworlds.wait_for_smoke(coworld, deadline=seconds, begins_within=_BEGINS_WITHIN, on_change=tell)
+    return await api.coworlds.wait_for_smoke(
+        coworld, wait_timeout=seconds, start_timeout=_START_TIMEOUT, on_change=tell
+    )
 
 
 @commands.command("next-version")

@@ -28,7 +28,7 @@ __all__ = ["commands", "list_local", "watch_hosted"]
 
 commands = NounGroup()
 
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 
 
 def _local(places: PlaceOptions) -> LocalController:
@@ -102,7 +102,7 @@ async def _watch(
 @commands.command("stop", cls=SectionCommand)
 @click.argument("run", metavar="RUN")
 @click.option("--hard", is_flag=True, help="Kill the run's process, and remove what it leaves.")
-@seconds_option("--wait", _PATIENCE, "Maximum time to wait until it has ended.")
+@seconds_option("--wait", _TIMEOUT, "Maximum time to wait until it has ended.")
 @takes("places", PlaceOptions)
 @platform_options
 def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, hard: bool, wait: float) -> int:

@@ -386,8 +386,8 @@ class Coworlds(Resource):
         self,
         coworld_id: str,
         *,
-        deadline: float = time_limits.HOSTED_SMOKE,
-        begins_within: float | None = None,
+        wait_timeout: float = time_limits.HOSTED_SMOKE,
+        start_timeout: float | None = None,
         on_change: Callable[[CoworldStatus], object] | None = None,
         timeout: float | None = None,
     ) -> CoworldStatus:
@@ -395,8 +395,8 @@ class Coworlds(Resource):
 
         Args:
             coworld_id: `cow_…`.
-            deadline: Seconds to wait.
-            begins_within: Seconds to wait until the platform has created an episode; None: until the deadline.
+            wait_timeout: Seconds to wait.
+            start_timeout: Seconds to wait until the platform has created an episode; None: as long as for the rest.
             on_change: Called with the status, at once and after every change.
             timeout: Seconds for each attempt of a call.
 
@@ -407,8 +407,8 @@ class Coworlds(Resource):
         if on_change is not None:
             on_change(status)
         pause = _FIRST_PAUSE
-        begun_by = anyio.current_time() + (deadline if begins_within is None else begins_within)
-        with anyio.move_on_after(deadline):
+        begun_by = anyio.current_time() + (wait_timeout if start_timeout is None else start_timeout)
+        with anyio.move_on_after(wait_timeout):
             while not status.decided:
                 left = begun_by - anyio.current_time()
                 if status.verdict == "none" and left <= 0:

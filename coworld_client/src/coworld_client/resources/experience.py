@@ -17,7 +17,7 @@ from coworld_core.records.labels import check_labels
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ..watch import Change, wait_within
+from ..watch import Change, wait_at_most
 from ._base import Resource, has_labels, label_query
 from ._variants import bodies_by_variant
 
@@ -179,7 +179,7 @@ class Experience(Resource):
             return await self.get(request_id)
 
         hint = Hint("wait_again", "It continues; wait again, or follow it with api.watch.", id=request_id)
-        return await wait_within(timeout, wait, id=request_id, hint=hint)
+        return await wait_at_most(timeout, wait, id=request_id, hint=hint)
 
     @staticmethod
     def _path(request_id: str) -> str:

@@ -10,7 +10,7 @@ from coworld_core.api import HostedRole, RoleRun, RoleRunBody, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ..watch import until_ended, wait_within
+from ..watch import until_ended, wait_at_most
 from ._base import Resource
 from ._episode_places import Episode, id_of
 
@@ -97,7 +97,7 @@ class RoleRuns(Resource):
             ApiTimeoutError: The run has not ended in that time. It continues, and waiting again is safe.
         """
         _place(run_id)
-        return await wait_within(
+        return await wait_at_most(
             timeout,
             lambda: until_ended(
                 lambda: self.get(run_id), ended=lambda run: run.status.is_terminal, on_change=on_change

@@ -169,7 +169,7 @@ async def sign_in(
     *,
     show: Callable[[str], Awaitable[object]],
     paste: Callable[[], Awaitable[str | None]] | None = None,
-    deadline: float = _DEADLINE,
+    timeout: float = _DEADLINE,
     trusted_hosts: Collection[str] = (),
     transport: AsyncBaseTransport | None = None,
 ) -> Token:
@@ -183,7 +183,7 @@ async def sign_in(
         show: Called with the URL of the sign-in page; opens it, or shows it to the person.
         paste: Waits for a code that the person pastes instead, and returns None if there will be none. The first code
             wins, whether pasted or from the browser.
-        deadline: Seconds that the person has.
+        timeout: Seconds that the person has.
         trusted_hosts: As for `exchange_code`.
         transport: As for `exchange_code`.
 
@@ -202,7 +202,7 @@ async def sign_in(
             scope.cancel()
 
     with unwrapped():
-        with anyio.move_on_after(deadline):
+        with anyio.move_on_after(timeout):
             async with callback_server() as callback, anyio.create_task_group() as group:
 
                 async def returned() -> None:
@@ -217,7 +217,7 @@ async def sign_in(
                 group.start_soon(pasted, group.cancel_scope)
     if code is None:
         raise SignInTimeout(
-            f"Nobody signed in to {normalise_server(server)} within {deadline:g} s.",
+            f"Nobody signed in to {normalise_server(server)} within {timeout:g} s.",
             hint="Try again, or paste the code that the page shows.",
         )
     return await exchange_code(server, code, trusted_hosts=trusted_hosts, transport=transport)

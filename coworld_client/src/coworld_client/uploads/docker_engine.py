@@ -48,7 +48,7 @@ Client = Any
 Heard = Callable[..., None]
 """Called in a thread when the engine has said something, with a function and arguments to call in the event loop."""
 
-_KNOCK_SECONDS = 10.0
+_PROBE_SECONDS = 10.0
 _CALL_SECONDS = 120.0
 _SILENCE = 300.0
 """Longest silence in seconds while the engine pulls an image; registries can be slow."""
@@ -116,7 +116,7 @@ class DockerEngine:
         """
         try:
             offered = await self._call(
-                "GET /version", lambda client: client.version(api_version=False)["ApiVersion"], seconds=_KNOCK_SECONDS
+                "GET /version", lambda client: client.version(api_version=False)["ApiVersion"], seconds=_PROBE_SECONDS
             )
         except EngineRefused as error:
             raise not_docker(self._address) from error

@@ -155,7 +155,7 @@ class Wire(BaseModel):
     @property
     def odd(self) -> tuple[Issue, ...]:
         """Issues with wrong values, in this resource and nested ones; empty if there are none."""
-        return tuple(_odd_within(self, ()))
+        return tuple(_odd_values(self, ()))
 
     def to_wire(self) -> dict[str, Any]:
         """The resource as JSON-ready data for the wire, without fields that a client computes."""
@@ -344,12 +344,12 @@ def _without(data: Any, place: _Place) -> Any:
     return copy
 
 
-def _odd_within(value: Any, path: _Place) -> Iterator[Issue]:
+def _odd_values(value: Any, path: _Place) -> Iterator[Issue]:
     if isinstance(value, Wire):
         for issue in getattr(value, "_odd", ()):
             yield issue.model_copy(update={"pointer": pointer(path) + issue.pointer})
         for name in type(value).model_fields:
-            yield from _odd_within(getattr(value, name), (*path, name))
+            yield from _odd_values(getattr(value, name), (*path, name))
     elif isinstance(value, tuple):
         for index, item in enumerate(cast("tuple[Any, ...]", value)):
-            yield from _odd_within(item, (*path, index))
+            yield from _odd_values(item, (*path, index))

@@ -341,13 +341,13 @@ class _Element:
     repeated: bool
 
 
-def _walk(text: str, max_depth: int, *, within: Collection[Path] | None = None) -> Iterator[_Element]:
+def _walk(text: str, max_depth: int, *, paths: Collection[Path] | None = None) -> Iterator[_Element]:
     """All elements of a text in order, without recursion; stops after the first that is too deep.
 
     Args:
         text: The text.
         max_depth: Deepest nesting.
-        within: Where to look; what other objects and lists contain is passed over.
+        paths: Where to look; what other objects and lists contain is passed over.
     """
     stack: list[_Frame] = []
     awaiting_key = False
@@ -381,7 +381,7 @@ def _walk(text: str, max_depth: int, *, within: Collection[Path] | None = None) 
         key_offset = frame.key_offset if frame is not None and frame.keys is not None else None
         yield _Element(path, offset, key_offset, match[0].lstrip(" \t\n\r"), repeated)
         repeated = False
-        if opening and within is not None and path not in within:
+        if opening and paths is not None and path not in paths:
             # The parser is so much quicker that it does not matter that it makes values
             with suppress(ValueError, RecursionError):
                 position = _DECODER.raw_decode(text, offset)[1]
@@ -484,7 +484,7 @@ def _places(text: str | None, findings: list[Finding]) -> list[tuple[int, int] |
     repeated = any(finding.code == "duplicate_key" for finding in findings)
     found: dict[Path, tuple[int, int | None]] = {}
     if any(finding.offset is None for finding in findings):
-        for element in _walk(text, MAX_DEPTH, within=wanted):
+        for element in _walk(text, MAX_DEPTH, paths=wanted):
             if element.path in wanted:
                 found[element.path] = element.offset, element.key_offset
                 if len(found) == len(wanted) and not repeated:

@@ -227,7 +227,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
         self._margins: tuple[MeanTest, ...] = ()
         self._bounds = self.differences
         if plan.margin is not None and (bounds := self._bounds) is not None and bounds.certain:
-            ends = (bounds.within(-plan.margin), bounds.within(plan.margin))
+            ends = (bounds.fraction_of(-plan.margin), bounds.fraction_of(plan.margin))
             self._margins = tuple(MeanTest(end, alpha=plan.alpha) for end in ends)
 
     def lineups(self, block: int) -> Sequence[Lineup]:
@@ -242,7 +242,7 @@ class Comparison(Evaluation[ComparisonPlan, ComparisonReport]):
             self._differences.add(difference)
             self._values.append(difference)
             for test in self._margins:
-                test.take(self._bounds.within(difference) if self._bounds is not None else 0.5)
+                test.take(self._bounds.fraction_of(difference) if self._bounds is not None else 0.5)
             self._won += difference > 0
             self._lost += difference < 0
             for label, shares in self._met.items():

@@ -102,7 +102,7 @@ class Scale:
         width = times * (self.high - self.low)
         return Scale(low=-width, high=width, certain=self.certain)
 
-    def within(self, value: float) -> float:
+    def fraction_of(self, value: float) -> float:
         """Where a number is, from 0 at the lower end to 1 at the upper."""
         return min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
 

@@ -21,7 +21,7 @@ from ..text.tables import TableRow, Tabular
 from .block_ledger import BlockLedger, JudgedBlock
 from .designs import Lineup, parse_key
 from .estimates import LEAST, Interval, Sample, Scale
-from .totals import PATIENCE, Totals
+from .totals import BLOCKS_BEFORE_GIVING_UP, Totals
 
 __all__ = [
     "UNMEASURED",
@@ -329,7 +329,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         self.add_up(block)
         reason = self.look(block)
         totals = self.totals
-        if block.absent or totals.blocks == PATIENCE:
+        if block.absent or totals.blocks == BLOCKS_BEFORE_GIVING_UP:
             reason = totals.hopeless or reason
         over = totals.blocks >= self.plan.max_blocks
         self.stopped = reason or (("max_blocks" if totals.fates["counted"] else "spoiled") if over else "")
@@ -563,7 +563,7 @@ def _remarks(
     if absent := totals.always_failed:
         who = " and ".join(names[label] for label in absent)
         so = ", so nothing was counted" if stopped in UNMEASURED else ""
-        say("always_failed", f"{who} failed in every episode of the first {PATIENCE} blocks{so}.")
+        say("always_failed", f"{who} failed in every episode of the first {BLOCKS_BEFORE_GIVING_UP} blocks{so}.")
     for label, count in sorted(totals.unplayed.items()):
         if label not in absent:
             say(

@@ -14,9 +14,9 @@ from ..documents.records import Record
 from .block_ledger import FirstForfeit, JudgedBlock
 from .estimates import Sample, SampleState
 
-__all__ = ["PATIENCE", "SeatSamples", "Totals", "TotalsState"]
+__all__ = ["BLOCKS_BEFORE_GIVING_UP", "SeatSamples", "Totals", "TotalsState"]
 
-PATIENCE = 3
+BLOCKS_BEFORE_GIVING_UP = 3
 """Blocks after which to give up on a player that never appears, or a game that spoils every block."""
 
 
@@ -165,11 +165,11 @@ class Totals:
         if block.faults:
             self.faults.update(block.faults)
         self.seconds.extend(block.seconds)
-        if len(self._first_fates) < PATIENCE:
+        if len(self._first_fates) < BLOCKS_BEFORE_GIVING_UP:
             self._first_fates.append(block.fate)
         for label in block.seated:
             first = self._absent.setdefault(label, [])
-            if len(first) < PATIENCE:
+            if len(first) < BLOCKS_BEFORE_GIVING_UP:
                 first.append(label in block.absent)
         if block.fate == "counted":
             self._count(block, alike, outcome, seats)
@@ -195,7 +195,9 @@ class Totals:
     def always_failed(self) -> list[str]:
         """Players that failed in every episode of the first three blocks in which they had a seat."""
         return [
-            label for label in sorted(self._absent) if len(self._absent[label]) == PATIENCE and all(self._absent[label])
+            label
+            for label in sorted(self._absent)
+            if len(self._absent[label]) == BLOCKS_BEFORE_GIVING_UP and all(self._absent[label])
         ]
 
     @property
@@ -204,12 +206,16 @@ class Totals:
         reason, failed = self.spoiled_from_the_start, self.always_failed
         if reason == "spoiled" or not failed:
             return reason
-        return "never_started" if all(self.unplayed[label] >= PATIENCE for label in failed) else "always_failed"
+        return (
+            "never_started"
+            if all(self.unplayed[label] >= BLOCKS_BEFORE_GIVING_UP for label in failed)
+            else "always_failed"
+        )
 
     @property
     def spoiled_from_the_start(self) -> str:
         """The reason to stop if the first blocks were all void or all spoiled; otherwise empty."""
-        first = set(self._first_fates) if len(self._first_fates) == PATIENCE else set[str]()
+        first = set(self._first_fates) if len(self._first_fates) == BLOCKS_BEFORE_GIVING_UP else set[str]()
         if first == {"void"}:
             return "game_faults"
         return "spoiled" if first == {"spoiled"} else ""
@@ -218,7 +224,7 @@ class Totals:
     def all_alike(self) -> bool:
         """Whether no seed changed an outcome, given enough blocks that differ only in their seeds to tell."""
         most = max((known.blocks for known in self._alike.values()), default=0)
-        return most >= PATIENCE and all(known.same for known in self._alike.values())
+        return most >= BLOCKS_BEFORE_GIVING_UP and all(known.same for known in self._alike.values())
 
     @property
     def constant(self) -> bool:

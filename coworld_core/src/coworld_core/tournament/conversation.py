@@ -48,7 +48,7 @@ __all__ = ["Ask", "Conversation", "Turn"]
 _T = TypeVar("_T")
 _Answer = TypeVar("_Answer", bound=CommissionerMessage)
 
-_PATIENCE = 3
+_MAX_REFUSALS = 3
 """The number of refused messages at which a round is given up."""
 
 
@@ -263,7 +263,7 @@ class Conversation:
         if mistakes:
             first = next(iter(mistakes.items()))
             now.refusals += 1
-            if now.refusals >= _PATIENCE:
+            if now.refusals >= _MAX_REFUSALS:
                 raise refused(
                     f"Its episodes were refused {now.refusals} times, the last time {first[0]!r:.80}: {first[1]}."
                 )

@@ -518,7 +518,7 @@ def refuse_taken_names(units: Sequence[Unit], of_run: Callable[[str], Container[
             )
 
 
-async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float = REMOVE_SECONDS) -> None:
+async def _close_all(units: Sequence[BaseUnit], grace: float, *, timeout: float = REMOVE_SECONDS) -> None:
     """Stop and remove all units at once, shielded from cancellation, within a deadline.
 
     Never raises: a unit that could not be removed in time counts as lost and is published as a leak.
@@ -526,7 +526,7 @@ async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float =
     Args:
         units: The units, in any state.
         grace: Seconds between TERM and KILL.
-        within: Further seconds that removal may take.
+        timeout: Further seconds that removal may take.
     """
     reasons: dict[str, str] = {}
 
@@ -536,14 +536,14 @@ async def _close_all(units: Sequence[BaseUnit], grace: float, *, within: float =
         except CoworldError as error:
             reasons[unit.name] = error.message
 
-    with anyio.move_on_after(grace + within, shield=True):
+    with anyio.move_on_after(grace + timeout, shield=True):
         async with anyio.create_task_group() as tasks:
             for unit in units:
                 tasks.start_soon(close, unit)
     for unit in units:
         if not unit.removed:
             unit.abandon()
-            why = reasons.get(unit.name) or unit.backend.trouble() or f"it was not removed within {grace + within:g} s"
+            why = reasons.get(unit.name) or unit.backend.trouble() or f"it was not removed within {grace + timeout:g} s"
             unit.leak(unit.label, why)
 
 
@@ -658,7 +658,7 @@ class BaseBackend(Backend):
                     await _for_all(units, lambda unit: unit.start())
                 yield tuple(units)
             finally:
-                await _close_all(units, grace, within=self.remove_seconds)
+                await _close_all(units, grace, timeout=self.remove_seconds)
 
     async def find(self, run_id: str | None = None) -> tuple[Found, ...]:
         """Existing units, and the directories of runs."""

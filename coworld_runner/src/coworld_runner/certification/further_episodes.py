@@ -93,7 +93,7 @@ async def play_further(
     results = [records[name].results for name in twice]
     if len(results) == 1:
         results.append(smoke.results)
-    finished = _finished(records[_BAD_CLIENTS], _BAD_CLIENTS, within=most)
+    finished = _finished(records[_BAD_CLIENTS], _BAD_CLIENTS, timeout=most)
     if bad.suspicion is not None and any(item.broken for item in finished):
         finished.insert(0, bad.suspicion)
     admitted = lost.evidence
@@ -119,10 +119,10 @@ def _same_seed(package: Package, smoke: EpisodeRecord) -> dict[str, EpisodePlan]
         return {}
 
 
-def _finished(record: EpisodeRecord, directory: str, *, within: float) -> list[Evidence]:
+def _finished(record: EpisodeRecord, directory: str, *, timeout: float) -> list[Evidence]:
     """Say whether the game has finished in spite of bad clients."""
     if any(fault.error_type == "episode_timeout" for fault in record.faults):
-        message = f"After bad messages, the game was not over within {within:.0f} s."
+        message = f"After bad messages, the game was not over within {timeout:.0f} s."
         hint = "The loop that plays the game must not end, or wait, because of what one client has sent."
         return [required("finishes", ok=False, message=message, hint=hint, artifact=f"{directory}/logs")]
     faults = [fault for fault in record.faults if fault.party == "game"]

@@ -45,7 +45,7 @@ class SourceOptions:
     """Token for that API; None means `GITHUB_TOKEN` or `GH_TOKEN` of the environment, if set."""
     timeout: float = 30.0
     """For one request."""
-    deadline: float = 120.0
+    total_timeout: float = 120.0
     """For all requests."""
     tries: int = 3
     """How often to try a request that fails because of the host or the network."""
@@ -244,12 +244,14 @@ async def _look_up(places: Mapping[str, _Reference], options: SourceOptions) -> 
             except _Unreached as error:
                 found[url] = _Settled("unreached", error.code, str(error))
 
-        with anyio.move_on_after(options.deadline):
+        with anyio.move_on_after(options.total_timeout):
             async with anyio.create_task_group() as group:
                 for url, place in places.items():
                     group.start_soon(one, url, place)
     for url in places:
-        late = _Settled("unreached", "source_timeout", f"{options.api} did not answer within {options.deadline:g} s.")
+        late = _Settled(
+            "unreached", "source_timeout", f"{options.api} did not answer within {options.total_timeout:g} s."
+        )
         found.setdefault(url, late)
     return found
 

@@ -13,7 +13,7 @@ from coworld_core.hints import Hint
 
 __all__ = ["bedrock_environment"]
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds to wait for the AWS command line; a profile may have to query a sign-in service."""
 
 _SIGN_IN = Hint("aws_sign_in", "Sign in first (aws sso login), or pass another profile.")
@@ -71,7 +71,7 @@ async def bedrock_environment(
 
 async def _aws(arguments: Sequence[str]) -> str:
     try:
-        with anyio.fail_after(_PATIENCE):
+        with anyio.fail_after(_TIMEOUT):
             done = await anyio.run_process(["aws", *arguments], stdin=subprocess.DEVNULL, check=False)
     except FileNotFoundError as error:
         raise EnvironmentFault(
@@ -81,7 +81,7 @@ async def _aws(arguments: Sequence[str]) -> str:
         ) from error
     except TimeoutError as error:
         raise EnvironmentFault(
-            f"`aws {' '.join(arguments[:2])}` did not answer within {_PATIENCE:g} s.", code="aws_failed"
+            f"`aws {' '.join(arguments[:2])}` did not answer within {_TIMEOUT:g} s.", code="aws_failed"
         ) from error
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()

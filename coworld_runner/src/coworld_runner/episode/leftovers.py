@@ -40,7 +40,7 @@ async def remove_leftovers(run: OpenRun, sweep: Callable[[str], Awaitable[object
             # A run of its own, which was put there
             return
         try:
-            left = await anyio.to_thread.run_sync(lambda: read_contents(directory, within=True))
+            left = await anyio.to_thread.run_sync(lambda: read_contents(directory, nested=True))
         except OSError as error:
             warn(directory, f"{error.filename or directory}: {error.strerror}.")
             return

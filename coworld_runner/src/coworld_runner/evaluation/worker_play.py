@@ -28,7 +28,7 @@ from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan
 from .worker_pool import WorkerPool
-from .worker_rows import Ended, ended_row, game_seed, note_players, within, write_evidence
+from .worker_rows import Ended, ended_row, game_seed, in_bounds, note_players, write_evidence
 
 __all__ = ["WorkerPlay"]
 
@@ -216,4 +216,4 @@ class WorkerPlay:
         if results is None:
             return False
         self._checked += 1
-        return self._checked <= _CHECKED or len(results) > 2 or not within(results["scores"], *table.bounds)
+        return self._checked <= _CHECKED or len(results) > 2 or not in_bounds(results["scores"], *table.bounds)

@@ -36,7 +36,7 @@ class WorkerPool:
         package: The game, which is one of the kit.
         options: How episodes are run.
         workers: Number of processes for the rules; None: as many as there are processors.
-        patience: Seconds that the rules may take for what follows from one answer of a player.
+        timeout: Seconds that the rules may take for what follows from one answer of a player.
 
     Attributes:
         count: Number of processes for the rules.
@@ -49,9 +49,9 @@ class WorkerPool:
         *,
         options: EpisodeOptions | None = None,
         workers: int | None = None,
-        patience: float = RULES_ANSWER,
+        timeout: float = RULES_ANSWER,
     ) -> None:
-        self._patience = patience
+        self._timeout = timeout
         served = rules_served(package.manifest)
         assert served is not None
         self._package = package
@@ -94,7 +94,7 @@ class WorkerPool:
             directory=self._package.contexts[game.image],
             env=self._environment("rules", game.env),
             grace=self._grace,
-            patience=self._patience,
+            timeout=self._timeout,
         )
         self.workers.append(worker)
         return worker

@@ -30,7 +30,7 @@ from ..kit.rollout.piped_game import SeatFailure
 from ..package.plan import EpisodePlan
 from ..runs.workspace import artifact_records, atomic_write
 
-__all__ = ["WORKERS", "Ended", "ended_row", "game_seed", "note_players", "within", "write_evidence"]
+__all__ = ["WORKERS", "Ended", "ended_row", "game_seed", "in_bounds", "note_players", "write_evidence"]
 
 WORKERS = "in-process"
 """What rows, records and events call worker processes, where they name a backend."""
@@ -268,7 +268,7 @@ def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> 
         atomic_write(workspace / PLAYERS_NAME, (json.dumps(document, indent=2) + "\n").encode())
 
 
-def within(scores: Sequence[float], lowest: float | None, highest: float | None) -> bool:
+def in_bounds(scores: Sequence[float], lowest: float | None, highest: float | None) -> bool:
     """Whether all scores are between two bounds, as far as these are known."""
     low, high = -math.inf if lowest is None else lowest, math.inf if highest is None else highest
     return all(low <= score <= high for score in scores)

@@ -57,7 +57,7 @@ __all__ = ["Improvement", "improve_player", "improvement_workspace"]
 
 _SECONDS = "seconds"
 """File of a step that has not ended: how long it has taken so far."""
-_PATIENCE = 10
+_MAX_LOST_STEPS = 10
 """Lost steps in a row after which asking again is of no use."""
 
 
@@ -236,7 +236,7 @@ class _Loop:
             most = None if budget.episodes is None else max(0, budget.episodes - self._state.spent.episodes)
             if part := left.ended:
                 self._ended = part
-            elif lost == _PATIENCE:
+            elif lost == _MAX_LOST_STEPS:
                 self._ended = "losses"
             else:
                 lost = lost + 1 if await self._step(before, left, most) else 0

@@ -159,7 +159,7 @@ async def fetch(
     what: str,
     limit: int,
     timeout: float = FETCH_SECONDS,
-    deadline: float | None = None,
+    total_timeout: float | None = None,
     token: str | None = None,
     retry_timeout: float | None = None,
     on_retry: Callable[[RemoteError], object] | None = None,
@@ -175,7 +175,7 @@ async def fetch(
         what: The kind of document, for messages.
         limit: The most bytes the body may have.
         timeout: Seconds to wait for a connection, or for the next bytes.
-        deadline: Seconds for everything, retries included; None: no limit.
+        total_timeout: Seconds for everything, retries included; None: no limit.
         token: Bearer token; sent to this address's own origin only, never along a redirect to another.
         retry_timeout: Seconds for which failures are retried; None: three tries in all.
         on_retry: Called with the error before each retry.
@@ -200,14 +200,14 @@ async def fetch(
             hint="Use an https address.",
         )
     headers = {"User-Agent": f"coworld-runner/{__version__}", "Accept-Encoding": "identity"}
-    with _past(deadline, what, start.host):
+    with _past(total_timeout, what, start.host):
         async with AsyncClient(headers=headers, timeout=Timeout(timeout), follow_redirects=False) as client:
             most = _TRIES if retry_timeout is None else None
             # Do not wait for a Retry-After beyond the deadline
             tries = Tries(
                 _BACKOFF,
                 most=most,
-                retry_timeout=deadline if retry_timeout is None else retry_timeout,
+                retry_timeout=total_timeout if retry_timeout is None else retry_timeout,
                 clock=anyio.current_time,
             )
             while True:
@@ -223,13 +223,13 @@ async def fetch(
 
 
 @contextlib.contextmanager
-def _past(deadline: float | None, what: str, host: str) -> Generator[None]:
+def _past(total_timeout: float | None, what: str, host: str) -> Generator[None]:
     try:
-        with anyio.fail_after(deadline):
+        with anyio.fail_after(total_timeout):
             yield
     except TimeoutError:
         raise RemoteError(
-            f"{host} did not send the {what} within {deadline:g} s.",
+            f"{host} did not send the {what} within {total_timeout:g} s.",
             code="remote_timeout",
             hint="Try again, or allow more time.",
             context={"host": host},

@@ -48,7 +48,7 @@ __all__ = ["CONNECT_TIMEOUT", "EpisodePlan", "Seat", "plan_episode", "plan_for_p
 
 CONNECT_TIMEOUT = "player_connect_timeout_seconds"
 """The config field by which games say how long they wait for their players."""
-_PATIENCE = 1800
+_CONNECT_SECONDS = 1800
 """Seconds a game waits for people to open their page, if its config allows that."""
 _WARM_UP = 1200
 """Seconds allowed to a player that declares a startup without saying how long it takes."""
@@ -221,7 +221,7 @@ class EpisodePlan:
             return f"That is the command of the package's player {bundled[0]!r}."
         return "That is the command that was given for the image."
 
-    def timeout_within(self, limit: float) -> float:
+    def episode_timeout(self, limit: float) -> float:
         """Seconds the episode may take on a platform: `episode_timeout_minutes`, but no more than its own limit."""
         minutes = self.manifest.episode_timeout_minutes
         return limit if minutes is None else min(limit, minutes * 60.0)
@@ -231,7 +231,7 @@ class EpisodePlan:
         startups = [startup for slot in range(len(self.seats)) if (startup := self.startup(slot)) is not None]
         return max((startup.timeout_seconds or _WARM_UP for startup in startups), default=0)
 
-    def connecting_within(self, limit: float) -> EpisodePlan:
+    def limit_connecting(self, limit: float) -> EpisodePlan:
         """The plan for a machine on which other episodes wait.
 
         The game waits at most `limit` seconds for its players, or as long as their startup takes, if its config schema
@@ -606,7 +606,7 @@ def _with_names_in_game(plan: EpisodePlan, *, everyone: bool = False) -> Episode
 
 
 def _patient(plan: EpisodePlan) -> EpisodePlan:
-    patient = _waiting(plan, _PATIENCE)
+    patient = _waiting(plan, _CONNECT_SECONDS)
     now = plan.game_config.get(CONNECT_TIMEOUT)
     if isinstance(now, int | float) and now >= patient.game_config.get(CONNECT_TIMEOUT, 0):
         return plan

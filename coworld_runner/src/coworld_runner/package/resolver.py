@@ -386,7 +386,7 @@ def _api_base(server: str | None, identifier: str) -> str:
 async def _fetched(url: str, load: _Load, token: str | None, timeout: float, identifier: str | None) -> Package:
     body = io.BytesIO()
     answer = await fetch(
-        url, body, what="manifest", limit=MANIFEST_LIMIT, timeout=timeout, deadline=timeout, token=token
+        url, body, what="manifest", limit=MANIFEST_LIMIT, timeout=timeout, total_timeout=timeout, token=token
     )
     shown = shown_url(url)
     host = re.sub(r"^https?://([^/]*).*", r"\1", shown_url(answer.url))

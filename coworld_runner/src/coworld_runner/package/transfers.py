@@ -40,7 +40,7 @@ _READ_SECONDS = 30.0
 """Timeout for the next bytes of a download."""
 _PUT_SECONDS = 60.0
 """Timeout for the next bytes of an upload, and for the response."""
-_PATIENCE = 60.0
+_RETRY_TIMEOUT = 60.0
 """How long transient failures are retried by default."""
 _BACKOFF = Backoff(longest_wait=math.inf)
 _SHORTEST_PUT = 0.25
@@ -52,7 +52,7 @@ _THERE = frozenset({409, 412})
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
-async def read_document(uri: str, *, what: str, limit: int, retry_timeout: float = _PATIENCE) -> bytes:
+async def read_document(uri: str, *, what: str, limit: int, retry_timeout: float = _RETRY_TIMEOUT) -> bytes:
     """Read a small document into memory.
 
     Args:
@@ -165,7 +165,7 @@ class Transfers:
             TransferError: `upload_refused` when the server rejects it, `upload_failed` for any other failure.
             UsageError: The address is invalid.
         """
-        until = anyio.current_time() + _PATIENCE if until is None else until
+        until = anyio.current_time() + _RETRY_TIMEOUT if until is None else until
         source = read_location(uri, what=what)
         if source.kind == "path":
             assert source.path is not None

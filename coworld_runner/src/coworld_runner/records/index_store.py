@@ -16,7 +16,7 @@ __all__ = ["VERSION", "IndexStore", "is_damage"]
 VERSION = 3
 """Version of the tables. An index of another version is made anew."""
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds to wait for another program that writes."""
 
 _TABLES = """
@@ -144,7 +144,7 @@ class IndexStore:
             name = getattr(error, "sqlite_errorname", "")
             if name.startswith("SQLITE_BUSY"):
                 raise EnvironmentFault(
-                    f"Another program has been writing to the index {self.path} for {_PATIENCE:g} s.",
+                    f"Another program has been writing to the index {self.path} for {_TIMEOUT:g} s.",
                     code="index_busy",
                     hint="Wait for it to end, or name another file as the index.",
                 ) from error
@@ -158,7 +158,7 @@ class IndexStore:
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=_TIMEOUT, isolation_level=None)
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         # A power failure may cost the last changes, which the folders still have

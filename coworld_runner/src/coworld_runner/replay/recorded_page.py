@@ -31,7 +31,7 @@ _LIMIT = 256 << 20
 """Size limit of all messages together in bytes."""
 _QUIET_SECONDS = 1.0
 """A socket that is silent for this long has sent everything."""
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT = 60.0
 """Time limit for all messages of a socket."""
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
@@ -128,7 +128,7 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
 
     heard: list[str | dict[str, str]] = []
     size = 0
-    time_limit = anyio.move_on_after(_PATIENCE_SECONDS)
+    time_limit = anyio.move_on_after(_TIMEOUT)
     try:
         with time_limit:
             async with connect_to_game(

@@ -49,7 +49,7 @@ __all__ = [
 EVENTS_KEPT = 1000
 """Events of a role that its log has: those of a program that tells of itself without end are not all of use."""
 
-_BEGINS_WITHIN = 60.0
+_START_TIMEOUT = 60.0
 """Seconds in which a run has made what shows that it is alive."""
 
 _OWN = (ROLE_FILES, "outputs", "logs")
@@ -146,7 +146,7 @@ async def _remove_killed(directory: Path, backend: Backend) -> None:
     for place in [*directory.parent.glob(f".{directory.name}.*")]:
         run_id = place.name.rpartition(".")[2]
         found = find_scratch(run_id)
-        if any(item.alive for item in found) or (not found and time.time() - place.stat().st_mtime < _BEGINS_WITHIN):
+        if any(item.alive for item in found) or (not found and time.time() - place.stat().st_mtime < _START_TIMEOUT):
             continue
         await sweep_run(backend, run_id)
         await anyio.to_thread.run_sync(shutil.rmtree, place, True)

@@ -25,7 +25,7 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 _FULL = (errno.ENOTEMPTY, errno.EEXIST)
 
 
-def remove_tree(path: Path, *, last: str = "", within: float = math.inf) -> str:
+def remove_tree(path: Path, *, last: str = "", timeout: float = math.inf) -> str:
     """Remove a directory and its contents. Blocks: run it in a worker thread.
 
     If something cannot be removed, everything else is, except the directories above it.
@@ -33,7 +33,7 @@ def remove_tree(path: Path, *, last: str = "", within: float = math.inf) -> str:
     Args:
         path: The directory; a link or a file in its place is removed itself.
         last: Name of an entry that is removed after everything else.
-        within: Seconds it may take; whatever is left by then stays.
+        timeout: Seconds it may take; whatever is left by then stays.
 
     Returns:
         Why the directory, or something in it, is still there; an empty string if everything is removed.
@@ -51,7 +51,7 @@ def remove_tree(path: Path, *, last: str = "", within: float = math.inf) -> str:
             return _words(path, failed)
         return ""
     try:
-        reason = _Remover(top, within, spare=last).run()
+        reason = _Remover(top, timeout, spare=last).run()
         if reason:
             return f"{path}/{reason}"
         if last:
@@ -76,14 +76,14 @@ class _Remover:
 
     Args:
         top: A descriptor of the directory.
-        within: Seconds it may take.
+        timeout: Seconds it may take.
         spare: Name of an entry to leave alone.
     """
 
-    def __init__(self, top: int, within: float, *, spare: str) -> None:
+    def __init__(self, top: int, timeout: float, *, spare: str) -> None:
         self._top = top
-        self._within = within
-        self._until = time.monotonic() + within
+        self._timeout = timeout
+        self._until = time.monotonic() + timeout
         self._spare = spare
         self._prefix = f".removed-{secrets.token_hex(8)}-"
         """Random, so that no existing name can begin with it."""
@@ -101,7 +101,7 @@ class _Remover:
                 if self._attempt(name, self._top, lambda name=name: self._empty_below(name)):
                     self._attempt(name, self._top, lambda name=name: os.rmdir(name, dir_fd=self._top))
         except _Late:
-            self._reason = self._reason or f"…: not all of it could be removed within {self._within:g} s"
+            self._reason = self._reason or f"…: not all of it could be removed within {self._timeout:g} s"
         return self._reason
 
     def _empty_below(self, name: str) -> None:

@@ -88,18 +88,18 @@ class Contents:
                 path.rmdir()
 
 
-def read_contents(workspace: Path, *, within: bool = False) -> Contents:
+def read_contents(workspace: Path, *, nested: bool = False) -> Contents:
     """Tell what runs have written to a directory from everything else.
 
     Args:
         workspace: The directory.
-        within: Whether it is the directory of one of several episodes, and so may contain no others.
+        nested: Whether it is the directory of one of several episodes, and so may contain no others.
 
     Raises:
         OSError: A directory cannot be listed.
         WorkspaceError: A run is writing to a directory below it (`workspace_busy`).
     """
-    return _Reader(workspace, within=within).read()
+    return _Reader(workspace, nested=nested).read()
 
 
 class OwnEpisodes:
@@ -134,9 +134,9 @@ class OwnEpisodes:
 
 
 class _Reader:
-    def __init__(self, workspace: Path, *, within: bool) -> None:
+    def __init__(self, workspace: Path, *, nested: bool) -> None:
         self._layout = EpisodeLayout(workspace)
-        self._within = within
+        self._nested = nested
         self._found = Contents()
         self._proofs: list[Path] = []
         self._kinds: set[_Kind] = set()
@@ -275,7 +275,7 @@ class _Reader:
         self._found.directories.append(directory)
 
     def _has_episodes(self, name: str) -> bool:
-        if self._within:
+        if self._nested:
             return False
         return bool(self._kinds & {"many", "evaluation"}) or ("certification" in self._kinds and name in _CERTIFYING)
 
@@ -286,7 +286,7 @@ class _Reader:
         if "certification" not in self._kinds and not self._own.has(directory):
             self._refuse(directory, directory=True)
             return
-        episode = read_contents(directory, within=True)
+        episode = read_contents(directory, nested=True)
         if episode.foreign and len(episode.foreign) == sum(1 for _ in _entries(directory)):
             # Nothing in it is ours
             self._refuse(directory, directory=True)

@@ -128,24 +128,24 @@ class Scratch:
     def __exit__(self, *_: object) -> None:
         self.remove()
 
-    def remove(self, within: float = math.inf) -> str:
+    def remove(self, timeout: float = math.inf) -> str:
         """Remove the directory with its content, its lock last. Blocks.
 
         Args:
-            within: The most seconds to take; the rest is left and found later as a dead run's.
+            timeout: The most seconds to take; the rest is left and found later as a dead run's.
 
         Returns:
             Why it still exists; an empty string if it does not.
         """
         try:
-            return remove_run(self.path, within)
+            return remove_run(self.path, timeout)
         finally:
             os.close(self.lock)
 
 
-def remove_run(path: Path, within: float = math.inf) -> str:
+def remove_run(path: Path, timeout: float = math.inf) -> str:
     """Remove the directory of a run, its lock last; arguments and result are those of `remove_tree`."""
-    return remove_tree(path, last=_LOCK, within=within)
+    return remove_tree(path, last=_LOCK, timeout=timeout)
 
 
 def owner_is_alive(directory: Path) -> bool:

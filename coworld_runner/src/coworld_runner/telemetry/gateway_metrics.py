@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["GatewayMetrics"]
 
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """How long the game may take to answer, in seconds."""
 
 
@@ -68,7 +68,7 @@ class GatewayMetrics:
         if not self._gateway.target:
             return "The game is not ready."
         try:
-            with anyio.fail_after(_PATIENCE):
+            with anyio.fail_after(_TIMEOUT):
                 status = await get_status(self._gateway.target, "/healthz")
         except BROKEN:
             return "The game does not answer."

@@ -317,7 +317,7 @@ async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Req
 
     await game.send(request.head)
     received(len(request.head))
-    await _copy(client, game, received, limit=request.body, patience=IDLE_SECONDS)
+    await _copy(client, game, received, limit=request.body, idle_timeout=IDLE_SECONDS)
     answer = BufferedByteStream(game)
     patience = math.inf if request.upgrades else IDLE_SECONDS
     try:
@@ -333,7 +333,7 @@ async def _pass_on(client: BufferedByteStream, game: SocketStream, request: _Req
     sent(len(status))
     # Where no websocket is opened, what follows would be another request
     if not (request.upgrades and int(number[1]) == http.HTTPStatus.SWITCHING_PROTOCOLS):
-        await _copy(answer, client, sent, patience=IDLE_SECONDS)
+        await _copy(answer, client, sent, idle_timeout=IDLE_SECONDS)
         return
 
     async def up() -> None:
@@ -354,13 +354,13 @@ async def _copy(
     count: Callable[[int], None],
     *,
     limit: int | None = None,
-    patience: float = math.inf,
+    idle_timeout: float = math.inf,
 ) -> None:
     """Copy bytes until the source has ended, the sink is gone, `limit` is reached, or nothing comes for too long."""
     left = limit
     with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError):
         while left is None or left > 0:
-            with anyio.fail_after(patience):
+            with anyio.fail_after(idle_timeout):
                 data = await source.receive(_CHUNK if left is None else min(_CHUNK, left))
             left = None if left is None else left - len(data)
             await sink.send(data)

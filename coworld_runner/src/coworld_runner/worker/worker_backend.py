@@ -32,7 +32,7 @@ __all__ = ["JobBackend"]
 
 _log = logging.getLogger("coworld.worker")
 
-_CALL_PATIENCE = 20.0
+_CALL_TIMEOUT = 20.0
 _REPLACE_SECONDS = 60.0
 _REPLACE_PAUSE = 0.5
 _ROUTE_SECONDS = 10.0
@@ -134,7 +134,7 @@ class JobBackend(BaseBackend):
             yield units
         finally:
             if game:
-                with anyio.move_on_after(_CALL_PATIENCE, shield=True):
+                with anyio.move_on_after(_CALL_TIMEOUT, shield=True):
                     await self._drop_service(publish)
             beside.cancel()
 
@@ -211,7 +211,7 @@ class JobBackend(BaseBackend):
             return
         try:
             await self.cluster.delete(
-                "services", self._settings.service, uid=self._service_uid, retry_timeout=_CALL_PATIENCE
+                "services", self._settings.service, uid=self._service_uid, retry_timeout=_CALL_TIMEOUT
             )
         except BackendError as error:
             publish(LeakFound(what=f"service {self._settings.service}", reason=error.message))
@@ -267,7 +267,7 @@ class JobBackend(BaseBackend):
         """Remove a pod or the Service, at once."""
         kind: Literal["pods", "services"] = "pods" if found.kind == "pod" else "services"
         try:
-            await self.cluster.delete(kind, found.name, uid=found.id, retry_timeout=_CALL_PATIENCE)
+            await self.cluster.delete(kind, found.name, uid=found.id, retry_timeout=_CALL_TIMEOUT)
         except BackendError as error:
             return error.message
         return ""

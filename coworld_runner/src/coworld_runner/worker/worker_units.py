@@ -27,7 +27,7 @@ GAME = "game"
 
 _NODE_SECONDS = 1.0
 """How many seconds late the node may carry out a kill that it was told to."""
-_CALL_PATIENCE = 20.0
+_CALL_TIMEOUT = 20.0
 _REPLACE_PAUSE = 0.5
 _LONGEST_LIFE = 24 * 3600.0
 
@@ -244,7 +244,7 @@ class PlayerUnit(BaseUnit):
         """Delete the pod; returns the reason if that failed."""
         try:
             await self._cluster.delete(
-                "pods", self.pod.name, grace=grace, uid=self.pod.uid, retry_timeout=_CALL_PATIENCE
+                "pods", self.pod.name, grace=grace, uid=self.pod.uid, retry_timeout=_CALL_TIMEOUT
             )
         except BackendError as error:
             return error.message
@@ -254,7 +254,7 @@ class PlayerUnit(BaseUnit):
         """Make sure that the pod is gone, even if it may never have been made; returns the reason if that failed."""
         if not self.pod.uid:
             try:
-                found = await self._cluster.get("pods", self.pod.name, retry_timeout=_CALL_PATIENCE)
+                found = await self._cluster.get("pods", self.pod.name, retry_timeout=_CALL_TIMEOUT)
             except BackendError as error:
                 return error.message
             if found is None:
@@ -271,7 +271,7 @@ class PlayerUnit(BaseUnit):
             self.leak(self.label, reason)
         if self._secret:
             try:
-                await self._cluster.delete("secrets", self._secret, retry_timeout=_CALL_PATIENCE)
+                await self._cluster.delete("secrets", self._secret, retry_timeout=_CALL_TIMEOUT)
             except BackendError as error:
                 self.leak(f"secret {self._secret}", error.message)
         self.stop_watching()

@@ -305,7 +305,7 @@ class DockerUnit(BaseUnit):
         await self.started.wait()
         # What happened until then is reported too, and many units end sooner
         await anyio.sleep(_SETTLED_SECONDS)
-        if await ran_out_of_memory(self._engine, self._id, self.spec, within=None):
+        if await ran_out_of_memory(self._engine, self._id, self.spec, timeout=None):
             why = f"one of its processes, with {self.spec.limits.memory_bytes} bytes allowed for all"
             await self._signals.send("KILL", "oom", why)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "PathStat", "is_full", "json_objects", "path_segment"]
 
-_KNOCK_SECONDS = 10.0
+_PROBE_SECONDS = 10.0
 _CALL_SECONDS = 120.0
 """Long enough to create the first container of an image on a slow disk; short enough to notice a dead engine."""
 _KEPT_CONNECTIONS = 8
@@ -134,7 +134,7 @@ class Engine:
         import httpx2
 
         try:
-            with anyio.fail_after(_KNOCK_SECONDS):
+            with anyio.fail_after(_PROBE_SECONDS):
                 async with self._request("GET", "/_ping") as answer:
                     offered = answer.headers.get("Api-Version", "")
         except TimeoutError as error:
@@ -271,7 +271,7 @@ class Engine:
         from httpx2 import Request
 
         base = "http://docker" if self.address.socket is not None else self.address.url
-        request = Request(method, base + target, extensions={"timeout": {"connect": _KNOCK_SECONDS}}, **more)
+        request = Request(method, base + target, extensions={"timeout": {"connect": _PROBE_SECONDS}}, **more)
         async with aclosing(await self._http.handle_async_request(request)) as answer:
             yield answer
 

@@ -197,7 +197,7 @@ async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: E
     """Add the reason, if it was memory or disk, to the end of a container that ended by itself."""
     killed = ended.reason == "signal" and ended.signal == signal.SIGKILL
     # A program that has lost a process of its own may also end in any other way
-    if not ended.ok and await ran_out_of_memory(engine, id, spec, within=_OOM_SECONDS if killed else 0.0):
+    if not ended.ok and await ran_out_of_memory(engine, id, spec, timeout=_OOM_SECONDS if killed else 0.0):
         return ended.model_copy(update={"reason": "oom"})
     if spec.limits.of_disk and ended.reason in ("exited", "signal") and not ended.ok:
         # A program that can no longer write often ends by itself before the next count
@@ -207,21 +207,21 @@ async def explained(engine: Engine, id: str, path: str, spec: UnitSpec, ended: E
     return ended
 
 
-async def ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec, *, within: float | None) -> bool:
+async def ran_out_of_memory(engine: Engine, id: str, spec: UnitSpec, *, timeout: float | None) -> bool:
     """Whether the kernel killed a process of a unit for its memory; reported separately, and sometimes after its end.
 
     Args:
         engine: The engine.
         id: The container's id.
         spec: The unit.
-        within: Seconds to wait for such a report; None: as long as the engine goes on.
+        timeout: Seconds to wait for such a report; None: as long as the engine goes on.
     """
     if spec.limits.memory_bytes is None:
         return False
     asked = {
         # Past events that the engine still knows, and new ones
         "since": 1,
-        "until": f"{time.time() + within:.9f}" if within is not None else None,
+        "until": f"{time.time() + timeout:.9f}" if timeout is not None else None,
         "filters": {"type": ["container"], "container": [id], "event": ["oom"]},
     }
     try:

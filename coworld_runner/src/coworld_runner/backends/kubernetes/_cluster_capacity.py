@@ -24,7 +24,7 @@ from ._admission import is_over_quota, never_fits
 from ._cluster import Cluster, ClusterRefused
 from ._pod_objects import CALL, COLLECTOR_REQUESTS, PodOptions, label, object_name
 
-__all__ = ["ClusterCapacity", "Need", "need_of", "patience"]
+__all__ = ["ClusterCapacity", "Need", "need_of", "wait_limit"]
 
 _BACKOFF = Backoff(base=0.75, cap=6.0)
 _SETTLE_SECONDS = 10.0
@@ -80,7 +80,7 @@ def need_of(specs: Sequence[UnitSpec], options: PodOptions) -> Need:
     return total
 
 
-def patience(seconds: float) -> float:
+def wait_limit(seconds: float) -> float:
     """How long to wait for room: at most `seconds`, and not until the deadline of a caller that is to learn why."""
     return min(seconds, _SHARE * (anyio.current_effective_deadline() - anyio.current_time()))
 
@@ -120,7 +120,7 @@ class ClusterCapacity:
         self._calls.add(call)
         if run_id in self._inside:
             return
-        longest = patience(self.wait_timeout)
+        longest = wait_limit(self.wait_timeout)
         until = anyio.current_time() + longest
         told = False
         async with self._entering:
@@ -177,7 +177,7 @@ class ClusterCapacity:
             ClusterRefused: The pod was refused for another reason, nobody else uses the quota, or there was no room in
                 time.
         """
-        tries = Tries(_BACKOFF, retry_timeout=patience(self.wait_timeout), clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=wait_limit(self.wait_timeout), clock=anyio.current_time)
         settled = anyio.current_time() + _SETTLE_SECONDS
         told = False
         while True:

@@ -29,7 +29,7 @@ __all__ = ["Collector", "CollectorGone"]
 _CALL_SECONDS = 20.0
 _SILENCE = 20.0
 """Seconds without data after which a collector's stream counts as broken; it sends something every five seconds."""
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 """Seconds for which a collector may be unreachable."""
 _BACKOFF = Backoff(base=0.1, cap=1.5)
 _PUT_BACKOFF = Backoff(base=2.0, cap=2.0)
@@ -88,7 +88,7 @@ class Collector:
                 context={"pod": self._pod},
             ) from error
 
-    async def call(self, method: str, target: str, *, retry_timeout: float = _PATIENCE, **more: Any) -> Any:
+    async def call(self, method: str, target: str, *, retry_timeout: float = _TIMEOUT, **more: Any) -> Any:
         """Make a small request, retrying while the collector is unreachable; returns its JSON.
 
         Raises:
@@ -158,7 +158,7 @@ class Collector:
             CollectorGone: It was unreachable for half a minute.
         """
         since = 0
-        tries = Tries(_BACKOFF, retry_timeout=_PATIENCE, clock=anyio.current_time)
+        tries = Tries(_BACKOFF, retry_timeout=_TIMEOUT, clock=anyio.current_time)
         while True:
             try:
                 stream = self.lines(f"/written?since={since}", heard=tries.got_further)

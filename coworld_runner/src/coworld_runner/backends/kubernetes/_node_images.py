@@ -20,7 +20,7 @@ from ..engine import RUN
 from . import _pod_state as state
 from ._admission import advice_on
 from ._cluster import Cluster, ClusterRefused
-from ._cluster_capacity import ClusterCapacity, patience
+from ._cluster_capacity import ClusterCapacity, wait_limit
 from ._cordoned_nodes import without_node
 from ._object_parts import thing
 from ._pod_objects import (
@@ -210,7 +210,7 @@ async def pull(
         await admit(make)
         async with nursery() as beside:
             beside.start_soon(partial(follow, cluster, "pods", selector, on_object=look, on_gone=gone))
-            with anyio.move_on_after(patience(PULL_SECONDS)):
+            with anyio.move_on_after(wait_limit(PULL_SECONDS)):
                 await done.wait()
     finally:
         with anyio.move_on_after(_REMOVE_SECONDS, shield=True):

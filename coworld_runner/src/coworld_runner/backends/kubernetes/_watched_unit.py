@@ -19,7 +19,7 @@ from ..base import BaseUnit
 from . import _pod_state as state
 from ._admission import advice_on
 from ._cluster import Cluster, ClusterGone, ClusterRefused
-from ._cluster_capacity import patience
+from ._cluster_capacity import wait_limit
 from ._cordoned_nodes import without_node
 from ._pod_logs import follow_log
 from ._pod_objects import MAIN
@@ -212,7 +212,7 @@ class WatchedPod:
             return math.inf
         waits = self._grows or state.lacks_room(words)
         if self._waits_until is None:
-            self._waits_until = anyio.current_time() + patience(self._pending)
+            self._waits_until = anyio.current_time() + wait_limit(self._pending)
             if waits:
                 self._on_wait(words)
         left = self._waits_until - anyio.current_time()

@@ -391,7 +391,7 @@ class ProcessUnit(BaseUnit):
         self._environment.clear()
         if self._private is not None:
             private = self._private
-            reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, within=REMOVE_SECONDS))
+            reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, timeout=REMOVE_SECONDS))
             if reason:
                 self.leak(f"directory {self._private}", reason)
 

@@ -25,7 +25,7 @@ from .local_programs import OpenGame, local_backend, open_game, ready_game
 
 __all__ = ["Served", "open_served"]
 
-_PATIENCE: Final = 1800
+_CONNECT_SECONDS: Final = 1800
 """Seconds that rules without a manifest wait for players to connect."""
 
 
@@ -112,7 +112,7 @@ def _of_rules(game: str, config: Mapping[str, Any], seed: int | None) -> _Found:
     rules = load_rules(game, directory=Path.cwd())
     count = len(config.get("players") or ()) or rules.seats
     whole: dict[str, Any] = {
-        "player_connect_timeout_seconds": _PATIENCE,
+        "player_connect_timeout_seconds": _CONNECT_SECONDS,
         **({} if seed is None else {"seed": seed}),
         "tokens": list(generate_tokens(count)),
         **config,

@@ -174,7 +174,7 @@ class PlayerHost:
     Args:
         program: The player.
         apart: Whether to fork for each episode whatever the player is.
-        patience: Seconds that the process may take to fork, and to say how a process has ended.
+        timeout: Seconds that the process may take to fork, and to say how a process has ended.
 
     Attributes:
         description: What it has said about the player.
@@ -184,10 +184,10 @@ class PlayerHost:
         EnvironmentFault: The process cannot be started.
     """
 
-    def __init__(self, program: BotProgram, *, apart: bool = False, patience: float = ANSWER_SECONDS) -> None:
+    def __init__(self, program: BotProgram, *, apart: bool = False, timeout: float = ANSWER_SECONDS) -> None:
         self._program = program
         self._apart = apart
-        self._patience = patience
+        self._timeout = timeout
         self._start()
 
     def _start(self) -> None:
@@ -257,7 +257,7 @@ class PlayerHost:
             socket.send_fds(self._control, [b"fork"], [other.fileno()])
         except OSError:
             return None
-        return _number(self._answer(self._patience))
+        return _number(self._answer(self._timeout))
 
     def exit_status(self, link: BotLink) -> int | None:
         """The status with which the process of an episode has ended, or the number of a signal, negative.
@@ -269,7 +269,7 @@ class PlayerHost:
         except OSError:
             answer = None
         else:
-            answer = _number(self._answer(self._patience)) if link.process else None
+            answer = _number(self._answer(self._timeout)) if link.process else None
         if answer is None:
             self.close()
         return answer

@@ -318,8 +318,8 @@ class PolicyTable:
 
         def choose(play: Play, seat: int) -> Any:
             if seat not in self._players:
-                one = self._tell(_within(place, seated), player, play=play, seat=seat)
-                start, over = (_within(place, getattr(one, form, None)) for form in ("start", "over"))
+                one = self._tell(_with_arguments(place, seated), player, play=play, seat=seat)
+                start, over = (_with_arguments(place, getattr(one, form, None)) for form in ("start", "over"))
                 self._players[seat] = over, self._asking(one.act, place)
                 if start is not None:
                     hello = hello_message(self._rules, self._config, seat, self._schemas)
@@ -346,7 +346,7 @@ class PolicyTable:
         asked = act if inspect.isroutine(act) else getattr(act, "__call__", act)  # noqa: B004
         waits = inspect.iscoroutinefunction(asked)
         talks = takes_talk(asked)
-        act = act if place is None else _within(place, asked)
+        act = act if place is None else _with_arguments(place, asked)
 
         def choose(play: Play, seat: int) -> Any:
             options, legal = play.options(seat), play.choices(seat)
@@ -411,7 +411,7 @@ class PolicyTable:
         return self._portal.call(act, *arguments)
 
 
-def _within(place: str | None, function: Any) -> Any:
+def _with_arguments(place: str | None, function: Any) -> Any:
     """The function of a player's file, called with `sys.argv` as if that were the program; itself without a file."""
     if place is None or function is None:
         return function

@@ -71,7 +71,7 @@ class MatchProcess:
         directory: The working directory, where they are looked for.
         env: The whole environment.
         grace: Seconds that a game may go on after a player has failed; infinite: to its end.
-        patience: Seconds that the rules may take for what follows from one answer of a player.
+        timeout: Seconds that the rules may take for what follows from one answer of a player.
 
     Raises:
         EnvironmentFault: It cannot be started.
@@ -84,12 +84,12 @@ class MatchProcess:
         directory: Path,
         env: Mapping[str, str],
         grace: float = 1.0,
-        patience: float = RULES_ANSWER,
+        timeout: float = RULES_ANSWER,
     ) -> None:
         self._command = [sys.executable, "-m", f"{__package__}.match_program", rules, str(grace)]
         self._directory = directory
         self._env = env
-        self._patience = patience
+        self._timeout = timeout
         self._players: dict[int, BotProgram] = {}
         self._configs: dict[int, Mapping[str, Any]] = {}
         self._closed = False
@@ -191,7 +191,7 @@ class MatchProcess:
         progress, since = self._progress.read(), time.monotonic()
         own = child.stdout.fileno()
         while True:
-            if select.select([own], [], [], min(_LOOK_SECONDS, self._patience))[0]:
+            if select.select([own], [], [], min(_LOOK_SECONDS, self._timeout))[0]:
                 piece = os.read(own, 1 << 18)
                 if not piece:
                     raise self._lost(child)
@@ -208,9 +208,9 @@ class MatchProcess:
                 progress, since = now, time.monotonic()
                 continue
             hangs = progress[2] == WorkerProgress.RULES
-            if time.monotonic() - since > self._patience * (1 if hangs else _LONGER):
+            if time.monotonic() - since > self._timeout * (1 if hangs else _LONGER):
                 who = "the rules have" if progress[2] < 0 else "the process that plays the game has"
-                why = f"{who} not answered for {self._patience * (1 if hangs else _LONGER):g} s"
+                why = f"{who} not answered for {self._timeout * (1 if hangs else _LONGER):g} s"
                 raise self._lost(child, why=why, hangs=hangs)
 
     def _lost(self, child: ChildProcess, *, why: str = "", hangs: bool = False) -> _Lost:

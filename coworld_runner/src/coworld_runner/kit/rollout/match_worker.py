@@ -478,7 +478,7 @@ class MatchWorker:
         while self._live:
             links = self._links()
             self._send(links)
-            until = min((self._patience(link) for link in links), default=0.01)
+            until = min((self._time_left(link) for link in links), default=0.01)
             ready, _, _ = select.select([*links, self._parent], [], [], min(max(until, 0.001), 1.0))
             if self._parent in ready:
                 # Nothing arrives while a chunk is played, so it was closed
@@ -486,8 +486,8 @@ class MatchWorker:
             for link in links:
                 if link in ready:
                     self._hear(link)
-                elif self._patience(link) < 0:
-                    self._lose_patience(link)
+                elif self._time_left(link) < 0:
+                    self._stop_waiting(link)
 
     def _send(self, links: Sequence[BotLink]) -> None:
         """Send what is to be asked, and note first who is waited for then."""
@@ -538,7 +538,7 @@ class MatchWorker:
             return None if game is None else (number, game, slot, asked)
         return None
 
-    def _patience(self, link: BotLink) -> float:
+    def _time_left(self, link: BotLink) -> float:
         """Seconds that a player may still take for what it is asked first."""
         about = self._about(link) if link.asked else None
         if about is None:
@@ -549,7 +549,7 @@ class MatchWorker:
         left = game.game.seconds_left(slot)
         return 1.0 if left is None else link.left(left + _LATE)
 
-    def _lose_patience(self, link: BotLink) -> None:
+    def _stop_waiting(self, link: BotLink) -> None:
         about = self._about(link)
         if about is None:
             return

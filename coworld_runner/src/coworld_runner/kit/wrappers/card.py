@@ -28,7 +28,7 @@ from ..rollout import rollout, rollouts
 __all__ = ["Card", "SeatMean", "main", "measure_card"]
 
 MOST_EPISODES: Final = 1000
-PATIENCE: Final = 120.0
+MEASURE_TIMEOUT: Final = 120.0
 _MIB: Final = 2**20
 
 
@@ -125,10 +125,10 @@ def measure_card(name: str, *, directory: Path, seats: int, policy: str | None =
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE,
+            timeout=MEASURE_TIMEOUT,
         )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFault(f"{name} could not be measured in {PATIENCE:g} s.", code="not_measured") from None
+        raise EnvironmentFault(f"{name} could not be measured in {MEASURE_TIMEOUT:g} s.", code="not_measured") from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise EnvironmentFault(f"{name} could not be measured: {last}", code="not_measured")

@@ -139,7 +139,7 @@ async def start_game(
         await sessions.check(game)
         started = lobbies.started(lobby.id, revision=revision, key=key, policies=game.policies)
         labels = (await labels_of(db, [lobby.id]))[lobby.id]
-        session = await sessions.play(game, caller, spectators=True, labels=labels, within=started)
+        session = await sessions.play(game, caller, spectators=True, labels=labels, on_stored=started)
     if session is not None:
         await until_started(session)
 

@@ -273,7 +273,7 @@ class _Route(APIRoute):
                 # The sender may be slow, so the transaction begins after the body.
                 await request.body()
                 if gate.keyed and remembers and key is None:
-                    key = await _key_within(request)
+                    key = await _idempotency_key(request)
             open_session = services.database.writing if writes else services.database.reading
             try:
                 async with open_session() as session:
@@ -361,7 +361,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     return bytes(content)
 
 
-async def _key_within(request: Request) -> str | None:
+async def _idempotency_key(request: Request) -> str | None:
     """The `idempotency_key` of a body; None without one, or if the body is invalid, which is reported later."""
     try:
         body = await request.json()

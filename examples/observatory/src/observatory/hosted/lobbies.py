@@ -21,7 +21,7 @@ from ..store.models import Lobby
 from ..work.lineups import Candidate
 from .games import SeatedPerson
 from .session_state import status_of_session
-from .sessions import Session, Within
+from .sessions import OnStored, Session
 
 __all__ = [
     "LIFETIME",
@@ -197,7 +197,7 @@ def cancel(lobby: Lobby) -> None:
         lobby.revision += 1
 
 
-def started(lobby_id: str, *, revision: int, key: str, policies: Mapping[int, Candidate]) -> Within:
+def started(lobby_id: str, *, revision: int, key: str, policies: Mapping[int, Candidate]) -> OnStored:
     """A function that makes a hosted session the game of a lobby, in the transaction that stores the session.
 
     Args:

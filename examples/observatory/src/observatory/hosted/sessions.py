@@ -120,7 +120,7 @@ class Session:
     """Set once everything is cleaned up."""
 
 
-Within = Callable[[AsyncSession, Session], Awaitable[None]]
+OnStored = Callable[[AsyncSession, Session], Awaitable[None]]
 """Called in a writing session, with the hosted session that it stores."""
 
 
@@ -214,7 +214,7 @@ class Sessions:
         spectators: bool,
         labels: Mapping[str, str] | None = None,
         instead_of: Session | None = None,
-        within: Within | None = None,
+        on_stored: OnStored | None = None,
     ) -> Session:
         """Start a game with seats for people.
 
@@ -224,7 +224,7 @@ class Sessions:
             spectators: Whether anyone with the link may watch.
             labels: Labels of the episode that it becomes.
             instead_of: A game without players to replace; the new one gets its id.
-            within: Called in the transaction that stores the session; if it raises, no game is started.
+            on_stored: Called in the transaction that stores the session; if it raises, no game is started.
 
         Raises:
             Refusal: 409 for a game that has begun, 429 while the caller has too many sessions, 503 while the server
@@ -248,7 +248,7 @@ class Sessions:
             game=game,
             joined=dict(game.people),
         )
-        await self._begin(session, caller, within=within)
+        await self._begin(session, caller, on_stored=on_stored)
         self._group.start_soon(self._run, session, self._play, game, name=f"play {session.id}")
         return session
 
@@ -321,7 +321,7 @@ class Sessions:
 
     # --- both
 
-    async def _begin(self, session: Session, caller: Caller, *, within: Within | None = None) -> None:
+    async def _begin(self, session: Session, caller: Caller, *, on_stored: OnStored | None = None) -> None:
         session.user_id, session.player_id = caller.user_id, caller.player_id
         session.used = anyio.current_time()
         # It counts from here on, so that requests at the same time do not exceed a limit together.
@@ -343,9 +343,9 @@ class Sessions:
                         ended_at=None,
                     )
                 )
-                if within is not None:
+                if on_stored is not None:
                     await db.flush()
-                    await within(db, session)
+                    await on_stored(db, session)
         except BaseException:
             session.over = True
             session.ready.set()

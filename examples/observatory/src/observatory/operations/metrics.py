@@ -29,7 +29,7 @@ __all__ = ["PlatformMetrics", "platform_trouble"]
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 """How long the database may take to answer, in seconds."""
 
 
@@ -120,7 +120,7 @@ class PlatformMetrics:
 async def platform_trouble(services: Services) -> str:
     """Say why the platform cannot work, in a sentence; empty if it can."""
     try:
-        with anyio.fail_after(_PATIENCE):
+        with anyio.fail_after(_TIMEOUT):
             async with services.database.reading() as session:
                 await session.execute(sa.select(1))
     except (SQLAlchemyError, OSError, TimeoutError):

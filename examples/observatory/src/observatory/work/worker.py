@@ -372,10 +372,10 @@ class Worker:
                 options = self.options.episode
                 with below(claim.traceparent if self._services.runtime.traces is not None else None):
                     record = await run_episode(
-                        job.plan.connecting_within(options.connect_timeout_seconds),
+                        job.plan.limit_connecting(options.connect_timeout_seconds),
                         backend=self._backend,
                         workspace=self._workspaces / claim.run_id,
-                        options=replace(options, timeout_seconds=job.plan.timeout_within(options.timeout_seconds)),
+                        options=replace(options, timeout_seconds=job.plan.episode_timeout(options.timeout_seconds)),
                         on_ready=ready,
                         run_id=claim.run_id,
                         listeners=self._listeners,
