@@ -142,7 +142,7 @@ def test_interrupted_on_docker(world: World, start: Callable[..., Started], tmp_
     (directory / "coworld_manifest.json").write_text(json.dumps(manifest))
     template.unlink()
     run = start("run-episode", directory, "--backend", "docker", "-o", tmp_path / "out")
-    run.until_said("playing")
+    run.until_printed("playing")
     run.send(signal.SIGINT)
     done = run.end()
     assert done.status == 130

@@ -23,7 +23,7 @@ XREQ = "xreq_00000000-0000-4000-8000-000000000001"
 def begun(start: Start, place: Path, *more: str) -> Started:
     """An episode that goes on until it is stopped."""
     run = start("run", QUICK, "--backend", "process", "--set", "linger=300", "-o", place, *more)
-    run.until_said("playing")
+    run.until_printed("playing")
     return run
 
 
@@ -34,7 +34,7 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     watch = start("episodes", "--local", "--watch", "--json", *where)
     told = start("episodes", "--local", "--watch", "--status", "lost", *where)
     one = begun(start, results / "one", "--label", "exp=a")
-    watch.until_said('"running"')
+    watch.until_printed('"running"')
     listed = coworld("episodes", "--local", "--state", "running", "--label", "exp", *where)
     assert [line.split()[2:] for line in listed.stdout.splitlines()[1:]] == [
         [listed.stdout.splitlines()[1].split()[2], "episode", "quick", "running", "-", "exp=a"]
@@ -43,7 +43,7 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     assert (stopped.status, stopped.json["ended"], stopped.json["episode"]["state"]) == (0, True, "interrupted")
     assert one.end().status == 130
     assert read_record(results / "one").status == "interrupted"
-    watch.until_said('"interrupted"')
+    watch.until_printed('"interrupted"')
 
     two = begun(start, results / "two")
     watch.until(lambda: watch.stdout.count('"running"') == 2, "the second one runs")
@@ -51,8 +51,8 @@ def test_what_goes_on_is_listed_watched_and_stopped(start: Start, tmp_path: Path
     assert killed.status == 0, killed.stderr
     assert "lost" in killed.stdout
     assert two.end().status == -signal.SIGKILL
-    told.until_said("lost")
-    watch.until_said('"lost"')
+    told.until_printed("lost")
+    watch.until_printed('"lost"')
     for stream in (watch, told):
         stream.send(signal.SIGINT)
     lines = [json.loads(line) for line in watch.end().stdout.splitlines()]

@@ -51,7 +51,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory) -> Generator[Interrupt
     command = (*command, "--count-starved", "-o", out)
     run = Started(command, None, None)
     try:
-        run.until_said("block 1 of at most 200 · 0 won, 0 lost, 1 drawn · evidence 1 of 20 · at most ")
+        run.until_printed("block 1 of at most 200 · 0 won, 0 lost, 1 drawn · evidence 1 of 20 · at most ")
         run.send(signal.SIGINT)
         yield Interrupted(command, out, run.end())
     finally:

@@ -234,9 +234,9 @@ def test_code_is_not_sent_to_strangers(run: Callable[..., Done], told: FakePlatf
 def test_code_pasted_at_the_terminal(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path), columns=200)
-    shell.until_said("paste the code")
+    shell.until_printed("paste the code")
     shell.write("good-code\n")
-    shell.until_said("Signed in to")
+    shell.until_printed("Signed in to")
     assert shell.end() == 0
     assert TOKEN in kept(tmp_path)
     assert TOKEN not in shell.text
@@ -245,7 +245,7 @@ def test_code_pasted_at_the_terminal(terminal: Callable[..., Terminal], told: Fa
 def test_browser_comes_back(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path), columns=250)
-    shell.until_said("paste the code")
+    shell.until_printed("paste the code")
     shown = re.search(r"callback=(\S+?)&state=(\S+)", shell.text)
     assert shown is not None
     callback = urllib.parse.unquote(shown[1])
@@ -253,7 +253,7 @@ def test_browser_comes_back(terminal: Callable[..., Terminal], told: FakePlatfor
         urllib.request.urlopen(re.sub("state=[^&]+", "state=forged", f"{callback}&code=other-code"), timeout=20)
     with urllib.request.urlopen(f"{callback}&code=good-code", timeout=20) as page:
         assert "The code has arrived" in page.read().decode()
-    shell.until_said("Signed in to")
+    shell.until_printed("Signed in to")
     assert shell.end() == 0
     assert TOKEN in kept(tmp_path)
     assert OTHER not in kept(tmp_path)
@@ -262,7 +262,7 @@ def test_browser_comes_back(terminal: Callable[..., Terminal], told: FakePlatfor
 def test_sign_in_can_be_cancelled(terminal: Callable[..., Terminal], told: FakePlatform, tmp_path: Path) -> None:
     exchanging(told)
     shell = terminal("login", "--no-browser", env=environment(told, tmp_path))
-    shell.until_said("paste the code")
+    shell.until_printed("paste the code")
     shell.process.send_signal(signal.SIGINT)
     assert shell.end() == exitcodes.INTERRUPTED
     assert kept(tmp_path) == ""

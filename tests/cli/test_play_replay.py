@@ -87,7 +87,7 @@ def test_a_seat_that_is_not_there(world: World, tmp_path: Path) -> None:
 def test_interrupted_play_is_not_latest(world: World, start: Start) -> None:
     directory = world("well", play_seconds=60)
     run = start("play", directory)
-    run.until_said("/client/global")
+    run.until_printed("/client/global")
     run.send(signal.SIGINT)
     assert run.end().status == 130
     assert not (directory / "results" / "latest").is_symlink()
@@ -103,7 +103,7 @@ def test_finished_play_is_latest(world: World) -> None:
 
 def test_links_stand_above_the_display_whole(world: World, terminal: Callable[..., Terminal], tmp_path: Path) -> None:
     run = terminal("play", world("well"), "--human", "1", "-o", tmp_path / "out", columns=60)
-    run.until_said("a person")
+    run.until_printed("a person")
     found = links(run.text)
     assert len(found["player?slot=1&"]) > 60
     take_seat(found["player?slot=1&"])
@@ -128,7 +128,7 @@ def test_a_replay_is_shown_until_a_person_has_seen_enough(
 ) -> None:
     directory, out = played
     run = start("replay", directory, out / "replay")
-    run.until_said("Ctrl-C ends it.")
+    run.until_printed("Ctrl-C ends it.")
     link = LINK.findall(run.stdout)[0]
     assert run.stdout == f"Replay:  {out}/replay\nWatch:   {link}\n"
     assert fetch(link) == 200
@@ -269,7 +269,7 @@ def test_an_episode_is_watched_where_that_is_asked(world: World, tmp_path: Path)
 def test_missing_browser_is_not_a_failure(played: tuple[Path, Path], start: Start, tmp_path: Path) -> None:
     directory, out = played
     run = start("replay", directory, out, "--open-browser", env={"BROWSER": f"{tmp_path}/not-there %s", "PATH": ""})
-    run.until_said("No browser could be opened; open the link yourself.")
+    run.until_printed("No browser could be opened; open the link yourself.")
     run.send(signal.SIGINT)
     assert run.end().status == 0
 

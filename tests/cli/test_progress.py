@@ -396,7 +396,7 @@ def test_the_cursor_comes_back_when_a_display_is_left_at_once(
     world: Callable[..., Path], terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
     run = terminal("run-episode", world("well", play_seconds=60), "-o", tmp_path / "out")
-    run.until_said("● play")
+    run.until_printed("● play")
     run.process.send_signal(signal.SIGINT)
     assert run.end() == 130
     assert run.raw.rindex("\x1b[?25h") > run.raw.rindex("\x1b[?25l")

@@ -44,7 +44,7 @@ def test_the_first_signal_stops_everything(
 ) -> None:
     out = tmp_path / "out"
     run = start("run-episode", world("hangs"), "-o", out)
-    run.until_said("playing")
+    run.until_printed("playing")
     run.send(number)
     done = run.end()
     assert done.status == 130
@@ -62,7 +62,7 @@ def test_the_first_signal_stops_everything(
 def test_an_interruption_as_json(world: World, start: Start, tmp_path: Path) -> None:
     out = tmp_path / "out"
     run = start("run-episode", world("hangs"), "-o", out, "--json")
-    run.until_said("playing")
+    run.until_printed("playing")
     run.send(signal.SIGINT)
     done = run.end()
     assert done.status == 130
@@ -89,7 +89,7 @@ def test_several_episodes_are_interrupted_together(world: World, start: Start, t
 
 def test_the_second_signal_kills_what_will_not_end(world: World, start: Start, tmp_path: Path) -> None:
     run = start("run-episode", world("ignores-term"), "-o", tmp_path / "out")
-    run.until_said("playing")
+    run.until_printed("playing")
     log = tmp_path / "out" / "logs" / "game.stdout.log"
     run.until(lambda: log.exists() and "nothing more" in log.read_text(), "the game is deaf")
     run.send(signal.SIGINT)
@@ -108,7 +108,7 @@ def test_a_signal_after_the_game_costs_no_scores(world: World, start: Start, tmp
     out = tmp_path / "out"
     run = start("run-episode", world("well", "exits-9-after", "hangs-after"), "-o", out)
     log = out / "events.ndjson"
-    run.until_said("player 0 (Left) exited with status 9")
+    run.until_printed("player 0 (Left) exited with status 9")
     run.until(lambda: '"phase":"finish"' in log.read_text(), "the game is over")
     run.send(signal.SIGINT)
     done = run.end()
@@ -158,7 +158,7 @@ def test_nohup_survives_a_closed_terminal(world: World, tmp_path: Path) -> None:
 
 def test_clean_removes_leftovers_of_sigkill(world: World, start: Start, tmp_path: Path) -> None:
     run = start("run-episode", world("hangs"), "-o", tmp_path / "out")
-    run.until_said("playing")
+    run.until_printed("playing")
     (run_id,) = runs()
 
     def clean(*args: str) -> Done:

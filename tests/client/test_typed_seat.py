@@ -105,14 +105,14 @@ def test_words_are_typed_behind_a_slash_in_games_with_talk() -> None:
     assert seat.say("/say  hello ") == {"type": "say", "text": " hello", "to": "all"}
     assert seat.say("/1 psst") == {"type": "say", "text": "psst", "to": 1}
     assert seat.say("/team go") == {"type": "say", "text": "go", "to": "team"}
-    assert seat.board.said == ((1, "hi", "all"), (0, " hello", "all"), (0, "psst", 1), (0, "go", "team"))
+    assert seat.board.messages == ((1, "hi", "all"), (0, " hello", "all"), (0, "psst", 1), (0, "go", "team"))
     for wrong in ("/say", "/shout hello", "/"):
         assert seat.say(wrong) is None
         assert seat.note.startswith("write /say WORDS")
     seat.receive({"type": "say_refused", "tick": 3, "reason": "a seat may say one message in a tick"})
     assert seat.note == "not said: a seat may say one message in a tick"
     seat.receive({"type": "observe", "tick": 4, "your_turn": True, "observation": {}, "legal": ["/stay"]})
-    assert len(seat.board.said) == 4
+    assert len(seat.board.messages) == 4
 
 
 def test_a_seat_that_is_taken_again_shows_what_was_said() -> None:
@@ -122,7 +122,7 @@ def test_a_seat_that_is_taken_again_shows_what_was_said() -> None:
     for _ in range(2):
         seat.receive({**HELLO, "talk": {"length": 9, "per_tick": 1, "to": ["all", "seat"]}, "talked": before})
         seat.receive({"type": "observe", "tick": 3, "your_turn": False, "observation": {}, "heard": heard})
-        assert seat.board.said == ((0, "hi", "all"), (1, "oh", 0), (1, "yes", "all"))
+        assert seat.board.messages == ((0, "hi", "all"), (1, "oh", 0), (1, "yes", "all"))
 
 
 def test_a_slash_is_nothing_special_where_nobody_talks() -> None:

@@ -202,7 +202,7 @@ async def another_process(tmp_path: Path, *more: str | Path) -> AsyncGenerator[t
     words = ("run", QUICK.directory, "--backend", "process", "--set", f"linger={LONG['linger']}", "-o", place, *more)
     started = Started(words, None, None)
     try:
-        await anyio.to_thread.run_sync(started.until_said, "playing")
+        await anyio.to_thread.run_sync(started.until_printed, "playing")
         yield started, place
     finally:
         await anyio.to_thread.run_sync(started.close)

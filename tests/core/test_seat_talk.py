@@ -41,10 +41,10 @@ def test_words_are_heard_in_the_next_tick_in_the_order_of_seats() -> None:
     talk.say(3, "first", tick=0)
     talk.say(0, "to two", 2, tick=0)
     talk.say(0, "to my team", "team", tick=0)
-    assert talk.said == ()
+    assert talk.messages == ()
     assert talk.heard(2) == []
     play.step({})
-    assert [(one.seat, one.text, one.hearers) for one in play.frame().said] == [
+    assert [(one.seat, one.text, one.hearers) for one in play.frame().messages] == [
         (0, "to two", (2,)),
         (0, "to my team", (2,)),
         (3, "first", (0, 1, 2)),
@@ -59,7 +59,7 @@ def test_words_are_heard_in_the_next_tick_in_the_order_of_seats() -> None:
     talk.say(1, "second", tick=1)
     play.step({})
     play.step({})
-    assert talk.said == ()
+    assert talk.messages == ()
     # Who is asked only now has heard everything since
     for _ in range(2):
         assert [one["text"] for one in talk.take(0)] == ["first", "second"]
@@ -92,7 +92,7 @@ def test_what_may_not_be_said_is_refused(text: Any, to: Any, says: str) -> None:
         talk_of(play).say(1, text, to, tick=0)
     assert caught.value.code == "talk_refused"
     play.step({})
-    assert talk_of(play).said == ()
+    assert talk_of(play).messages == ()
 
 
 def test_a_seat_speaks_a_limited_number_of_times_and_not_when_it_is_out() -> None:
@@ -103,7 +103,7 @@ def test_a_seat_speaks_a_limited_number_of_times_and_not_when_it_is_out() -> Non
         talk.say(0, "d", tick=0)
     talk.say(1, "e", tick=0)
     play.step({})
-    assert [one.text for one in talk.said] == ["a", "b", "e"]
+    assert [one.text for one in talk.messages] == ["a", "b", "e"]
     talk.say(0, "f", tick=1)
     out = Play(changed(loses=1))
     with pytest.raises(ActionRefused, match="you are out of the game"):

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from playwright.sync_api import expect
-from support.browser import DESK, Pages, Size
+from support.browser import DESKTOP, Pages, Size
 from support.hostile_certification import HOSTILE, hostile_certification
 from support.small_world import LONG, world
 
@@ -58,7 +58,7 @@ def test_hostile_text_is_escaped(tmp_path: Path, pages: Pages, status: Any) -> N
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("size", [DESK, NARROW], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", [DESKTOP, NARROW], ids=["desk", "phone"])
 def test_certification_page_fits_the_window(
     pages: Pages, failed: tuple[Path, Certification], size: Size, dark: bool
 ) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import expect
-from support.browser import DESK, Pages, Size
+from support.browser import DESKTOP, Pages, Size
 from support.hostile_certification import HOSTILE
 from support.simulated import leave, mixture_plan, pickup_plan, played, ranking_plan, strengths
 
@@ -43,7 +43,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("size", "dark"), [(DESK, False), (NARROW, True)], ids=["desk", "phone"])
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (NARROW, True)], ids=["desk", "phone"])
 def test_hostile_text_is_escaped_and_fits(pages: Pages, left: Path, size: Size, dark: bool) -> None:
     page = pages((left / "page.html").as_uri(), size=size, dark=dark, alone=True)
     for summary in page.locator("summary").all():

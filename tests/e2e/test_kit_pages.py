@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from support.browser import DESK, Pages, visit
+from support.browser import DESKTOP, Pages, visit
 from support.game_process import program
 from support.page_games import Race
 from support.served_game import TOKENS, Cards
@@ -158,7 +158,7 @@ def test_seat_page_shows_picture_and_text_and_spectators_wait(pages: Pages, tmp_
         base = f"http://127.0.0.1:{game.port}/client"
         first, second = (
             pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}", size=size, dark=slot == 1)
-            for slot, size in enumerate((DESK, NARROW))
+            for slot, size in enumerate((DESKTOP, NARROW))
         )
         viewer = pages(f"{base}/global", size=NARROW)
         expect(viewer.locator("#views")).to_have_text("The game is shown when it is over.")

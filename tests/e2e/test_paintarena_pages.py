@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
-from support.browser import DESK, PHONE, Pages, counted_down, note_statuses, visit
+from support.browser import DESKTOP, PHONE, Pages, counted_down, note_statuses, visit
 from websockets.sync.client import connect
 
 from paintarena.rules import Board
@@ -302,7 +302,7 @@ def test_a_replay_can_be_paused_stepped_and_scrubbed(pages: Pages, tmp_path: Pat
         expect(page.locator("#tick")).to_have_text("Tick 6 of 6")
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desk", "phone"])
 def test_a_replay_fits_the_screen(pages: Pages, tmp_path: Path, size: dict[str, int]) -> None:
     with showing(tmp_path, replay()) as server:
         page = pages(server.http("/client/replay"), size=size)

@@ -58,7 +58,7 @@ def coworld(machine: Machine, *words: str | Path, output: Path, directory: Path)
 
 def links(game: Running, server: Machine) -> list[str]:
     """The links of the seats, once the game is there."""
-    return re.findall(rf"https://{server.address}:\d+/client/player\S+", game.until_said("/client/global"))
+    return re.findall(rf"https://{server.address}:\d+/client/player\S+", game.until_printed("/client/global"))
 
 
 def test_an_episode_with_players_of_another_machine(machines: tuple[Machine, Machine], tmp_path: Path) -> None:
@@ -82,11 +82,11 @@ def test_an_episode_with_players_of_another_machine(machines: tuple[Machine, Mac
         )
         for slot, link in enumerate(links(game, server))
     ]
-    assert [seat.end() for seat in seated] == [0, 0], [seat.said for seat in seated]
-    assert game.end() == 0, game.said
+    assert [seat.end() for seat in seated] == [0, 0], [seat.printed for seat in seated]
+    assert game.end() == 0, game.printed
     results = json.loads((tmp_path / "run/results.json").read_text())
     assert sorted(results["scores"]) == [0, 1]
-    assert f"over: scores {results['scores']}" in seated[0].said
+    assert f"over: scores {results['scores']}" in seated[0].printed
     assert json.loads((tmp_path / "run/episode.json").read_text())["status"] == "completed"
 
 
@@ -103,13 +103,13 @@ def test_a_cable_that_is_pulled_out_is_said_and_the_seat_is_kept(
     first, second = links(game, server)
     socket = first.replace("https:", "wss:").replace("/client/", "/")
     talker = start(players, "-c", TALKER, socket, authority.file, output=tmp_path / "talker.log", directory=tmp_path)
-    talker.until_said("refused")
+    talker.until_printed("refused")
     server.cable("down")
     assert talker.end() == 1
-    assert "link_lost: The network between here and the game is gone." in talker.said
-    assert "Cannot reach the game at wss://" in talker.said
-    assert "join again when the network is back" in talker.said
-    assert "token=" not in talker.said
+    assert "link_lost: The network between here and the game is gone." in talker.printed
+    assert "Cannot reach the game at wss://" in talker.printed
+    assert "join again when the network is back" in talker.printed
+    assert "token=" not in talker.printed
     # Without a network, a new player is told so, too
     alone = coworld(
         players,
@@ -118,7 +118,7 @@ def test_a_cable_that_is_pulled_out_is_said_and_the_seat_is_kept(
         directory=tmp_path,
     )
     assert alone.end() == 1
-    assert "Cannot reach the game at wss://" in alone.said
+    assert "Cannot reach the game at wss://" in alone.printed
     server.cable("up")
     seated = [
         coworld(
@@ -129,6 +129,6 @@ def test_a_cable_that_is_pulled_out_is_said_and_the_seat_is_kept(
         )
         for slot, link in enumerate((first, second))
     ]
-    assert [seat.end() for seat in seated] == [0, 0], [seat.said for seat in seated]
-    assert game.end() == 0, game.said
-    assert "over: scores" in seated[0].said
+    assert [seat.end() for seat in seated] == [0, 0], [seat.printed for seat in seated]
+    assert game.end() == 0, game.printed
+    assert "over: scores" in seated[0].printed

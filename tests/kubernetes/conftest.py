@@ -1,4 +1,4 @@
-"""A namespace of a module's own with an arena on it, or with what an operator puts there and a desk before it."""
+"""A namespace of a module's own with an arena on it, or with what an operator puts there and the Jobs of workers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.arena import Arena, open_arena
-from support.cluster_workers import Desk, apply_manifests, open_desk
+from support.cluster_workers import WorkerJobs, apply_manifests, open_worker_jobs
 from support.kube import namespace_for_tests
 from support.misfit_kit import ensure_image
 from support.worker_image import ensure_worker_image
@@ -34,8 +34,8 @@ def operated(namespace: str) -> str:
 
 
 @pytest.fixture
-async def desk(operated: str) -> AsyncGenerator[Desk]:
+async def worker_jobs(operated: str) -> AsyncGenerator[WorkerJobs]:
     ensure_image()
     ensure_worker_image()
-    async with open_desk(operated) as opened:
+    async with open_worker_jobs(operated) as opened:
         yield opened

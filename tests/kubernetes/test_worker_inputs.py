@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster_workers import Desk, misfit_request, published_job
+from support.cluster_workers import WorkerJobs, misfit_request, published_job
 from support.kube import on_cluster
 from support.misfit_kit import ensure_image
 
@@ -73,7 +73,9 @@ def claimed(operated: str, tmp_path: Path) -> Generator[Path]:
 
 
 @pytest.mark.usefixtures("labelled_node")
-async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, operated: str, claimed: Path) -> None:
+async def test_files_on_a_claim_and_players_where_they_are_wanted(
+    worker_jobs: WorkerJobs, operated: str, claimed: Path
+) -> None:
     job_id = f"claimed-{time.time_ns()}"
     request = misfit_request("well", "tells", "tells", play_seconds=2.0)
     (claimed / "spec.json").write_text(request.model_dump_json(by_alias=True, exclude_none=True))
@@ -94,9 +96,9 @@ async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, op
         "COWORLD_BEDROCK_REGION": "us-east-9",
         "LOG_LEVEL": "DEBUG",
     }
-    await desk.apply(published_job(job_id, ensure_image(), variables, operated, claim=CLAIM))
+    await worker_jobs.apply(published_job(job_id, ensure_image(), variables, operated, claim=CLAIM))
     players = {
-        int(pod["metadata"]["labels"]["coworld-player-slot"]): pod for pod in await desk.players(job_id, count=2)
+        int(pod["metadata"]["labels"]["coworld-player-slot"]): pod for pod in await worker_jobs.players(job_id, count=2)
     }
     for pod in players.values():
         assert pod["spec"]["nodeSelector"] == LABELS
@@ -104,7 +106,7 @@ async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, op
         assert wanted in pod["spec"]["tolerations"]
         assert pod["spec"]["automountServiceAccountToken"] is False
     assert [players[slot]["spec"]["serviceAccountName"] for slot in range(2)] == ["episode-runner", "default"]
-    assert await desk.status(job_id) == 0, await desk.log(job_id)
+    assert await worker_jobs.status(job_id) == 0, await worker_jobs.log(job_id)
 
     kept = claimed / job_id
     names = sorted(str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file())
@@ -118,4 +120,4 @@ async def test_files_on_a_claim_and_players_where_they_are_wanted(desk: Desk, op
     assert "AWS_REGION" not in told[1]
     with zipfile.ZipFile(io.BytesIO((kept / "debug.zip").read_bytes())) as archive:
         assert {"episode.json", "game.stdout.log", *logs} == set(archive.namelist())
-    assert await desk.left(job_id) == []
+    assert await worker_jobs.left(job_id) == []

@@ -77,7 +77,7 @@ async def test_every_command_for_taking_part_works_on_the_demo(tmp_path: Path) -
     def watch(line: str, text: str, **env: str) -> None:
         started = Started(shlex.split(line)[1:], {**home, **env}, tmp_path)
         try:
-            started.until_said(text)
+            started.until_printed(text)
             started.send(signal.SIGINT)
             assert started.end().status in (0, 130)
         finally:

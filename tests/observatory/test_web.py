@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import DESK, PHONE, Pages, opening
+from support.browser import DESKTOP, PHONE, Pages, opening
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
 from observatory.hosted import sessions as hosted_sessions
@@ -124,7 +124,7 @@ def test_api_documentation_loads_nothing_external(scene: Scene, pages: Pages) ->
     expect(page.locator("#swagger-ui")).to_contain_text("/v2/leagues", timeout=PATIENCE * 1000)
 
 
-@pytest.mark.parametrize(("size", "dark"), [(DESK, False), (PHONE, True)], ids=["desk", "phone"])
+@pytest.mark.parametrize(("size", "dark"), [(DESKTOP, False), (PHONE, True)], ids=["desk", "phone"])
 def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, size: dict[str, int], dark: bool) -> None:
     page = pages(scene.url("/"), size=size, dark=dark)
     expect(page.get_by_role("heading", name="Leagues")).to_be_visible()
@@ -171,7 +171,7 @@ def test_scores_precede_logs_on_a_phone(scene: Scene, pages: Pages) -> None:
     path = f"/episodes/{scene.public['id']}"
     tops: dict[bool, dict[str, float]] = {}
     for phone in (True, False):
-        page = pages(scene.url(path), size=PHONE if phone else DESK)
+        page = pages(scene.url(path), size=PHONE if phone else DESKTOP)
         boxes = {name: page.locator(name).bounding_box() for name in ("#stage", ".scores", ".logs")}
         tops[phone] = {name: box["y"] for name, box in boxes.items() if box is not None}
     assert tops[True]["#stage"] < tops[True][".scores"] < tops[True][".logs"]

@@ -184,7 +184,7 @@ async def test_a_lost_connection_is_taken_up_again() -> None:
 def test_a_player_stops_on_sigterm(tmp_path: Path) -> None:
     with running(tmp_path, config=small_config()) as server:
         player = start(tmp_path, "sweep", COWORLD_PLAYER_WS_URL=server.player_url(0))
-        wait_until(lambda: "slot 0" in server.said(), what="a player in its loop")
+        wait_until(lambda: "slot 0" in server.printed(), what="a player in its loop")
         player.process.terminate()
         code, _ = player.ended()
     assert code == 143

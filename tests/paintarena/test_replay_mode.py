@@ -119,7 +119,7 @@ async def test_stopping_a_viewer_exits_with_0(viewer: Server, number: signal.Sig
         await hear(client)
         viewer.process.send_signal(number)
         assert await anyio.to_thread.run_sync(viewer.wait) == 0
-    said = viewer.said()
+    said = viewer.printed()
     assert "Traceback" not in said
     assert "secret" not in said
 

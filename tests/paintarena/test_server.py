@@ -144,7 +144,7 @@ async def test_no_token_is_ever_told(tmp_path: Path) -> None:
             await hear_type(first, "final")
             await hear_type(second, "final")
         assert server.wait() == 0
-        said = server.said()
+        said = server.printed()
     assert "slot 0" in said
     for path in (server.results, server.replay, tmp_path / "stderr"):
         assert "secret" not in path.read_text(), path
@@ -270,7 +270,7 @@ async def test_bad_messages_are_answered_and_not_fatal(tmp_path: Path) -> None:
                 pass
         server.process.terminate()
         server.wait()
-        assert "Traceback" not in server.said()
+        assert "Traceback" not in server.printed()
 
 
 async def test_an_unknown_move_means_stay(tmp_path: Path) -> None:
@@ -319,7 +319,7 @@ async def test_the_game_starts_without_those_who_never_come(tmp_path: Path) -> N
     with running(tmp_path, config=small_config(player_connect_timeout_seconds=0)) as server:
         assert server.wait() == 0
         assert json.loads(server.results.read_text())["painted_tiles"] == [1, 1]
-        assert "starting without slot 0, 1: never connected" in server.said()
+        assert "starting without slot 0, 1: never connected" in server.printed()
 
 
 async def test_held_action_and_seat_survive_a_reconnect(tmp_path: Path) -> None:
@@ -423,7 +423,7 @@ async def test_players_that_come_and_go_quickly_do_no_harm(tmp_path: Path) -> No
             tasks.start_soon(churn, 1)
             assert await anyio.to_thread.run_sync(server.wait) == 0
             over.set()
-        assert "Traceback" not in server.said()
+        assert "Traceback" not in server.printed()
         assert json.loads(server.results.read_text())["ticks"] == 60
 
 
@@ -436,7 +436,7 @@ def test_a_game_that_cannot_write_fails_loudly(tmp_path: Path, target: str) -> N
     config = small_config(player_connect_timeout_seconds=0, max_ticks=1)
     with running(tmp_path, config=config, env={target: (tmp_path / "file" / "x").as_uri()}) as server:
         assert server.wait() == 1
-        said = server.said()
+        said = server.printed()
     what = "results" if "RESULTS" in target else "replay"
     assert (
         said.rstrip().splitlines()[-1].startswith(f"paintarena: The {what} could not be written to {tmp_path}/file/x: ")
@@ -512,7 +512,7 @@ async def test_a_signal_ends_a_running_game(tmp_path: Path, number: signal.Signa
                 pass
             server.process.send_signal(number)
             assert await anyio.to_thread.run_sync(server.wait) == code
-        said = server.said()
+        said = server.printed()
     assert f"stopped by {number.name}" in said
     assert "Traceback" not in said
     assert not server.results.exists()
@@ -530,7 +530,7 @@ async def test_late_ticks_are_counted_and_told(tmp_path: Path) -> None:
             await anyio.to_thread.run_sync(live_on, server.process, 0.3)
             server.process.send_signal(signal.SIGCONT)
             assert await anyio.to_thread.run_sync(server.wait) == 0
-        said = server.said()
+        said = server.printed()
         frames = json.loads(server.replay.read_text())["frames"]
     assert " of 120, worst " in said
     assert said.count("late ticks: ") == 1
@@ -595,7 +595,7 @@ def test_config_results_replay_and_log_travel_over_http(tmp_path: Path) -> None:
         }
         with running(tmp_path, env=env) as server:
             assert server.wait() == 0
-            said = server.said()
+            said = server.printed()
     (results,) = store.calls("PUT", "/results")
     assert results.json["ticks"] == 3
     (replay,) = store.calls("POST", "/replay")
@@ -615,4 +615,4 @@ def test_a_dead_log_receiver_does_not_matter(tmp_path: Path) -> None:
     config = small_config(player_connect_timeout_seconds=0, max_ticks=3)
     with running(tmp_path, config=config, env={"COGAME_LOG_URI": "http://127.0.0.1:1/"}) as server:
         assert server.wait() == 0
-        assert "log lines could not be posted" in server.said()
+        assert "log lines could not be posted" in server.printed()

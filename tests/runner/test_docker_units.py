@@ -178,7 +178,7 @@ def most_memory(*, from_now: bool = False) -> int:
 async def test_externally_removed_container_is_lost(arena: Arena) -> None:
     async with arena.open() as backend:
         async with backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,):
-            await arena.said("subject", "up")
+            await arena.until_written("subject", "up")
             await engine_call("DELETE", f"/containers/{unit.id}", query={"force": True})
             assert (await unit.wait()).reason == "lost"
             assert (await unit.stop()).reason == "lost"
@@ -191,7 +191,7 @@ async def test_externally_killed_container_is_not_reported_as_stopped(arena: Are
         arena.open() as backend,
         backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,),
     ):
-        await arena.said("subject", "up")
+        await arena.until_written("subject", "up")
         await engine_call("POST", f"/containers/{unit.id}/kill", query={"signal": "SIGKILL"})
         exit = await unit.wait()
         assert (exit.reason, exit.signal) == ("signal", 9)
@@ -252,7 +252,7 @@ async def test_out_of_memory_missed_by_the_engine_is_reported(arena: Arena, monk
     killed = arena.spec("killed", "print:up", "hang", limits=limits)
     async with arena.open() as backend, backend.units([greedy, killed], publish=arena.publish) as units:
         assert (await units[0].wait()).reason == "oom"
-        await arena.said("killed", "up")
+        await arena.until_written("killed", "up")
         await engine_call("POST", f"/containers/{units[1].id}/kill", query={"signal": "SIGKILL"})
         assert (await units[1].wait()).reason == "signal"
 
@@ -384,7 +384,7 @@ async def test_unreachable_listening_address_is_reported(arena: Arena) -> None:
     )
     spec = python(arena.spec("game", ports=HTTP), code)
     async with arena.open() as backend, backend.units([spec], publish=arena.publish) as (unit,):
-        await arena.said("game", "up")
+        await arena.until_written("game", "up")
         with pytest.raises(NotReadyError) as caught:
             await unit.wait_ready(HttpProbe(timeout=1))
     assert str(caught.value.context["last"]).endswith("; it listens on 127.0.0.1:8080 only")
@@ -417,7 +417,7 @@ async def test_open_and_closed_clients_of_one_game(arena: Arena) -> None:
             await unit.wait_ready(HttpProbe())
             other = arena.spec("other", "serve:200", "print:up", "hang", connects_to="game", network="open", ports=HTTP)
             async with backend.units([other], publish=arena.publish):
-                await arena.said("other", "up")
+                await arena.until_written("other", "up")
 
                 def looks(name: str, network: Any) -> UnitSpec:
                     spec = arena.spec(name, connects_to="game", network=network)
@@ -485,7 +485,7 @@ async def test_duplicate_unit_name_is_refused(arena: Arena) -> None:
         arena.open() as backend,
         backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish) as (unit,),
     ):
-        await arena.said("subject", "up")
+        await arena.until_written("subject", "up")
         for specs in ([arena.spec("subject", "hang")], [arena.spec("new", "hang"), arena.spec("new", "hang")]):
             with pytest.raises(UsageError):
                 async with backend.units(specs, publish=arena.publish):
@@ -626,7 +626,7 @@ async def test_lost_engine_is_reported_and_leftovers_can_be_removed(arena: Arena
             async with backend.units([arena.spec("subject", "print:up", "hang")], publish=arena.publish, grace=0.1) as (
                 unit,
             ):
-                await arena.said("subject", "up")
+                await arena.until_written("subject", "up")
                 await cut()
                 exit = await unit.wait()
                 assert exit.reason == "lost"

@@ -318,7 +318,7 @@ async def test_circle_is_no_progress(tmp_path: Path) -> None:
     (one,) = bots_report(GateFolder(bots).history()).bots
     assert {version.digest for version in one.circle} == {each.record.bot.digest for each in (rock, paper, scissors)}
     last = f"{scissors.record.bot.version} (rejected)"
-    assert one.circle_said == (
+    assert one.circle_sentence == (
         f"Its versions go in a circle: {last} beats version 2 ({paper.record.bot.version}), which beats "
         f"version 1 ({rock.record.bot.version}), which beats {last}."
     )

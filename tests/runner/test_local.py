@@ -32,24 +32,24 @@ KEY = "key-of-the-page"
 class Led:
     """A game that is led to by a relay."""
 
-    def __init__(self, table: Table, relay: Relay, desk: DevControls) -> None:
+    def __init__(self, table: Table, relay: Relay, controls: DevControls) -> None:
         self.table = table
         self.relay = relay
-        self.desk = desk
+        self.controls = controls
 
     def at(self, path: str, slot: int, token: str | None = None) -> Any:
-        return connect(self.desk.socket(f"{path}?slot={slot}&token={token or TOKENS[slot]}"), proxy=None)
+        return connect(self.controls.socket(f"{path}?slot={slot}&token={token or TOKENS[slot]}"), proxy=None)
 
 
 @asynccontextmanager
 async def led(rules: type[Rules] = Sticks) -> AsyncGenerator[Led]:
     async with serving(rules) as table:
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            desk, relay = DevControls(f"127.0.0.1:{listener.getsockname()[1]}", KEY), Relay()
-            async with open_page_server(desk, relay, lambda _: None, listener=listener):
+            controls, relay = DevControls(f"127.0.0.1:{listener.getsockname()[1]}", KEY), Relay()
+            async with open_page_server(controls, relay, lambda _: None, listener=listener):
                 relay.expect(TOKENS)
                 relay.lead(f"127.0.0.1:{table.port}")
-                yield Led(table, relay, desk)
+                yield Led(table, relay, controls)
                 relay.close()
 
 
@@ -117,10 +117,10 @@ async def test_connections_without_the_secret_are_refused() -> None:
             with pytest.raises(InvalidStatus, match="404"):
                 await game.at(path, 0, "wrong")
         with pytest.raises(InvalidStatus, match="404"):
-            await connect(game.desk.socket("/another-key/socket"), proxy=None)
+            await connect(game.controls.socket("/another-key/socket"), proxy=None)
         async with httpx2.AsyncClient() as http:
-            page = await http.get(game.desk.link)
-            assert (await http.get(game.desk.link.replace(KEY, "x"))).status_code == 404
+            page = await http.get(game.controls.link)
+            assert (await http.get(game.controls.link.replace(KEY, "x"))).status_code == 404
         assert "script-src 'sha256-" in page.headers["content-security-policy"]
         assert "no-referrer" in page.headers["referrer-policy"]
 

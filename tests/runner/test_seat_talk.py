@@ -31,7 +31,7 @@ from coworld_core.rules import (
 from coworld_core.rules.seat_talk import SeatMessage
 from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.kit.rollout import SeatEnv, as_gym_env, rollout, rollouts
-from coworld_runner.kit.server.spectators import MAX_SAID, Spectators
+from coworld_runner.kit.server.spectators import MAX_MESSAGES, Spectators
 from coworld_runner.kit.table.game_table import GameTable
 from coworld_runner.kit.table.seat_news import MAX_TALKED, MAX_TALKED_LETTERS, MAX_UNHEARD, SeatNews
 
@@ -231,7 +231,7 @@ def frame(tick: int) -> Frame:
     """The moment in which a message to all is heard, and one to a seat."""
     both: tuple[str | int, ...] = ("all", 1) if tick else ()
     said = tuple(SeatMessage(tick=tick - 1, seat=0, text=f"{tick - 1} to {to}", to=to, hearers=(1,)) for to in both)
-    return Frame(tick=tick, to_act=(), drawing="", said=said)
+    return Frame(tick=tick, to_act=(), drawing="", messages=said)
 
 
 @pytest.mark.parametrize(
@@ -264,10 +264,10 @@ def test_spectators_read_what_all_hear_as_late_as_they_see(may_see: Any, during:
 def test_a_state_has_the_newest_words() -> None:
     spectators = Spectators({}, may_see=Open(), close_reason="over")
     outbox = spectators.join(frame(0))
-    for tick in range(MAX_SAID + 5):
+    for tick in range(MAX_MESSAGES + 5):
         spectators.show(frame(tick))
     said = json.loads(outbox.pending()[-1])["said"]
-    assert [one["tick"] for one in said] == list(range(3, MAX_SAID + 4))[-MAX_SAID:]
+    assert [one["tick"] for one in said] == list(range(3, MAX_MESSAGES + 4))[-MAX_MESSAGES:]
 
 
 # --- players ----------------------------------------------------------------------------------------------------------

@@ -95,7 +95,7 @@ async def test_a_game_from_hello_to_over() -> None:
         await table.over.wait()
     replay = read_replay(table.match.replay(reason="over", results=over["results"]))
     assert [tick.drawing for tick in replay.ticks] == ["||||", "|", ""]
-    assert not any(token in line for token in TOKENS for line in table.said)
+    assert not any(token in line for token in TOKENS for line in table.printed)
 
 
 async def test_the_replay_names_who_decided_in_a_seat_that_a_person_takes_over_and_hands_back() -> None:
@@ -286,7 +286,7 @@ async def test_idle_player_gets_the_default_action() -> None:
         while (message := await hear(silent))["type"] != "over":
             pass
         assert message["results"]["ticks"] == 6
-        assert "seat 0 has missed its time in tick 0" in table.said
+        assert "seat 0 has missed its time in tick 0" in table.printed
 
 
 async def test_an_act_that_comes_after_its_tick_is_refused() -> None:
@@ -303,7 +303,7 @@ async def test_an_act_that_comes_after_its_tick_is_refused() -> None:
 async def test_absent_player_is_not_awaited() -> None:
     async with serving(player_connect_timeout_seconds=0.05) as table, sit(table, 1) as alone:
         assert (await until_over(alone))["results"]["ticks"] == 6
-        assert any("starting without seat 0" in line for line in table.said)
+        assert any("starting without seat 0" in line for line in table.printed)
 
 
 class Walk(Sticks):
@@ -371,7 +371,7 @@ async def test_spectators_learn_whose_move_the_game_waits_for(monkeypatch: pytes
 def test_invalid_countdown_is_refused(text: str, tmp_path: Path) -> None:
     with program(tmp_path, COWORLD_COUNTDOWN_SECONDS=text) as game:
         assert game.process.wait(30) != 0
-        assert f"COWORLD_COUNTDOWN_SECONDS is '{text}'" in game.said()
+        assert f"COWORLD_COUNTDOWN_SECONDS is '{text}'" in game.printed()
 
 
 # --- what is hidden ---------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ async def comes_and_goes(table: Table, seat: ClientConnection) -> str:
     for _ in range(30):
         async with sit(table, 0):
             pass
-    assert len(table.said) < 200, "it fills the log"
+    assert len(table.printed) < 200, "it fills the log"
     return "seat is free"
 
 
@@ -262,4 +262,4 @@ async def test_misbehaving_client_affects_only_itself(line: Line) -> None:
                 pass
             assert message["scores"] == [0.0, 1.0]
         assert table.failure is None
-        assert not any(token in said for token in TOKENS for said in table.said)
+        assert not any(token in said for token in TOKENS for said in table.printed)

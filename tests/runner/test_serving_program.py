@@ -50,7 +50,7 @@ def test_results_and_replay_are_there_and_no_token(played: Program) -> None:
     assert json.loads((played.place / "there" / "results.json").read_text()) == {"scores": [0.0, 1.0], "ticks": 2}
     replay = played.replay()
     assert (replay.reason, replay.header.seed, replay.header.config) == ("over", 1, {"sticks": 4})
-    assert not any(token in played.said() + str(replay) for token in TOKENS)
+    assert not any(token in played.printed() + str(replay) for token in TOKENS)
 
 
 def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_game_that_is_stopped_keeps_its_replay_and_has_no_results(tmp_path: Pa
 def test_unplayable_rules_are_reported(tmp_path: Path, rules: str, env: dict[str, str], code: int, says: str) -> None:
     with program(tmp_path, rules, **env) as game:
         assert game.process.wait(20) == code
-        assert says in game.said()
+        assert says in game.printed()
 
 
 def test_a_replay_is_shown_in_both_dialects(played: Program, tmp_path: Path) -> None:

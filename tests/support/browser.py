@@ -10,11 +10,11 @@ from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, s
 
 from .needs import find_browser
 
-__all__ = ["DESK", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening", "visit"]
+__all__ = ["DESKTOP", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening", "visit"]
 
 Size = dict[str, int]
 
-DESK: Size = {"width": 1280, "height": 800}
+DESKTOP: Size = {"width": 1280, "height": 800}
 PHONE: Size = {"width": 390, "height": 844}
 
 _ARGUMENTS = [
@@ -73,7 +73,7 @@ class Pages(Protocol):
     warnings on the console count.
     """
 
-    def __call__(self, url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page: ...
+    def __call__(self, url: str, *, size: Size = DESKTOP, dark: bool = False, alone: bool = False) -> Page: ...
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def opening(browser: Browser) -> Generator[Pages]:
     complaints: list[str] = []
     contexts: list[Any] = []
 
-    def open_page(url: str, *, size: Size = DESK, dark: bool = False, alone: bool = False) -> Page:
+    def open_page(url: str, *, size: Size = DESKTOP, dark: bool = False, alone: bool = False) -> Page:
         def note(message: ConsoleMessage) -> None:
             # The browser reports every refused or lost socket; tests check for themselves whether that is right.
             serious = message.type in ("error", "warning") and not any(text in message.text for text in _NO_FAULT)

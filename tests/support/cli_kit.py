@@ -234,7 +234,7 @@ class Started:
             self._read(min(left, 0.05))
         return value
 
-    def until_said(self, text: str) -> None:
+    def until_printed(self, text: str) -> None:
         """Read until a text appears on either stream."""
         self.until(lambda: text in self.stdout or text in self.stderr, text)
 
@@ -290,7 +290,7 @@ class Terminal:
         """Type something."""
         os.write(self.master, text.encode())
 
-    def until_said(self, text: str) -> None:
+    def until_printed(self, text: str) -> None:
         """Read until a text appears."""
         deadline = time.monotonic() + TIMEOUT
         while text not in self.text:

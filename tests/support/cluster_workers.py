@@ -26,11 +26,11 @@ from .worker_image import ensure_worker_image
 
 __all__ = [
     "MANIFESTS",
-    "Desk",
+    "WorkerJobs",
     "accounts_have_tokens",
     "apply_manifests",
     "misfit_request",
-    "open_desk",
+    "open_worker_jobs",
     "published_job",
 ]
 
@@ -76,7 +76,7 @@ def misfit_request(game: str, *players: Any, **config: Any) -> JobSpec:
 
 
 @dataclass
-class Desk:
+class WorkerJobs:
     """A namespace of a cluster, and a server that receives the outputs of workers there."""
 
     cluster: Cluster
@@ -324,15 +324,15 @@ def small(job: Mapping[str, Any], **variables: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_desk(namespace: str) -> AsyncGenerator[Desk]:
-    """Open a desk in a namespace; its Jobs are removed at the end."""
+async def open_worker_jobs(namespace: str) -> AsyncGenerator[WorkerJobs]:
+    """Run Jobs in a namespace; its Jobs are removed at the end."""
     with site_in_thread(PutServer(), host=await anyio.to_thread.run_sync(node_address)) as server:
         cluster = await Cluster.connect(namespace=namespace)
-        desk = Desk(cluster, server)
+        worker_jobs = WorkerJobs(cluster, server)
         try:
-            yield desk
+            yield worker_jobs
         finally:
             with anyio.CancelScope(shield=True):
-                for job in desk.jobs:
+                for job in worker_jobs.jobs:
                     await cluster.delete("jobs", f"coworld-{job}")
                 await cluster.close()

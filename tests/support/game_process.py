@@ -34,13 +34,13 @@ class Program:
         """The port on which it listens; waits until the game prints it."""
 
         def listens() -> re.Match[str] | None:
-            found = re.search(r"listening on \S+:(\d+)\n", self.said())
-            assert found or self.process.poll() is None, self.said()
+            found = re.search(r"listening on \S+:(\d+)\n", self.printed())
+            assert found or self.process.poll() is None, self.printed()
             return found
 
-        return int(wait_until(listens, seconds=60, what=self.said, every=0.01)[1])
+        return int(wait_until(listens, seconds=60, what=self.printed, every=0.01)[1])
 
-    def said(self) -> str:
+    def printed(self) -> str:
         """All output so far."""
         return (self.place / "log").read_text()
 

@@ -138,7 +138,7 @@ class Table:
 
     match: Match
     port: int
-    said: list[str] = field(default_factory=list[str])
+    printed: list[str] = field(default_factory=list[str])
     failure: RulesError | None = None
     over: anyio.Event = field(default_factory=anyio.Event)
     """Set when the game has ended and all clients have received the end."""

@@ -24,18 +24,18 @@ class Running:
     """What it has written, to both streams."""
 
     @property
-    def said(self) -> str:
+    def printed(self) -> str:
         return self.output.read_text(encoding="utf-8", errors="replace")
 
-    def until_said(self, text: str) -> str:
+    def until_printed(self, text: str) -> str:
         """Wait for a text, and return all that was written."""
 
         def there() -> bool:
-            assert text in self.said or self.process.poll() is None, f"ended without {text!r}:\n{self.said}"
-            return text in self.said
+            assert text in self.printed or self.process.poll() is None, f"ended without {text!r}:\n{self.printed}"
+            return text in self.printed
 
-        wait_until(there, seconds=90, what=lambda: f"{text!r} in\n{self.said}", every=0.05)
-        return self.said
+        wait_until(there, seconds=90, what=lambda: f"{text!r} in\n{self.printed}", every=0.05)
+        return self.printed
 
     def end(self) -> int:
         """Wait for its end, and return its status."""

@@ -396,7 +396,7 @@ class Unit(abc.ABC):
         """Where the unit listens, if that is why others cannot reach the port; empty if that cannot be seen."""
         return ""
 
-    def lacking(self, tail: str) -> str:
+    def missing_hint(self, tail: str) -> str:
         """Say what to change where the unit runs, if the end of its log shows that it needs that; else empty."""
         if _OTHER_MACHINE.search(tail):
             return "Its image, or the program in it, is for another machine: build it for the one that it is to run on."

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BoardScreen", "board_lines", "legal_lines"]
 
-_MOST_SAID = 8
+_MAX_MESSAGES = 8
 """Messages between seats that are shown."""
 
 _MOST_LEGAL = 60
@@ -64,9 +64,9 @@ def board_lines(
         lines.append(
             f"  {letter}{seat}  {name}{''.join(marks)}{'' if score is None else '  ' + number(score)}".rstrip()
         )
-    if board.said:
+    if board.messages:
         lines.append("")
-    for seat, text, to in board.said[-_MOST_SAID:]:
+    for seat, text, to in board.messages[-_MAX_MESSAGES:]:
         speaker = names[seat] if seat < len(names) else str(seat)
         hearer = names[to] if isinstance(to, int) and 0 <= to < len(names) else to
         whom = "" if to == "all" else f" to {hearer}"

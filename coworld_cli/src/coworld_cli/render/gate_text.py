@@ -134,8 +134,8 @@ def bots_text(report: BotsReport, folder: GateFolder) -> str:
     parts = [f"{title}\n{table(rows, right=(2, 3, 4), indent='  ')}"]
     for bot in report.bots:
         name = click.style(clean(bot.name, one_line=True), bold=True)
-        if bot.circle_said:
-            said = clean(bot.circle_said, one_line=True)
+        if bot.circle_sentence:
+            said = clean(bot.circle_sentence, one_line=True)
             parts.append(f"{name}: {click.style(said, fg='yellow')}")
         if bot.against:
             losing = [

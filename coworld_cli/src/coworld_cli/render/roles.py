@@ -113,7 +113,11 @@ def grades_text(grader: str, grades: Grades) -> str:
     failed = [episode for episode in grades.episodes if episode.score is None]
     columns = _columns(grades)
     rows = [
-        (shown_path(episode.run), _cell(episode.score), *(_cell(_said(episode).get(name)) for name in columns))
+        (
+            shown_path(episode.run),
+            _cell(episode.score),
+            *(_cell(_further_values(episode).get(name)) for name in columns),
+        )
         for episode in grades.episodes
     ]
     right = range(1, len(columns) + 2)
@@ -183,7 +187,7 @@ def _result(result: RoleResult) -> str:
     return "\n".join(lines + ([hint_line(error.hint)] if error.hint else []))
 
 
-def _said(episode: GradedEpisode) -> dict[str, Any]:
+def _further_values(episode: GradedEpisode) -> dict[str, Any]:
     """What a grade says besides its score, as far as it fits a table."""
     answer = episode.graded.answer if episode.graded is not None else {}
     known = ("score", "grader_id", "scale")
@@ -195,7 +199,7 @@ def _said(episode: GradedEpisode) -> dict[str, Any]:
 
 
 def _columns(grades: Grades) -> tuple[str, ...]:
-    names = dict.fromkeys(name for episode in grades.episodes for name in _said(episode))
+    names = dict.fromkeys(name for episode in grades.episodes for name in _further_values(episode))
     return tuple(names)[:_MOST_COLUMNS]
 
 

@@ -16,7 +16,7 @@ NOTHING: Final = object()
 """No action; not None, which may be an action of the game."""
 
 
-_SAID: Final = re.compile(r"^[ \t]*SAY(?:[ \t]+TO[ \t]+(\d{1,4}|TEAM))?[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_SAY_LINE: Final = re.compile(r"^[ \t]*SAY(?:[ \t]+TO[ \t]+(\d{1,4}|TEAM))?[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 
 
 def question(asked: dict[str, Any], schema: Any, talk: Mapping[str, Any] | None = None) -> str:
@@ -57,9 +57,9 @@ def spoken(answer: str, talk: Mapping[str, Any] | None) -> tuple[str, list[tuple
     if talk is None:
         return answer, []
     words: list[tuple[str, str | int]] = []
-    for to, text in _SAID.findall(answer):
+    for to, text in _SAY_LINE.findall(answer):
         words.append((text[: talk["length"]], "all" if not to else "team" if to == "TEAM" else int(to)))
-    return _SAID.sub("", answer), words[: talk["per_tick"]]
+    return _SAY_LINE.sub("", answer), words[: talk["per_tick"]]
 
 
 def understood(answer: str, legal: Sequence[Any] | None, schema: Any) -> Any:

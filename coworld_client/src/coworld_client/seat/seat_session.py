@@ -95,18 +95,18 @@ async def play_seat(
         await sitting.close()
 
 
-async def _sit(sitting: _SeatState, url: str, ssl: SSLContext | None) -> dict[str, Any] | None:
+async def _sit(seat: _SeatState, url: str, ssl: SSLContext | None) -> dict[str, Any] | None:
     from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
     socket: ClientConnection | None = await connected(url, ssl)
     while socket is not None:
         try:
             async with socket:
-                return await sitting.converse(socket, url)
+                return await seat.converse(socket, url)
         except ConnectionClosedOK:
             return None
         except ConnectionClosedError as lost:
-            socket = await connected_again(url, lost, greeted=sitting.greeted, ssl=ssl)
+            socket = await connected_again(url, lost, greeted=seat.greeted, ssl=ssl)
     return None
 
 
@@ -117,7 +117,7 @@ async def _play_session(play: PlayerForm, url: str, rng: random.Random, ssl: SSL
         except SeatError:
             raise
         except Exception as error:
-            raise SeatError(f"The player failed: {_said(error)}", code="player_failed") from error
+            raise SeatError(f"The player failed: {_describe_error(error)}", code="player_failed") from error
 
 
 class _SeatState:
@@ -125,7 +125,9 @@ class _SeatState:
         try:
             self._player: Any = seated(player)
         except Exception as error:
-            raise SeatError(f"The player failed before its game: {_said(error)}", code="player_failed") from error
+            raise SeatError(
+                f"The player failed before its game: {_describe_error(error)}", code="player_failed"
+            ) from error
         act: Any = getattr(self._player, "act", self._player)
         talks = takes_talk(act)
 
@@ -139,7 +141,7 @@ class _SeatState:
         by = getattr(self._player, "controller", None) if hasattr(self._player, "decide") else None
         self._by = {} if by is None else {"by": by}
         self._take_words: Callable[[], Sequence[Any]] = (
-            getattr(self._player, "take_words", self._said_words) if self._by else self._said_words
+            getattr(self._player, "take_words", self._take_talk) if self._by else self._take_talk
         )
         self._recorded: Callable[[int], Any] | None = getattr(self._player, "words", None) if self._by else None
         """What a built-in controller says at a tick, whether it is to act or not."""
@@ -213,7 +215,7 @@ class _SeatState:
         """Take in what others have said; what was said before the tick of the last observation is known."""
         self._heard += [one for one in heard if one["tick"] >= self._heard_tick]
 
-    def _said_words(self) -> Sequence[Any]:
+    def _take_talk(self) -> Sequence[Any]:
         words, self._talk.words = self._talk.words, []
         return words
 
@@ -307,8 +309,8 @@ async def _run(where: str, function: Callable[..., Any], *arguments: Any) -> Any
     except SeatError:
         raise
     except Exception as error:
-        raise SeatError(f"The player failed {where}: {_said(error)}", code="player_failed") from error
+        raise SeatError(f"The player failed {where}: {_describe_error(error)}", code="player_failed") from error
 
 
-def _said(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

@@ -19,7 +19,7 @@ from coworld_core.rules.seat_wire import PROTOCOL
 
 __all__ = ["TypedSeat", "action_words"]
 
-_SAID: Final = 20
+_MAX_MESSAGES: Final = 20
 """Number of messages that are shown."""
 
 _ARROWS: Final = {"\x1b[A": "up", "\x1b[B": "down", "\x1b[C": "right", "\x1b[D": "left"}
@@ -50,7 +50,7 @@ class TypedSeat:
         self.names: tuple[str, ...] = ()
         self.talks = False
         self.places = True
-        self._said: tuple[Spoken, ...] = ()
+        self._messages: tuple[Spoken, ...] = ()
         self._seat = 0
         self._kit = False
         self._tick = 0
@@ -65,9 +65,9 @@ class TypedSeat:
             self._kit = told.get("protocol") == PROTOCOL
             board = board_of(told)
             self.names = board.names
-            if board.said:
+            if board.messages:
                 # What the next observation tells is none of it, even if its tick is the same.
-                self._said, self._tick = board.said[-_SAID:], -1
+                self._messages, self._tick = board.messages[-_MAX_MESSAGES:], -1
             self.talks = self._kit and isinstance(told.get("talk"), dict)
             self._seat = int(told.get("seat") or 0) if self._kit else 0
         elif kind == "over":
@@ -88,14 +88,14 @@ class TypedSeat:
         if (tick := message.get("tick")) != self._tick:
             self.note = ""
             # An observation that is sent again repeats what was heard.
-            self._said = (*self._said, *board.said)[-_SAID:]
+            self._messages = (*self._messages, *board.messages)[-_MAX_MESSAGES:]
             self._tick = tick if isinstance(tick, int) else 0
         if not board.lines and "observation" in message:
             seen = message["observation"]
             inner = board_of(cast("dict[str, Any]", seen)) if isinstance(seen, dict) else Board()
             lines = inner.lines or tuple(json.dumps(seen, ensure_ascii=False, indent=1).splitlines())
             board = Board(lines=lines, tick=board.tick, scores=board.scores, to_act=board.to_act)
-        self.board, self.names = replace(board, said=self._said), board.names or self.names
+        self.board, self.names = replace(board, messages=self._messages), board.names or self.names
         if self._kit:
             self.your_turn = message.get("your_turn") is True
             self.legal = message.get("legal") if self.your_turn else None
@@ -143,8 +143,8 @@ class TypedSeat:
         if to is None or not words.strip():
             self.note = "write /say WORDS, /team WORDS, or /N WORDS to seat N"
             return None
-        self._said = (*self._said, Spoken(self._seat, words, to))[-_SAID:]
-        self.board = replace(self.board, said=self._said)
+        self._messages = (*self._messages, Spoken(self._seat, words, to))[-_MAX_MESSAGES:]
+        self.board = replace(self.board, messages=self._messages)
         return {"type": "say", "text": words, "to": to}
 
     def _action(self, text: str) -> tuple[Any, bool]:

@@ -169,7 +169,7 @@ class ComparisonReport(ShownReport):
             own.append(Estimate(quantity="Elo difference", of=between, value=elo.value, interval=interval))
         return [*own, *super().estimates()]
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """The verdict in a sentence."""
         new, old = self.plan.new.name, self.plan.old.name
         match self.verdict:

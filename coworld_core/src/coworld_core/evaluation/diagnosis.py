@@ -66,7 +66,7 @@ class DiagnosisReport(ShownReport):
         """Every measured number with its interval, the most important first."""
         return _estimates(self.variants)
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """Say what is worth looking at first."""
         name, count = self.plan.player.name, len(self.findings)
         if not count:

@@ -54,7 +54,7 @@ class BotReport(Record):
         return self.versions[-1] if self.versions else None
 
     @property
-    def circle_said(self) -> str:
+    def circle_sentence(self) -> str:
         """The circle as a sentence; empty if there is none."""
         accepted = [version.player for version in self.versions]
         names = [

@@ -91,7 +91,7 @@ class MixtureReport(ShownReport):
             for place in self.slot_scores
         ]
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """Say which player scores most, and whether it is told apart from the others."""
         return self.nothing or _best(self, after)
 

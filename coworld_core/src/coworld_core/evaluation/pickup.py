@@ -112,7 +112,7 @@ class PickupReport(ShownReport):
         ]
         return found + super().estimates()
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """The value in a sentence."""
         name, overall = self.plan.candidate.name, self.overall
         if overall is None:

@@ -103,7 +103,7 @@ class RankingReport(ShownReport):
         ]
         return ratings + super().estimates()
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """Say how many pairs are told apart."""
         if not self.standings:
             return "Nobody could be ranked."

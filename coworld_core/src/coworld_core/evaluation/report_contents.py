@@ -61,7 +61,7 @@ class ShownReport(EvaluationReport):
     """A report that can be displayed: as a sentence with str, as tables in a notebook."""
 
     @abstractmethod
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """The result in one sentence, if anything was measured.
 
         Args:
@@ -78,7 +78,7 @@ class ShownReport(EvaluationReport):
 
         That one comes first, and says why, if nothing could be counted.
         """
-        result, forfeited = self.said(f"after {plural(self.blocks, 'block')}"), _forfeited(self)
+        result, forfeited = self.sentence(f"after {plural(self.blocks, 'block')}"), _forfeited(self)
         return " ".join([result, *forfeited] if self.blocks else [*forfeited, result])
 
     @property

@@ -49,7 +49,7 @@ class ScrimmageReport(ShownReport):
     spread: Spread | None = Field(description="The spread of the scores; null without blocks.")
     durations: Durations | None = Field(description="How long episodes took; null if there were none.")
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """The mean score in a sentence."""
         mean = self.entrants[0]
         score = f"{number(mean.mean_score or 0.0, mean.interval)} on average{between(mean.interval)}"

@@ -92,25 +92,27 @@ def lift(raw: Mapping[str, Any], *, strict: bool, template: bool) -> ConvertedMa
             runnable["type"] = "game"
             message = '"type" is left out of game.runnable; it is "game".'
             edit = Edit("set", ("game", "runnable", "type"), "game")
-            _said(lifted, "lifted_game_type", ("game", "runnable"), message, edit)
+            _note_change(lifted, "lifted_game_type", ("game", "runnable"), message, edit)
         _docs(lifted, game, docs)
         for name in ("player", "global"):
             if isinstance(text := protocols.get(name), str) and text:
                 protocols[name] = {"type": "text", "value": text}
                 path = ("game", "protocols", name)
                 message = f"game.protocols.{name} is bare text, read as a document."
-                _said(lifted, "lifted_protocol_doc", path, message, Edit("set", path, protocols[name]))
+                _note_change(lifted, "lifted_protocol_doc", path, message, Edit("set", path, protocols[name]))
     for section, index, entry in _entries(document):
         container = section != "reporter" or reporter_kind(entry) == "container"
         if container and _left_out(entry, "type", field_names(RoleRunnable)):
             entry["type"] = section
             message = f'"type" is left out of {section}[{index}]; it is {quoted(section)}.'
-            _said(lifted, "lifted_role_type", (section, index), message, Edit("set", (section, index, "type"), section))
+            _note_change(
+                lifted, "lifted_role_type", (section, index), message, Edit("set", (section, index, "type"), section)
+            )
     _parent_ids(lifted)
     return lifted
 
 
-def _said(lifted: ConvertedManifest, code: str, path: Path, message: str, *edits: Edit) -> None:
+def _note_change(lifted: ConvertedManifest, code: str, path: Path, message: str, *edits: Edit) -> None:
     lifted.findings.add(code, path, message, severity="info", edits=edits)
 
 
@@ -236,7 +238,7 @@ def _template_version(lifted: ConvertedManifest, game: dict[str, Any], *, templa
     game["version"] = TEMPLATE_VERSION
     if template and unfilled:
         message = f"game.version is left out, as in a template; it is {TEMPLATE_VERSION}."
-        _said(lifted, "lifted_version", ("game",), message)
+        _note_change(lifted, "lifted_version", ("game",), message)
     elif template:
         lifted.findings.add(
             "lifted_version",
@@ -256,14 +258,14 @@ def _docs(lifted: ConvertedManifest, game: dict[str, Any], docs: dict[str, Any])
     ):
         game["docs"] = {"readme": readme, "pages": []}
         message = "game.docs is left out; the description stands in as the readme."
-        _said(lifted, "lifted_docs", ("game",), message, Edit("set", ("game", "docs"), game["docs"]))
+        _note_change(lifted, "lifted_docs", ("game",), message, Edit("set", ("game", "docs"), game["docs"]))
     elif isinstance(game.get("docs"), dict) and docs.get("readme") is None:
         rest = {key: value for key, value in docs.items() if key != "readme"}
         if _left_out(rest, "readme", ("pages",)):
             docs["readme"] = readme
             path = ("game", "docs")
             message = "game.docs.readme is left out; the description stands in for it."
-            _said(lifted, "lifted_readme", path, message, Edit("set", (*path, "readme"), readme))
+            _note_change(lifted, "lifted_readme", path, message, Edit("set", (*path, "readme"), readme))
 
 
 def _nested_runnables(lifted: ConvertedManifest) -> None:
@@ -287,7 +289,7 @@ def _nested_runnables(lifted: ConvertedManifest) -> None:
         message = f"The fields of {dotted(path)} are read as if they stood beside id and name."
         # The first field replaces the object, which keeps the order
         edits = [Edit("set", (section, index, name), value) for name, value in inner.items()]
-        _said(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
+        _note_change(lifted, "lifted_runnable", path, message, *edits, Edit("remove", path))
 
 
 def _image_uris(lifted: ConvertedManifest) -> None:
@@ -315,7 +317,7 @@ def _image_uris(lifted: ConvertedManifest) -> None:
             lifted.findings.add("unclear_form", path, message, hint, severity="warning", at_key=True)
             lifted.kept.append((path, entry.pop("image_uri")))
             continue
-        _said(lifted, "lifted_image_uri", path, f"{dotted(path)} is read as the image.", edit)
+        _note_change(lifted, "lifted_image_uri", path, f"{dotted(path)} is read as the image.", edit)
 
 
 def _fixture_variant(lifted: ConvertedManifest) -> None:
@@ -335,7 +337,7 @@ def _fixture_variant(lifted: ConvertedManifest) -> None:
         edits = [] if "game_config" in fixture else [Edit("set", ("certification", "game_config"), configs[0])]
         fixture["game_config"] = configs[0]
         message = f"certification.variant_id is read as the config of the variant {quoted(name)}."
-        _said(lifted, "lifted_variant_id", path, message, *edits, Edit("remove", path))
+        _note_change(lifted, "lifted_variant_id", path, message, *edits, Edit("remove", path))
         return
     told = "is not the id of a variant" if not configs else "differs from certification.game_config"
     message = f"certification.variant_id {quoted(name)} {told}; it has no effect."

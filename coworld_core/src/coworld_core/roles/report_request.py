@@ -202,8 +202,8 @@ def read_reporter_message(text: str | bytes) -> ReporterMessage:
     )
 
 
-def _unknown(document: JsonDocument, said: object) -> RecordError:
-    message = "It has no type." if said is None else f"Its type is {quoted(said)}, which a reporter does not say."
-    finding = Finding(code="not_allowed", path=("type",) if said is not None else (), message=message)
-    hint = did_you_mean(said, tuple(_MESSAGES)) if isinstance(said, str) else None
+def _unknown(document: JsonDocument, value: object) -> RecordError:
+    message = "It has no type." if value is None else f"Its type is {quoted(value)}, which a reporter does not say."
+    finding = Finding(code="not_allowed", path=("type",) if value is not None else (), message=message)
+    hint = did_you_mean(value, tuple(_MESSAGES)) if isinstance(value, str) else None
     return RecordError(json_report(document, [finding]), hint=hint)

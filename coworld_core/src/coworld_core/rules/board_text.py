@@ -47,7 +47,7 @@ class Board:
     to_act: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     """The names of the seats, if the message has them."""
-    said: tuple[Spoken, ...] = ()
+    messages: tuple[Spoken, ...] = ()
     """What seats have said to each other of late: what spectators read of it, what a seat hears now, or has heard
     and said before."""
 
@@ -67,7 +67,7 @@ def board_of(message: Mapping[str, Any]) -> Board:
         scores=tuple(float(score) if _is_number(score) else None for score in _list(message.get("scores"))),
         to_act=tuple(seat for seat in _list(message.get("to_act")) if isinstance(seat, int)),
         names=tuple(str(name) for name in names),
-        said=tuple(_spoken(_list(message.get("said") or message.get("heard") or message.get("talked")))),
+        messages=tuple(_spoken(_list(message.get("said") or message.get("heard") or message.get("talked")))),
     )
 
 
@@ -76,8 +76,8 @@ def seat_letter(seat: int) -> str:
     return _LETTERS[seat] if seat < len(_LETTERS) else "?"
 
 
-def _spoken(said: Sequence[Any]) -> Iterator[Spoken]:
-    for one in said:
+def _spoken(messages: Sequence[Any]) -> Iterator[Spoken]:
+    for one in messages:
         if isinstance(one, dict):
             told = cast("dict[str, Any]", one)
             seat, text, to = told.get("seat"), told.get("text"), told.get("to")

@@ -41,7 +41,7 @@ class Frame:
         eliminated: The seats that are out of the game.
         rewards: What each seat has gained in the last tick, None for a seat without a reward; None if the rules give no
             rewards, and before the first tick.
-        said: What seats said to each other in the last tick, whoever hears it.
+        messages: What seats said to each other in the last tick, whoever hears it.
     """
 
     tick: int
@@ -50,7 +50,7 @@ class Frame:
     scores: tuple[float, ...] | None = None
     eliminated: tuple[int, ...] = ()
     rewards: tuple[float | None, ...] | None = None
-    said: tuple[SeatMessage, ...] = ()
+    messages: tuple[SeatMessage, ...] = ()
 
     def standing(self, seat: int | None = None) -> dict[str, Any]:
         """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
@@ -152,7 +152,7 @@ class Play:
                 scores=tuple(self._scores()) if self._class.live_scores else None,
                 eliminated=self.eliminated(),
                 rewards=self.rewards(),
-                said=() if self.talk is None else self.talk.said,
+                messages=() if self.talk is None else self.talk.messages,
             )
         return self._frame
 

@@ -231,8 +231,8 @@ class ReplayWriter:
         line |= frame.standing()
         if frame.rewards is not None:
             line["rewards"] = frame.rewards
-        if frame.said:
-            line["said"] = [{"seat": one.seat, "text": one.text, "to": one.to} for one in frame.said]
+        if frame.messages:
+            line["said"] = [{"seat": one.seat, "text": one.text, "to": one.to} for one in frame.messages]
         self._add(line)
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> bytes:

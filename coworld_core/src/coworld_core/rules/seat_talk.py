@@ -81,7 +81,7 @@ class SeatChat:
         """How many messages at the end of its log each seat was not told before this tick."""
         self._delivered: set[int] = set()
         """The seats that were told them in this tick."""
-        self.said: tuple[SeatMessage, ...] = ()
+        self.messages: tuple[SeatMessage, ...] = ()
 
     def say(self, seat: int, text: object, to: object = "all", *, tick: int) -> SeatMessage:
         """Let a seat say something in the present tick.
@@ -136,11 +136,11 @@ class SeatChat:
             self._new.pop(seat, None)
         self._delivered.clear()
         if not self._saying:
-            self.said = ()
+            self.messages = ()
             return
-        self.said = tuple(sorted(self._saying, key=lambda message: message.seat))
+        self.messages = tuple(sorted(self._saying, key=lambda message: message.seat))
         self._saying = []
-        for message in self.said:
+        for message in self.messages:
             for seat in (message.seat, *message.hearers):
                 self._logs.setdefault(seat, deque(maxlen=MAX_KEPT)).append(message)
                 self._new[seat] = self._new.get(seat, 0) + 1

@@ -127,7 +127,7 @@ class TournamentReport(ShownReport):
     def _by_mean(self) -> bool:
         return self.plan.rules.rating == "mean"
 
-    def said(self, after: str) -> str:
+    def sentence(self, after: str) -> str:
         """Say which player is first."""
         if not self.blocks:
             return self.nothing

@@ -115,7 +115,7 @@ async def wait_until_ready(
     tail = await unit.log_tail()
     # It may have ended while its log was read, and that explains more than the time that ran out
     error = _not_ready(unit, probe, exit=exit or unit.exit, last=last, tail=tail)
-    if unit.exit is not None and (hint := unit.lacking(tail)):
+    if unit.exit is not None and (hint := unit.missing_hint(tail)):
         error.hint = hint
     raise error
 

@@ -340,9 +340,9 @@ class BaseUnit(Unit):
             self._proxies = proxies_of(seen)
         return given
 
-    def lacking(self, tail: str) -> str:
+    def missing_hint(self, tail: str) -> str:
         """Say that a proxy was asked for what is reached directly, or what to install."""
-        return asked_proxy(self._proxies, tail) or super().lacking(tail)
+        return asked_proxy(self._proxies, tail) or super().missing_hint(tail)
 
     def inside(self) -> Placement:
         """The placement of a unit with its own file system and network: its mounts, and all interfaces."""

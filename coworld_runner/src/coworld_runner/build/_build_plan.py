@@ -265,7 +265,7 @@ def _with_one_built(read: ComposeFile, name: str | None) -> ComposeFile:
     return replace(read, services=services)
 
 
-def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
+def _default_version(output: Path, template: Path, issues: list[Issue]) -> str:
     """Return the version of the manifest that was built before, or the default version."""
     for path in dict.fromkeys((output, template) if template.name == MANIFEST_NAME else (output,)):
         try:
@@ -277,7 +277,7 @@ def _default_version(output: Path, template: Path, said: list[Issue]) -> str:
         if isinstance(version, str) and version:
             return version
         message = f"{path.name} has no version that could be kept, so this build is {DEFAULT_VERSION}."
-        said.append(Issue(code="version_not_kept", severity="info", message=message, hint="Name the version."))
+        issues.append(Issue(code="version_not_kept", severity="info", message=message, hint="Name the version."))
     return DEFAULT_VERSION
 
 

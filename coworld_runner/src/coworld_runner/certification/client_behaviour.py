@@ -18,7 +18,7 @@ from ..backend import HttpProbe, Unit
 from ..episode import contract_probes
 from ..web.game_socket import connect_to_game, receive
 from .certification_record import Evidence, Level
-from .contract_checks import RefusedCaller, answers_ping, drain, knock
+from .contract_checks import RefusedCaller, answers_ping, drain, try_seat
 from .step_answers import required
 
 __all__ = ["BadClients", "LostConnections", "other_tokens"]
@@ -95,7 +95,7 @@ class BadClients:
 
         async def attempt(asked: RefusedCaller) -> None:
             async with gate:
-                answer, _ = await knock(address, asked.query)
+                answer, _ = await try_seat(address, asked.query)
             if answer in ("open", "spoke") and asked.slot is not None:
                 let_in.setdefault(asked.slot, asked.who)
 

@@ -32,7 +32,7 @@ __all__ = [
     "SeatState",
     "answers_ping",
     "drain",
-    "knock",
+    "try_seat",
     "wrong_callers",
 ]
 
@@ -113,7 +113,7 @@ def _query(slot: int | str, token: str) -> dict[str, str]:
     return {"slot": str(slot), "token": token}
 
 
-async def knock(address: str, query: dict[str, str]) -> tuple[Answer, int | None]:
+async def try_seat(address: str, query: dict[str, str]) -> tuple[Answer, int | None]:
     """Try to take a seat; return the answer, and the HTTP status if there was one."""
     try:
         async with _connected(address, f"/player?{urlencode(query)}") as socket:
@@ -214,7 +214,7 @@ class ContractProbes:
 
         async def refusal(index: int, asked: RefusedCaller) -> None:
             async with gate:
-                answer, status = await knock(address, asked.query)
+                answer, status = await try_seat(address, asked.query)
             found[index] = _judge(asked, answer, status)
 
         async with anyio.create_task_group() as group:
@@ -238,7 +238,7 @@ class ContractProbes:
             return
         # A player that leaves just before the end has stayed; do not disturb the game's last moments for it
         await anyio.sleep(LEAVE_SECONDS)
-        answer, _ = await knock(address, _query(slot, token))
+        answer, _ = await try_seat(address, _query(slot, token))
         if answer in ("open", "spoke"):
             self.seats[slot] = "open"
         elif answer in ("refused", "closed"):

@@ -250,7 +250,7 @@ class Ledger:
             with anyio.CancelScope(shield=True):
                 tail = await unit.log_tail()
             if seen.hint is None and what in ("ended", "never_connected"):
-                seen = dataclasses.replace(seen, hint=unit.lacking(tail) or None)
+                seen = dataclasses.replace(seen, hint=unit.missing_hint(tail) or None)
             # A player that has played is not excused by what its log says
             played = state is not None and state.connected
             if what in ("ended", "not_ready") and seen.exit is not None and not played:

@@ -115,7 +115,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         starvation=ledger.starvation,
         recording=ledger.recording,
         over_seconds=ledger.over_at,
-        **_said(setup),
+        **_from_events(setup),
     )
     _write(setup, record)
     return record
@@ -127,13 +127,13 @@ def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
     These concern files that could not be removed, and listeners that failed.
     """
     setup.run.bus.publish(RunFinished(status=record.status, ok=record.ok, scores=record.scores, seconds=record.seconds))
-    closed = record.model_copy(update=_said(setup))
+    closed = record.model_copy(update=_from_events(setup))
     if closed != record:
         _write(setup, closed)
     return closed
 
 
-def _said(setup: Setup) -> dict[str, Any]:
+def _from_events(setup: Setup) -> dict[str, Any]:
     history = setup.run.bus.history
     return {
         # From the flow, from a backend, or from the bus about a listener that failed

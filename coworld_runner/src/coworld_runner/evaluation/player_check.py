@@ -41,7 +41,7 @@ __all__ = ["PlayerReport", "check_files", "check_player"]
 _SLOW_SHARE = 0.5
 """A turn that takes more of the time for a move than this may be late on a slower machine."""
 _SAMPLE_SECONDS = 0.05
-_MOST_SAID = 200
+_MAX_LOG_END = 200
 """Characters of a log's last line that are shown."""
 _SECRETS = (".env", "id_rsa", "id_ed25519", "credentials", ".netrc", ".npmrc", ".pypirc")
 _SECRET_SUFFIXES = (".pem", ".key", ".p12", ".pfx")
@@ -192,7 +192,7 @@ def _behaviour(report: DiagnosisReport, played: list[PlayerFault | None], limit:
         return
     if faults:
         first = faults[0]
-        end = first.log_end if len(first.log_end) <= _MOST_SAID else f"{first.log_end[:_MOST_SAID]}…"
+        end = first.log_end if len(first.log_end) <= _MAX_LOG_END else f"{first.log_end[:_MAX_LOG_END]}…"
         ended = f"; its log ends: {end}" if end and end not in first.message else ""
         name = "connects" if first.away else "plays"
         failed = f"it failed in {len(faults)} of {plural(len(played), 'episode')}"

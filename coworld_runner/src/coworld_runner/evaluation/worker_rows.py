@@ -145,7 +145,7 @@ def _fault_of(ended: Ended, failure: SeatFailure, *, kept: bool) -> Fault:
         seen = Observation(what=what, component="player", slot=slot, exit=_exit_of(status), words=f"{who} ended {did}.")
     else:
         seen = Observation(what="ended", component="player", slot=slot, exit=_exit_of(status))
-    return _ruled(ended, seen, tail=ended.outcome.said.get(slot, ""), kept=kept)
+    return _ruled(ended, seen, tail=ended.outcome.printed.get(slot, ""), kept=kept)
 
 
 def _who(ended: Ended, slot: int | None) -> str:
@@ -191,7 +191,7 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow) -> EpisodeRow
     if outcome.replay is not None:
         atomic_write(layout.replay, outcome.replay)
     for slot in range(len(plan.seats)):
-        atomic_write(layout.player_log(slot), outcome.said.get(slot, "").encode("utf-8", "replace"))
+        atomic_write(layout.player_log(slot), outcome.printed.get(slot, "").encode("utf-8", "replace"))
     atomic_write(layout.game_stderr, outcome.problem.encode("utf-8", "replace"))
     atomic_write(layout.events, b"")
     now = dt.datetime.now(dt.UTC)

@@ -254,14 +254,14 @@ def _write_file(path: Path, content: Path | bytes, what: str) -> None:
         ) from error
 
 
-def _failed(what: str, uri: str, said: str, code: TransferCode, **context: Any) -> TransferError:
+def _failed(what: str, uri: str, reason: str, code: TransferCode, **context: Any) -> TransferError:
     hint = (
         "See whether the address is signed for PUT, for this content type, and still valid."
         if code == "upload_refused"
         else "See whether the address can be reached from the cluster."
     )
     return TransferError(
-        f"The {what} could not be uploaded: {said}.",
+        f"The {what} could not be uploaded: {reason}.",
         code=code,
         hint=hint,
         context={"what": what, "url": shown_url(uri), **context},

@@ -14,7 +14,7 @@ from coworld_core.rules import ReplayFormatError, read_replay
 __all__ = ["ReplayFrames", "read_frames"]
 
 _MAX_BYTES = 256 << 20
-_SAID = 20
+_MAX_MESSAGES = 20
 """Number of messages between seats that a state has, as spectators got them."""
 
 
@@ -44,7 +44,7 @@ def read_frames(path: Path) -> ReplayFrames:
     ticks: list[dict[str, Any]] = []
     said: list[dict[str, Any]] = []
     for tick in found.ticks:
-        said = [*said, *(one.model_dump() for one in tick.said)][-_SAID:]
+        said = [*said, *(one.model_dump() for one in tick.said)][-_MAX_MESSAGES:]
         ticks.append({**tick.model_dump(include={"tick", "to_act", "drawing", "scores"}), "said": said})
     return ReplayFrames(names=tuple(found.header.names), frames=ticks, scores=_scores(found.results))
 

@@ -90,12 +90,12 @@ class _PageReport:
     """Errors on its console, and uncaught errors."""
     outside: tuple[str, ...]
     """What it asked of other hosts."""
-    said: tuple[dict[str, Any], ...]
+    messages: tuple[dict[str, Any], ...]
     """Messages from the viewer to the page around it."""
 
     def says(self, kind: str) -> dict[str, Any] | None:
         """Return the viewer's first message of a kind."""
-        return next((message for message in self.said if message.get("type") == kind), None)
+        return next((message for message in self.messages if message.get("type") == kind), None)
 
 
 async def look_at_viewer(
@@ -110,7 +110,7 @@ async def look_at_viewer(
             await session.fetched.wait()
             await anyio.sleep(_SETTLE)
             # A page that reports progress also reports when it is ready
-            while (said := await _said(page)) and not {"ready", "error"} & {str(each.get("type")) for each in said}:  # noqa: ASYNC110
+            while (said := await _posted(page)) and not {"ready", "error"} & {str(each.get("type")) for each in said}:  # noqa: ASYNC110
                 await anyio.sleep(_LOOK_AGAIN)
         picture, drawn = await watched.drawn(_SETTLE if session.fetched.is_set() else 0)
         report = _PageReport(
@@ -118,12 +118,12 @@ async def look_at_viewer(
             drawn=drawn,
             complaints=tuple(watched.complaints),
             outside=tuple(watched.outside),
-            said=tuple(await _said(page)),
+            messages=tuple(await _posted(page)),
         )
     return ViewerLook(issues=tuple(_issues(report, seconds)), picture=picture)
 
 
-async def _said(page: Page) -> list[dict[str, Any]]:
+async def _posted(page: Page) -> list[dict[str, Any]]:
     return await page.evaluate("window.said")
 
 
@@ -144,7 +144,7 @@ def _issues(report: _PageReport, seconds: float) -> Iterator[Issue]:
     if (error := report.says("error")) is not None:
         words = f"The viewer says that it failed: {strip_controls(str(error.get('message', '')))[:300]}"
         yield Issue(code="viewer_failed", message=words)
-    elif report.said and report.says("ready") is None:
+    elif report.messages and report.says("ready") is None:
         words = f"The viewer says that it loads, but did not say within {seconds:g} s that it is ready."
         hint = 'Post {src: "coworld-replay", type: "ready"}.'
         yield Issue(code="viewer_not_ready", severity="warning", message=words, hint=hint)

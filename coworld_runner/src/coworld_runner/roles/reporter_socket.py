@@ -30,7 +30,7 @@ from ..web.game_socket import connect_to_game, is_too_long, words_of
 
 __all__ = ["ask_reporter"]
 
-_Said = TypeVar("_Said", bound=ReporterMessage)
+_Message = TypeVar("_Message", bound=ReporterMessage)
 _START_SECONDS = 60.0
 """Time for the reporter to answer `/healthz`."""
 _MESSAGE_BYTES = 1 << 20
@@ -95,7 +95,7 @@ async def _converse(connection: ClientConnection, request: str, request_id: str,
             tell(said)
 
 
-async def _hear(connection: ClientConnection, *expected: type[_Said]) -> _Said:
+async def _hear(connection: ClientConnection, *expected: type[_Message]) -> _Message:
     text = await connection.recv()
     if has_too_many_values(text, _MOST_VALUES):
         raise _broken(f"a message has more than {_MOST_VALUES} values")
@@ -117,13 +117,13 @@ class _Teller:
         self._publish = publish
         self._next = 0.0
 
-    def __call__(self, said: ReportProgress) -> None:
+    def __call__(self, sent: ReportProgress) -> None:
         now = anyio.current_time()
         if now >= self._next:
             self._next = now + _EVENT_EVERY
-            stage = _shown(said.stage)
+            stage = _shown(sent.stage)
             progress = RoleProgressed(
-                role="reporter", id=self._id, stage=stage, completed=said.completed, of=said.total
+                role="reporter", id=self._id, stage=stage, completed=sent.completed, of=sent.total
             )
             self._publish(progress)
 

@@ -133,7 +133,7 @@ class Arena:
         except FileNotFoundError:
             return ""
 
-    async def said(self, name: str, text: str) -> None:
+    async def until_written(self, name: str, text: str) -> None:
         """Wait until a unit has written a text."""
         await until(lambda: text in self.text(name))
 

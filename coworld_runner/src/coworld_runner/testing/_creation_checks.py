@@ -160,7 +160,7 @@ class MakingChecks(Suite):
                 assert one.exit is None
                 assert arena.text("one") == ""
                 await one.start()
-                await arena.said("one", "here")
+                await arena.until_written("one", "here")
                 await one.start()
                 assert len(arena.of(UnitStarted)) == 1
                 assert arena.text("never") == ""

@@ -42,7 +42,7 @@ class SharingChecks(Suite):
             unit.written() as names,
         ):
             await unit.start()
-            await arena.said("subject", "half replay")
+            await arena.until_written("subject", "half replay")
             directory = arena.inside("subject")
             # Only half of it is written: files completed meanwhile are reported before it
             for witness in ("w1", "w2", "w3"):
@@ -73,7 +73,7 @@ class SharingChecks(Suite):
             arena.open() as backend,
             backend.units([spec], publish=arena.publish) as (unit,),
         ):
-            await arena.said("subject", "wrote")
+            await arena.until_written("subject", "wrote")
             async with unit.written() as names:
                 assert {await names.receive(), await names.receive()} == {"a", "before"}
                 (arena.inside("subject") / "go").touch()
@@ -114,13 +114,13 @@ class SharingChecks(Suite):
             arena.open() as backend,
             backend.units(specs, publish=arena.publish) as (unit, bare),
         ):
-            await arena.said("subject", "half replay")
+            await arena.until_written("subject", "half replay")
             assert await unit.size("replay") == len(text) // 2
             assert await unit.size("none") is None
             assert await bare.size("replay") is None
             directory = arena.inside("subject")
             (directory / "go").touch()
-            await arena.said("subject", "whole replay")
+            await arena.until_written("subject", "whole replay")
             assert await unit.size("replay") == len(text)
             (directory / "end").touch()
             assert (await unit.wait()).ok
@@ -223,7 +223,7 @@ class SharingChecks(Suite):
                     environment=with_environment({"SUBJECT_PORT": "8081", "SUBJECT_HOST": "0.0.0.0"}),  # noqa: S104
                 )
                 async with backend.units([one_spec], publish=arena.publish):
-                    await arena.said("one", "up")
+                    await arena.until_written("one", "up")
                     others = [f"{address}:8081" for address in arena.text("one").split("\n")[0].split()[1:]]
                     assert others, "the other client has no address, so nothing would be checked"
                     hosts = [f"{address}:{host_port}" for address in _host_addresses()]

@@ -36,7 +36,7 @@ class OutputChecks(Suite):
             arena.open() as backend,
             backend.units([arena.spec("subject", "print:hello", "hang")], publish=arena.publish) as (unit,),
         ):
-            await arena.said("subject", "hello\n")
+            await arena.until_written("subject", "hello\n")
             assert unit.exit is None
             assert "hello" in await unit.log_tail()
 
@@ -164,7 +164,7 @@ class OutputChecks(Suite):
             arena.open() as backend,
             backend.units([spec], publish=arena.publish) as (unit,),
         ):
-            await arena.said("subject", "up")
+            await arena.until_written("subject", "up")
             # The path to the unit works: it is the unit itself that does not answer
             await unit.reach()
             assert unit.exit is None

@@ -33,7 +33,7 @@ class StoppingChecks(Suite):
             arena.open() as backend,
             backend.units([arena.spec("subject", "polite:7", "print:up", "hang")], publish=arena.publish) as (unit,),
         ):
-            await arena.said("subject", "up")
+            await arena.until_written("subject", "up")
             exit = await unit.stop(self.deadline)
             assert (exit.reason, exit.code) == ("stopped", 7)
             assert arena.text("subject") == "up\ngoodbye\n"
@@ -42,7 +42,7 @@ class StoppingChecks(Suite):
         spec = arena.spec("subject", "stubborn", "print:up", "hang")
         async with arena.open() as backend:
             async with backend.units([spec], publish=arena.publish) as (unit,):
-                await arena.said("subject", "up")
+                await arena.until_written("subject", "up")
                 exit = await unit.stop(0.3)
                 assert exit.reason == "stopped"
                 assert not exit.ok
@@ -52,7 +52,7 @@ class StoppingChecks(Suite):
         spec = arena.spec("subject", "child:child", "daemon:daemon", "print:up", "hang")
         async with arena.open() as backend:
             async with backend.units([spec], publish=arena.publish) as (unit,):
-                await arena.said("subject", "up")
+                await arena.until_written("subject", "up")
                 await arena.locked("subject", "child")
                 await arena.locked("subject", "daemon")
                 await unit.stop(0.5)
@@ -104,14 +104,14 @@ class StoppingChecks(Suite):
 
                 async def release() -> None:
                     for name in names:
-                        await arena.said(name, "goodbye")
+                        await arena.until_written(name, "goodbye")
                     for name in names:
                         (arena.inside(name) / "go").touch()
 
                 specs = [arena.spec(name, "linger:go", "print:up", "hang") for name in names]
                 async with backend.units(specs, publish=arena.publish, grace=self.deadline / 4) as units:
                     for name in names:
-                        await arena.said(name, "up")
+                        await arena.until_written(name, "up")
                     tasks.start_soon(release)
             assert [(unit.exit.reason, unit.exit.code) for unit in units if unit.exit is not None] == [
                 ("stopped", 0)
@@ -134,8 +134,8 @@ class StoppingChecks(Suite):
         long = self.deadline * 2
         async with arena.open() as backend:
             async with backend.units(specs, publish=arena.publish, grace=long) as (one, _):
-                await arena.said("one", "up")
-                await arena.said("two", "up")
+                await arena.until_written("one", "up")
+                await arena.until_written("two", "up")
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(one.stop, long)
                     await anyio.wait_all_tasks_blocked()
@@ -152,7 +152,7 @@ class StoppingChecks(Suite):
             with anyio.CancelScope() as scope:
                 async with backend.units(specs, publish=arena.publish, grace=0.5) as units:
                     await arena.locked("tree", "alive")
-                    await arena.said("tree", "kept")
+                    await arena.until_written("tree", "kept")
                     scope.cancel()
                     await anyio.sleep_forever()
             assert scope.cancelled_caught

@@ -88,7 +88,7 @@ class Server:
         """
         return self.process.wait(DEADLINE)
 
-    def said(self) -> str:
+    def printed(self) -> str:
         """Return everything that the server has printed so far, stdout and stderr."""
         return (self.directory / "stdout").read_text() + (self.directory / "stderr").read_text()
 

@@ -28,7 +28,7 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _said(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Drop fields that are None or empty; 0 and False are kept."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
 
@@ -93,7 +93,7 @@ def container(
     ]
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
-        "capabilities": _said({"drop": ["ALL"], "add": list(capabilities)}),
+        "capabilities": _without_empty({"drop": ["ALL"], "add": list(capabilities)}),
         **(security or {}),
     }
     if user is not None:
@@ -104,11 +104,11 @@ def container(
         "command": words[:1],
         "args": words[1:],
         "env": variables,
-        "resources": _said({"requests": dict(requests or {}), "limits": dict(limits or {})}),
+        "resources": _without_empty({"requests": dict(requests or {}), "limits": dict(limits or {})}),
         "securityContext": context,
         **more,
     }
-    return _said(fields)
+    return _without_empty(fields)
 
 
 def pod_spec(
@@ -137,7 +137,7 @@ def pod_spec(
         "containers": list(containers),
         **more,
     }
-    return _said(fields)
+    return _without_empty(fields)
 
 
 def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, Any]:
@@ -146,4 +146,4 @@ def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, An
         return {}
     selector = {"workload-type": workload, "karpenter.sh/capacity-type": capacity}
     taint = {"key": "workload-type", "operator": "Equal", "value": workload, "effect": "NoSchedule"}
-    return {"nodeSelector": _said(selector), "tolerations": [taint]}
+    return {"nodeSelector": _without_empty(selector), "tolerations": [taint]}

@@ -142,10 +142,10 @@ class ProcessUnit(BaseUnit):
         sockets = {inode for pid in self.processes() for inode in held_sockets(pid)}
         return listens_elsewhere(int(self.endpoint(port).here.rpartition(":")[2]), sockets=sockets)
 
-    def lacking(self, tail: str) -> str:
+    def missing_hint(self, tail: str) -> str:
         missing = missing_module(tail, here=self._python is None)
         if not missing:
-            return super().lacking(tail)
+            return super().missing_hint(tail)
         if self._python is not None:
             return f"What its files install has no {missing}: name it there, as its image would need it, too."
         told = f" (the Dockerfile installs {' '.join(self._installs)})" if self._installs else ""
@@ -296,12 +296,12 @@ class ProcessUnit(BaseUnit):
             if stopped is not None:
                 self._wake()
 
-    async def _bury(self, said: Exit | None) -> None:
+    async def _bury(self, reported: Exit | None) -> None:
         """Wait until the shim is gone; if it was killed, kill the processes that it supervised."""
         shim = self._shim
         assert shim is not None
         await _reap_child(shim)
-        if said is None:
+        if reported is None:
             await kill_processes(self.spec.run_id, self.name)
 
     async def _pump(self, read: int, log: CappedLog) -> None:

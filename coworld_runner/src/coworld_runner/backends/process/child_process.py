@@ -104,7 +104,7 @@ class ChildProcess:
         self.stdin = cast("BinaryIO", self._shim.stdin)
         self.stdout = cast("BinaryIO", self._shim.stdout)
         self._control.setblocking(False)
-        self._said = b""
+        self._received = b""
         self._order(b"G")
 
     def __enter__(self) -> ChildProcess:
@@ -161,8 +161,8 @@ class ChildProcess:
         """What the shim has said so far: words, and the rest of their lines."""
         with suppress(OSError):
             while piece := self._control.recv(4096):
-                self._said += piece
-        lines = self._said.decode("utf-8", "replace").split("\n")[:-1]
+                self._received += piece
+        lines = self._received.decode("utf-8", "replace").split("\n")[:-1]
         return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
 
 

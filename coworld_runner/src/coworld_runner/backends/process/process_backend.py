@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 __all__ = ["ProcessBackend"]
 
 
-def _laid_out(spec: UnitSpec, laid: ImageLayout) -> UnitSpec:
+def _with_local_paths(spec: UnitSpec, layout: ImageLayout) -> UnitSpec:
     """Replace paths in the image, in a unit's command and variables, with the paths of those files here."""
 
     def environment(placement: Placement) -> Mapping[str, str]:
-        given = {name: laid.here(value) for name, value in spec.environment(placement).items()}
-        own = laid.env.get("PYTHONPATH")
+        given = {name: layout.here(value) for name, value in spec.environment(placement).items()}
+        own = layout.env.get("PYTHONPATH")
         together = {"PYTHONPATH": os.pathsep.join(filter(None, (own, python_path())))} if own else {}
-        return {**laid.env, **together, **given}
+        return {**layout.env, **together, **given}
 
-    return replace(spec, argv=laid.argv(spec.argv), environment=environment)
+    return replace(spec, argv=layout.argv(spec.argv), environment=environment)
 
 
 def _not_made(spec: UnitSpec, word: str, place: Path) -> StartError:
@@ -259,7 +259,7 @@ class ProcessBackend(BaseBackend):
             if unmade := layout.unmade(argv):
                 raise _not_made(spec, *unmade)
             laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=argv[0])
-            spec, context = _laid_out(spec, laid), laid.workdir or context
+            spec, context = _with_local_paths(spec, laid), laid.workdir or context
         read = own_layout or layout
         named = [word for install in layout.read.installs for word in install.named] if layout is not None else []
         return ProcessUnit(

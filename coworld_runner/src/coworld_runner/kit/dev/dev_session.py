@@ -326,7 +326,7 @@ class Dev:
 
     async def _ended(self, unit: Unit, ended: Exit | None, message: str) -> None:
         if ended is None or not ended.ok:
-            self._fail(*_said(await unit.log_tail(), message, self._directory))
+            self._fail(*_describe_failure(await unit.log_tail(), message, self._directory))
             return
         scores = await read_scores(unit)
         self._now = replace(self._now, status="over", scores=scores)
@@ -420,7 +420,7 @@ def _files_of(seat: Seat, package: Package) -> frozenset[Path]:
     return frozenset(path for path in words if path.is_file())
 
 
-def _said(tail: str, message: str, directory: Path) -> tuple[str, str, str]:
+def _describe_failure(tail: str, message: str, directory: Path) -> tuple[str, str, str]:
     """Describe a failure from the end of a program's log: in one line, in full, and as `file:line` if known."""
     root = directory.resolve()
     lines = [line.rstrip() for line in tail.splitlines() if line.strip()]

@@ -45,31 +45,31 @@ FLUSH: Final = 5_000_000
 CHEAP: Final = 0.002
 """Seconds of processor time that the file of a plain player may take to run: beyond that, a fork is quicker."""
 
-MAX_SAID: Final = 4096
+MAX_PRINTED: Final = 4096
 """Maximum number of characters of what a player prints in an episode that are kept."""
 
 _UNCHANGED: Final = frozenset({str, int, float, bool})
 
 
-class _Said(io.TextIOBase):
+class _Printed(io.TextIOBase):
     """What the player of the present episode prints."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
 
     def write(self, text: str, /) -> int:
-        self.pieces.append(text[-MAX_SAID:])
+        self.pieces.append(text[-MAX_PRINTED:])
         if len(self.pieces) > 100:
-            self.pieces[:] = ["".join(self.pieces)[-MAX_SAID:]]
+            self.pieces[:] = ["".join(self.pieces)[-MAX_PRINTED:]]
         return len(text)
 
     def take(self) -> str:
-        text = "".join(self.pieces)[-MAX_SAID:]
+        text = "".join(self.pieces)[-MAX_PRINTED:]
         self.pieces.clear()
         return text
 
 
-SAID: Final = _Said()
+PRINTED: Final = _Printed()
 
 WORDS: Final[list[tuple[str, str | int]]] = []
 """What the player of the present episode says to other seats."""
@@ -88,14 +88,14 @@ def _ended_by(error: BaseException) -> _Ended:
     if isinstance(error, SystemExit):
         code = error.code
         if code is not None and not isinstance(code, int):
-            SAID.write(f"{code}\n")
+            PRINTED.write(f"{code}\n")
         return _Ended(0 if code is None else code & 0xFF if isinstance(code, int) else 1)
     if isinstance(error, KeyboardInterrupt):
         return _Ended(130)
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals.get("__name__") == __name__:
         trace = trace.tb_next
-    SAID.write("".join(traceback.format_exception(type(error), error, trace)))
+    PRINTED.write("".join(traceback.format_exception(type(error), error, trace)))
     return _Ended(1, f"{type(error).__name__}: {error}")
 
 
@@ -146,10 +146,10 @@ class _Seat:
             _called(start, json.loads(hello))
 
     def refuse(self, reason: str) -> None:
-        SAID.write(f"refused: {reason}\n")
+        PRINTED.write(f"refused: {reason}\n")
         self.refused += 1
         if self.refused > MAX_REFUSED:
-            SAID.write(f"{self.refused} actions were refused, the last one: {reason}.\n")
+            PRINTED.write(f"{self.refused} actions were refused, the last one: {reason}.\n")
             raise _Ended(1)
 
     def speak(self, talk: SeatTalk) -> None:
@@ -294,10 +294,10 @@ def _serve(player: _Player, own: socket.socket) -> None:
                     used = max(used - waits.look(), 0)
                 answer = (number, kind, value, used)
                 if WORDS:
-                    answers.append((*answer, SAID.take(), WORDS.copy()))
+                    answers.append((*answer, PRINTED.take(), WORDS.copy()))
                     WORDS.clear()
                 else:
-                    answers.append((*answer, SAID.take()) if SAID.pieces else answer)
+                    answers.append((*answer, PRINTED.take()) if PRINTED.pieces else answer)
                 if now - sent > FLUSH:
                     own.sendall(framed(json.dumps(answers).encode()))
                     answers = []
@@ -446,7 +446,7 @@ def _tried(player: _Player) -> dict[str, Any]:
         except BaseException as error:  # noqa: BLE001 - whatever it raises ends its program
             told = {"status": _ended_by(error).status}
         with os.fdopen(write, "w") as out:
-            out.write(json.dumps({**told, "said": SAID.take()}) + "\n")
+            out.write(json.dumps({**told, "said": PRINTED.take()}) + "\n")
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as answer:
@@ -455,7 +455,7 @@ def _tried(player: _Player) -> dict[str, Any]:
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     kill_descendants(os.getpid())
     told = json.loads(text) if text else {"status": status}
-    SAID.write(told.pop("said", ""))
+    PRINTED.write(told.pop("said", ""))
     return told
 
 
@@ -463,7 +463,7 @@ def main() -> None:
     """Load the player, say how that went, and play until the rules close the connection."""
     file, mode, name = sys.argv[1:]
     keep_together()
-    sys.stdout = sys.stderr = SAID
+    sys.stdout = sys.stderr = PRINTED
     with socket.socket(fileno=int(file)) as own:
         told: dict[str, Any]
         player: _Player | None = None
@@ -478,7 +478,7 @@ def main() -> None:
             told = {"status": _ended_by(error).status}
         gc.collect()
         gc.freeze()
-        own.sendall(framed(json.dumps({**told, "said": SAID.take()}).encode()))
+        own.sendall(framed(json.dumps({**told, "said": PRINTED.take()}).encode()))
         if player is None:
             kill_descendants(os.getpid())
             return

@@ -45,7 +45,7 @@ __all__ = [
     "Rollout",
     "SeatPolicies",
     "SeatPolicy",
-    "Sitting",
+    "SeatedPlayers",
     "new_seed",
     "rollout",
     "several",
@@ -158,7 +158,7 @@ def several(policies: SeatPolicies) -> bool:
 
 
 @dataclass
-class Sitting:
+class SeatedPlayers:
     """The players of one of several episodes that one table plays at a time."""
 
     seed: int
@@ -251,23 +251,23 @@ class PolicyTable:
             replay=table.replay(reason="over", results=results) if record else None,
         )
 
-    def sit_down(self, seed: int) -> Sitting:
+    def sit_down(self, seed: int) -> SeatedPlayers:
         """Return the players of another episode, to be played by `move`, beside others."""
-        return Sitting(seed)
+        return SeatedPlayers(seed)
 
-    def move(self, sitting: Sitting, play: Play, seat: int) -> Any:
+    def move(self, seated: SeatedPlayers, play: Play, seat: int) -> Any:
         """Return the action of a seat, for `Play.step`; None if it was refused or there is none."""
-        self._take(sitting)
+        self._take(seated)
         return self._choose[seat](play, seat)
 
-    def over(self, sitting: Sitting, play: Play) -> None:
+    def over(self, seated: SeatedPlayers, play: Play) -> None:
         """Tell the players of an episode that it is over."""
-        if sitting.players:
-            self._take(sitting)
+        if seated.players:
+            self._take(seated)
             self._over(play)
 
-    def _take(self, sitting: Sitting) -> None:
-        self._seed, self._chances, self._players = sitting.seed, sitting.chances, sitting.players
+    def _take(self, seated: SeatedPlayers) -> None:
+        self._seed, self._chances, self._players = seated.seed, seated.chances, seated.players
 
     def _over(self, play: Play) -> dict[str, Any]:
         results = play.results()

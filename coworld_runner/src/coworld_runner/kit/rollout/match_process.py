@@ -58,7 +58,7 @@ class _Lost(EnvironmentFault):
             return Outcome(number=game.number, problem=self.why, status=self.status or 1, kept="failed")
         failure = SeatFailure(slot=self.seat, error_type="player_error", status=-signal.SIGKILL)
         words = f"{self.message} It was this player's turn.\n"
-        return Outcome(number=game.number, failures=(failure,), said={self.seat: words}, kept="failed")
+        return Outcome(number=game.number, failures=(failure,), printed={self.seat: words}, kept="failed")
 
 
 class MatchProcess:

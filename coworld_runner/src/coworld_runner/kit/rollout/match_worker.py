@@ -31,7 +31,7 @@ __all__ = ["Chunk", "MatchWorker", "Outcome", "PlayerLost", "SeatedGame"]
 _TRIES: Final = 1000
 """How often the player `random` draws an action that may be refused, before it lets its time pass."""
 
-_SAID: Final = 8192
+_MAX_PRINTED: Final = 8192
 """Characters of what a player prints in an episode that are kept."""
 
 _LONGEST: Final = 10**15
@@ -95,7 +95,7 @@ class Outcome:
         results: The game's results; None if it was not played to its end.
         failures: How players have failed.
         behaviour: What each seat did.
-        said: What players have printed, by seat.
+        printed: What players have printed, by seat.
         problem: How the rules have failed; empty if they have not.
         status: The status with which their process has ended then, or the number of a signal, negative.
         kept: Why it has a replay; empty: it has none.
@@ -106,7 +106,7 @@ class Outcome:
     results: Mapping[str, Any] | None = None
     failures: tuple[SeatFailure, ...] = ()
     behaviour: tuple[Any, ...] = ()
-    said: Mapping[int, str] = field(default_factory=dict[int, str])
+    printed: Mapping[int, str] = field(default_factory=dict[int, str])
     problem: str = ""
     status: int = 1
     kept: KeptKind = ""
@@ -122,7 +122,7 @@ class _Game:
         self.config = config
         self.bots: list[BotLink | None] = [None] * config.seats
         self.chances: dict[int, random.Random] = {}
-        self.said: dict[int, str] = {}
+        self.printed: dict[int, str] = {}
         self.ending = 0
         """Players that are told how it has ended."""
         self.over = False
@@ -234,7 +234,7 @@ class MatchWorker:
             self._progress.note(spec.number, slot)
             host = self._host(player, turn)
             if host.status is not None:
-                game.said[slot] = host.description.get("said", "")
+                game.printed[slot] = host.description.get("said", "")
                 kind = "player_error" if host.status else "player_left_early"
                 failure = SeatFailure(slot=slot, error_type=kind, status=host.status, connected=False)
                 piped.lose(failure)
@@ -306,7 +306,7 @@ class MatchWorker:
         if game is None:
             return
         if said:
-            game.said[slot] = (game.said.get(slot, "") + str(said[0]))[-_SAID:]
+            game.printed[slot] = (game.printed.get(slot, "") + str(said[0]))[-_MAX_PRINTED:]
         status = 0
         if kind == FAILED:
             status, problem = value
@@ -316,8 +316,8 @@ class MatchWorker:
                 starts = bot.host.description["starts"]
                 tick = f"in tick {game.game.table.play.tick}"
                 where = {NEW: "in start" if starts else "before its game", END: "in over"}.get(asked, tick)
-                told = f"{game.said.get(slot, '')}The player failed {where}: {problem}\n"
-                game.said[slot] = told[-_SAID:]
+                told = f"{game.printed.get(slot, '')}The player failed {where}: {problem}\n"
+                game.printed[slot] = told[-_MAX_PRINTED:]
         if asked == END:
             self._note_end(number, game, slot, status)
         elif game.over:
@@ -455,7 +455,7 @@ class MatchWorker:
             results=results,
             failures=tuple(piped.failures),
             behaviour=piped.counts.behaviour,
-            said=game.said,
+            printed=game.printed,
             problem=game.problem,
             kept=kept,
             replay=piped.replay() if kept else None,

@@ -184,7 +184,7 @@ class SeatEnv(gymnasium.Env[Any, Any]):
         episode = self._episode
         if episode is None:
             raise UsageError("There is no episode: reset first.", code="no_episode")
-        said = self._words.said(action)
+        said = self._words.act_message(action)
         if said is not None:
             episode.send(said)
         if self._listen(episode):
@@ -376,19 +376,19 @@ class _KitWords:
         legal: list[Any] | None = self._asked.get("legal") if self._asked.get("your_turn") else []
         return {"observation": seen, "action_mask": self._encoding.mask(legal)}
 
-    def said(self, action: Any) -> Any:
+    def act_message(self, action: Any) -> Any:
         assert self._encoding is not None
         value = self._encoding.action(action, self._asked.get("legal"))
         self._talk = {}
         return {"type": "act", "tick": self._asked["tick"], "action": value}
 
-    def _listen(self, said: Mapping[str, Any]) -> None:
+    def _listen(self, message: Mapping[str, Any]) -> None:
         """Take in what an observation has besides what is seen; one that is sent again repeats that."""
-        tick = said["tick"]
-        if said.get("reward") is not None:
-            self._rewards[tick] = said["reward"]
-        if tick != self._heard_tick and said.get("heard"):
-            self._talk["heard"] = [*self._talk.get("heard", ()), *said["heard"]]
+        tick = message["tick"]
+        if message.get("reward") is not None:
+            self._rewards[tick] = message["reward"]
+        if tick != self._heard_tick and message.get("heard"):
+            self._talk["heard"] = [*self._talk.get("heard", ()), *message["heard"]]
         self._heard_tick = tick
 
     def _learn(self) -> None:
@@ -446,7 +446,7 @@ class _OwnWords:
     def element(self) -> Any:
         return self._seen
 
-    def said(self, action: Any) -> Any:
+    def act_message(self, action: Any) -> Any:
         return self._decode(action)
 
 
@@ -529,9 +529,9 @@ class _Episode:
         """The next message, parsed if it is JSON; None when the connection is closed."""
         return self._portal.call(_received, self._socket)
 
-    def send(self, said: Any) -> None:
+    def send(self, message: Any) -> None:
         """Send a message; it is dropped if the game has closed the connection."""
-        self._portal.call(_sent, self._socket, said if isinstance(said, str) else to_json(said))
+        self._portal.call(_sent, self._socket, message if isinstance(message, str) else to_json(message))
 
     def finished(self) -> EpisodeRecord:
         """Leave the seat, and wait for the record."""

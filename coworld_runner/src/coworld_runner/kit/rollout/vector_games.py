@@ -16,7 +16,7 @@ from coworld_core.rules.seat_rewards import gives_rewards
 
 from ...package.random_player import RANDOM
 from ._env_extra import env_missing
-from .episode_rollout import PolicyTable, SeatPolicies, Sitting, several
+from .episode_rollout import PolicyTable, SeatedPlayers, SeatPolicies, several
 from .seat_spaces import SeatEncoding, misfit
 
 try:
@@ -343,7 +343,7 @@ class _Game:
         self.play: Play
         self.seats = range(spec.seats) if spec.seat is None else (spec.seat,)
         """The seats that have rows."""
-        self._sitting: Sitting
+        self._seated: SeatedPlayers
         self._spec = spec
         self._own = spec.seat
         self._most = math.inf if spec.max_cycles is None else spec.max_cycles
@@ -369,7 +369,7 @@ class _Game:
             self.last = (play.scores_now() if self._live else None) or [0.0] * spec.seats
             self._gained = [0.0] * spec.seats
             if self.table is not None:
-                self._sitting = self.table.sit_down(self.seed)
+                self._seated = self.table.sit_down(self.seed)
                 self._until_asked()
             if not play.over:
                 return
@@ -405,7 +405,7 @@ class _Game:
         if not play.to_act:
             self.over = self.ended = True
             if self.table is not None:
-                self.table.over(self._sitting, play)
+                self.table.over(self._seated, play)
         elif play.tick >= self._most:
             self.ended = True
         before = now = self.last
@@ -434,7 +434,7 @@ class _Game:
 
     def _other(self, seat: int) -> Any:
         assert self.table is not None
-        return self.table.move(self._sitting, self.play, seat)
+        return self.table.move(self._seated, self.play, seat)
 
     def _action(self, seat: int, element: Any, row: int, refused: dict[int, str]) -> Any:
         play = self.play

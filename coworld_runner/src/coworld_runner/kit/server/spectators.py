@@ -16,7 +16,7 @@ __all__ = ["Spectators"]
 _PRESENT: Final = frozenset({"waiting_for", "waited"})
 """Fields that tell of the present state, for spectators who may see it."""
 
-MAX_SAID: Final = 20
+MAX_MESSAGES: Final = 20
 """Number of newest messages of seats to all that a state has."""
 
 
@@ -34,7 +34,7 @@ class Spectators:
         self._may_see = may_see
         self._past: deque[Frame] = deque(maxlen=may_see.ticks + 1 if isinstance(may_see, Delayed) else 1)
         self._close_reason = close_reason
-        self._said: deque[dict[str, Any]] = deque(maxlen=MAX_SAID)
+        self._messages: deque[dict[str, Any]] = deque(maxlen=MAX_MESSAGES)
         """The newest messages to all that spectators may read."""
         self._read = -1
         """The last tick whose messages are among them."""
@@ -101,9 +101,9 @@ class Spectators:
     def _read_aloud(self, frame: Frame) -> None:
         if frame.tick > self._read:
             self._read = frame.tick
-            self._said.extend(one.fields() for one in frame.said if one.to == "all")
+            self._messages.extend(one.fields() for one in frame.messages if one.to == "all")
 
     def _state(self, frame: Frame, **more: Any) -> str:
         state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
-        said = {"said": list(self._said)} if self._said else {}
+        said = {"said": list(self._messages)} if self._messages else {}
         return compact({**state, **frame.standing(), **said, **more})

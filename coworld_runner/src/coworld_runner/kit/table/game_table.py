@@ -264,7 +264,7 @@ class GameTable:
         views = samples.views(play) if samples is not None else {}
         done = play.step(actions, named=live)
         if self._history is not None:
-            self._history.append((done, () if play.talk is None else play.talk.said))
+            self._history.append((done, () if play.talk is None else play.talk.messages))
         if live:
             self.frame = play.frame()
             if samples is not None:
@@ -394,7 +394,7 @@ class GameTable:
             return self.frame.standing(slot)
         return {"to_act": self.frame.to_act, **self.frame.standing()}
 
-    def _spoken(self, slot: int, said: dict[str, Any]) -> str | None:
+    def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""
         tick, talk = self.play.tick, self.play.talk
         try:
@@ -402,7 +402,7 @@ class GameTable:
                 raise ActionRefused("in this game seats do not talk")
             if self._over:
                 raise ActionRefused("the game is over")
-            message = talk.say(slot, said.get("text"), said.get("to", "all"), tick=tick)
+            message = talk.say(slot, request.get("text"), request.get("to", "all"), tick=tick)
         except ActionRefused as refused:
             return compact({"type": "say_refused", "tick": tick, "reason": refused.message})
         if self._log is not None:

@@ -37,19 +37,19 @@ def read_message(message: str | bytes) -> dict[str, Any]:
     return said
 
 
-def read_act(said: dict[str, Any]) -> tuple[int, Any, str]:
+def read_act(message: dict[str, Any]) -> tuple[int, Any, str]:
     """Return the tick and the action of an `act`, and who decided it, if it says so.
 
     Raises:
         ValueError: The message is not valid; the text says why.
     """
-    tick = said.get("tick")
-    if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in said:
+    tick = message.get("tick")
+    if not isinstance(tick, int) or isinstance(tick, bool) or "action" not in message:
         raise ValueError("an act has a tick, which is a whole number, and an action")
-    by = said.get("by", "")
+    by = message.get("by", "")
     if not isinstance(by, str) or len(by) > MAX_BY:
         raise ValueError(f"an act's by is a text of at most {MAX_BY} characters")
-    return tick, said["action"], by
+    return tick, message["action"], by
 
 
 def read_action(text: str) -> Any:

@@ -126,7 +126,7 @@ async def league_round(request: Request) -> Response:
             error=found.error,
             pairing=found.round_config.get("pairing"),
             commissioner=found.round_config.get("commissioner"),
-            said=[*_said(found.round_display), *found.round_config.get("moves", [])],
+            said=[*_notes(found.round_display), *found.round_config.get("moves", [])],
             byes=sorted(byes.values()),
             seeds=published_seeds(found),
             results=[
@@ -144,7 +144,7 @@ async def league_round(request: Request) -> Response:
         )
 
 
-def _said(display: JsonObject | None) -> list[str]:
+def _notes(display: JsonObject | None) -> list[str]:
     """A commissioner's notes on a round, line by line."""
     lines = (
         f"{key}: {value if isinstance(value, str) else json.dumps(value)}" for key, value in (display or {}).items()
