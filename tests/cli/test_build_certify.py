@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 from support.cli_kit import Started, Terminal, coworld
 
-from coworld_cli.hints import in_our_words
+from coworld_cli.hints import with_command_hints
 from coworld_cli.main import cli
 from coworld_cli.render.certification import verdict_text
 from coworld_runner.certification import read_certification
@@ -199,7 +199,7 @@ def test_a_world_that_is_not_certified(world: World, tmp_path: Path) -> None:
     assert answer["workspace"] == str(out)
     assert answer["paths"]["report"] == str(out / "certification.html")
     written = json.loads((out / "certification.json").read_text())
-    assert {name: answer[name] for name in written} == in_our_words(written)
+    assert {name: answer[name] for name in written} == with_command_hints(written)
     certification = read_certification(out)
     failed = [step.id for step in certification.failed]
     assert failed

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from coworld_cli import failures
-from coworld_cli.hints import in_our_words, worded
+from coworld_cli.hints import with_command_hints, worded
 from coworld_cli.output import Output
 from coworld_cli.render.issues import render_issue
 from coworld_core.errors import BackendUnavailable, UsageError
@@ -49,7 +49,7 @@ def test_a_hint_without_words_of_ours_stays_as_it_is(hint: str | None) -> None:
 
 @pytest.mark.parametrize("data", [{"hint_code": "sign_in"}, {"hint": 3, "hint_code": "sign_in"}, ["hint_code"], None])
 def test_other_data_is_left_alone(data: object) -> None:
-    assert in_our_words(data) == data
+    assert with_command_hints(data) == data
 
 
 def test_an_alternative_is_told_after_what_the_engine_lacks(capsys: pytest.CaptureFixture[str]) -> None:

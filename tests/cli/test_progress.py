@@ -214,7 +214,7 @@ async def test_running_units_and_evidence_are_kept_for_an_interruption() -> None
         running.receive("SIGTERM")
     assert lines[1] == "Killing 2 players. Again: exit at once."
     assert hurried == [1]
-    words = running.last_words()
+    words = running.interruption()
     assert str(words) == "Interrupted. What was done so far is in /tmp/out."
     assert words.context == {"signal": "SIGINT", "workspace": "/tmp/out", "run_id": "r"}
 
@@ -227,7 +227,7 @@ async def test_what_could_not_be_removed_is_in_the_last_words() -> None:
     for what in ("container c", "network n"):
         progress(LeakFound(what=what, reason="it was not removed within 60 s"))
     running.receive("SIGINT")
-    words = running.last_words()
+    words = running.interruption()
     assert str(words) == f"Interrupted. Nothing was written. {LEFT}"
     assert words.context == {"signal": "SIGINT", "left_behind": ["container c", "network n"]}
 

@@ -309,7 +309,7 @@ def test_faults_warnings_starvation_and_leaks(layout: EpisodeLayout) -> None:
 
 def test_starved_unit_is_named() -> None:
     seen = StarvationRecord(starved=True, waited_share=1.3, threshold=1, source="x", unit="player-1", tick_seconds=0.05)
-    assert seen.words == (
+    assert seen.description == (
         "The machine was short of processors: player-1 and the game waited for one for 130% of the time they had to "
         "spare in 0.05 s"
     )

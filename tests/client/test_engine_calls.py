@@ -196,7 +196,7 @@ async def test_words_of_the_engine_are_kept(place: Path) -> None:
     async with serve_bytes(place, http({"message": "no room"}, "507 Full")):
         with pytest.raises(EngineRefused) as caught:
             await engine_at(place).tag("x", "y")
-    assert (caught.value.status, caught.value.words) == (507, "no room")
+    assert (caught.value.status, caught.value.server_message) == (507, "no room")
 
 
 async def test_answer_that_is_no_image_is_an_error_of_its_own(place: Path) -> None:

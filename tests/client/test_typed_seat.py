@@ -63,7 +63,7 @@ def test_number_never_means_a_place_where_actions_have_numbers() -> None:
 def test_what_is_no_action_is_said_and_may_be_tried_again() -> None:
     seat = seated([{"take": 1}])
     assert seat.say("jump") is None
-    assert (seat.note, seat.your_turn, seat.words()) == ("'jump' is none of the actions", True, ["take=1"])
+    assert (seat.note, seat.your_turn, seat.legal_texts()) == ("'jump' is none of the actions", True, ["take=1"])
     assert seat.say("") is None
     assert seat.say("1") is not None
     seat.receive({"type": "refused", "tick": 3, "reason": "not legal now", "legal": [{"take": 1}]})

@@ -23,11 +23,11 @@ BLAMED = Circumstances(blamed=frozenset({1}))
 
 
 def of_game(what: Any, **more: Any) -> Observation:
-    return Observation(what=what, component="game", words="WORDS", **more)
+    return Observation(what=what, component="game", details="WORDS", **more)
 
 
 def of_player(what: Any, slot: int = 1, **more: Any) -> Observation:
-    return Observation(what=what, component="player", slot=slot, words="WORDS", **more)
+    return Observation(what=what, component="player", slot=slot, details="WORDS", **more)
 
 
 def started(code: str) -> StartError:
@@ -113,13 +113,13 @@ EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
         of_game("not_collected", error=TransferError("A link.", code="not_regular")),
         Circumstances(),
     ),
-    ("an image is not available", Observation(what="failed", words="No.", error=ImageError("No.")), Circumstances()),
+    ("an image is not available", Observation(what="failed", details="No.", error=ImageError("No.")), Circumstances()),
     (
         "the config, the options or the manifest",
-        Observation(what="failed", words="No.", error=UsageError("No.")),
+        Observation(what="failed", details="No.", error=UsageError("No.")),
         Circumstances(),
     ),
-    ("the engine fails", Observation(what="failed", words="No.", error=BackendError("No.")), Circumstances()),
+    ("the engine fails", Observation(what="failed", details="No.", error=BackendError("No.")), Circumstances()),
     ("you interrupt it before its game is over", Observation(what="interrupted"), Circumstances()),
     ("the runner itself fails", Observation(what="crashed"), Circumstances()),
 ]
@@ -166,7 +166,7 @@ def test_blame_rule(row: Row, example: tuple[str, Observation, Circumstances]) -
     assert row.party is None or ruling.message
     assert "{" not in ruling.message + (ruling.hint or "")
     if "{words}" in row.says:
-        assert seen.words in ruling.message
+        assert seen.details in ruling.message
     if "{exit}" in row.says:
         assert str(seen.exit) in ruling.message
     if row.party is None:
@@ -218,7 +218,7 @@ def sights(draw: st.DrawFn) -> Observation:
         slot=slot,
         exit=draw(EXITS),
         ended=draw(st.none() | st.floats(0, 10)),
-        words="w",
+        details="w",
         error=draw(ERRORS),
     )
 

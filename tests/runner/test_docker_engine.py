@@ -315,7 +315,7 @@ async def test_engine_error_message_is_kept(place: Path) -> None:
     async with serve_bytes(place, said), Engine(resolve_address(f"unix://{place}"), api="1.41") as engine:
         with pytest.raises(EngineRefused) as caught:
             await engine.call("POST", "/x", body={"a": 1})
-    assert (caught.value.status, caught.value.words) == (507, "no room")
+    assert (caught.value.status, caught.value.server_message) == (507, "no room")
 
 
 async def test_path_that_is_not_unicode_reaches_the_engine(place: Path) -> None:

@@ -422,6 +422,6 @@ def test_nothing_is_signalled_outside_of_a_pod(tmp_path: Path) -> None:
     settings: Any = type(
         "Settings",
         (),
-        {"directory": str(tmp_path), "signals": False, "disk": None, "hold": False, "inputs": "", "given": ""},
+        {"directory": str(tmp_path), "signals": False, "disk": None, "hold": False, "inputs": "", "source": ""},
     )
     assert collector_start.Collector(settings).signal("KILL") == 0

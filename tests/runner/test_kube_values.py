@@ -60,10 +60,10 @@ def settings_of(body: dict[str, Any]) -> dict[str, str]:
 def test_secrets_are_only_in_the_kubernetes_secret() -> None:
     secret = "s3cret-t0ken"
     environment = {"COWORLD_PLAYER_WS_URL": f"ws://game/player?token={secret}", "ODD.NAME": secret}
-    given = kube.Given({"files/config.json": secret.encode()})
+    given = kube.UnitFiles({"files/config.json": secret.encode()})
     unit = spec()
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment=environment, given=given)
-    made = kube.secret_body(unit, "call", OWNER, environment=environment, given=given, token="its own")
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment=environment, files=given)
+    made = kube.secret_body(unit, "call", OWNER, environment=environment, files=given, token="its own")
     assert secret not in json.dumps(body)
     assert "its own" not in json.dumps(body)
     main = body["spec"]["containers"][1]
@@ -77,7 +77,7 @@ def test_secrets_are_only_in_the_kubernetes_secret() -> None:
 
 
 def test_player_pod_is_restricted() -> None:
-    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
+    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, files=kube.UnitFiles())["spec"]
     assert body["automountServiceAccountToken"] is False
     assert body["enableServiceLinks"] is False
     assert body["restartPolicy"] == "Never"
@@ -94,7 +94,7 @@ def test_player_pod_is_restricted() -> None:
 def test_restricted_namespace_runs_units_as_non_root() -> None:
     options = kube.PodOptions(collector_image="python:3", run_as_user=10001)
     unit = spec(component="game")
-    body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, given=kube.Given())["spec"]
+    body = kube.pod_body(unit, "call", OWNER, options=options, environment={}, files=kube.UnitFiles())["spec"]
     assert body["securityContext"]["runAsNonRoot"] is True
     assert body["securityContext"]["runAsUser"] == 10001
     for entry in body["containers"]:
@@ -104,7 +104,7 @@ def test_restricted_namespace_runs_units_as_non_root() -> None:
 
 def test_limits_hold_and_requests_never_exceed_them() -> None:
     unit = spec(limits=Limits(memory_bytes=64 << 20, cpus=0.05, disk_bytes=1 << 30), lifetime=90.5)
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, files=kube.UnitFiles())["spec"]
     resources = body["containers"][1]["resources"]
     assert resources["limits"]["memory"] == resources["requests"]["memory"] == str(64 << 20)
     assert resources["limits"]["cpu"] == resources["requests"]["cpu"] == "50m"
@@ -115,7 +115,7 @@ def test_limits_hold_and_requests_never_exceed_them() -> None:
 
 def test_command_is_passed_unchanged() -> None:
     unit = spec(argv=("sh", "-c", "echo $(HOME) $HOME $$"))
-    main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"][
+    main = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, files=kube.UnitFiles())["spec"][
         "containers"
     ][1]
     # The cluster makes each $$ a plain $ again, and leaves what follows it alone
@@ -133,7 +133,7 @@ def test_players_reach_their_game_alone() -> None:
     calling = spec(network="game-only", connects_to="game", proxy="https-proxy")
     (rule,) = kube.policy_body(calling, "call", OWNER)["spec"]["egress"]
     assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game", "https-proxy"]
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=kube.Given())["spec"]
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, files=kube.UnitFiles())["spec"]
     assert body["dnsPolicy"] == "None"
     game = spec("game", network="game-only", clients=("player-0", "player-1"), ports=(Port(name="http"),))
     policy = kube.policy_body(game, "call", OWNER)["spec"]
@@ -164,24 +164,24 @@ def test_files_too_large_for_a_secret_are_brought_later(tmp_path: Path) -> None:
         (path / "link").symlink_to("config.json")
         (path / "deep").mkdir()
         (path / "deep" / "config.json").write_text("{}")
-    given = kube.Given.of(spec(directory=directory, inputs=inputs))
+    given = kube.UnitFiles.of(spec(directory=directory, inputs=inputs))
     assert set(given.small) == {"files/config.json", "inputs/config.json", "inputs/deep/config.json"}
     assert set(given.large) == {"files/replay", "inputs/replay"}
-    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, given=given)
+    body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, files=given)
     assert settings_of(body["spec"])["HOLD"] == "1"
 
 
 def test_many_files_are_no_pod_that_is_too_large(tmp_path: Path) -> None:
     for number in range(600):
         (tmp_path / str(number)).touch()
-    given = kube.Given.of(spec(inputs=tmp_path))
+    given = kube.UnitFiles.of(spec(inputs=tmp_path))
     assert (len(given.small), len(given.large)) == (500, 100)
 
 
 def test_inputs_are_only_read_and_take_nothing_of_what_a_unit_may_write() -> None:
     unit = spec(directory=Path("own"), inputs=Path("given"), limits=Limits(disk_bytes=1 << 20))
-    given = kube.Given(inputs_bytes=1 << 40)
-    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, given=given)["spec"]
+    given = kube.UnitFiles(inputs_bytes=1 << 40)
+    body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, files=given)["spec"]
     collector, main = body["containers"]
     assert [mount.get("readOnly", False) for mount in main["volumeMounts"]] == [False, True]
     assert int(main["resources"]["limits"]["ephemeral-storage"]) > 1 << 40
@@ -285,7 +285,7 @@ def test_waiting_that_does_not_help_ends_at_once(reason: str, code: str) -> None
         )
         assert trouble is not None
         assert (trouble.code, trouble.container) == (code, name)
-        assert trouble.words == f"{reason}: its own words"
+        assert trouble.message == f"{reason}: its own words"
     waits = pod(phase="Pending", containerStatuses=[container("main", "waiting", reason="ContainerCreating")])
     assert state.start_trouble(waits) is None
 
@@ -374,7 +374,7 @@ def test_a_pod_that_is_held_back_until_there_is_room_is_waited_for() -> None:
 def test_labels_name_a_queue_and_replace_none_of_ours() -> None:
     queue = {"kueue.x-k8s.io/queue-name": "arena", kube.RUN: "another"}
     options = kube.PodOptions(collector_image="python:3", labels=queue)
-    body = kube.pod_body(spec(), "call", OWNER, options=options, environment={}, given=kube.Given())
+    body = kube.pod_body(spec(), "call", OWNER, options=options, environment={}, files=kube.UnitFiles())
     labels = body["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "arena"
     assert labels[kube.RUN] == kube.label(spec().run_id)

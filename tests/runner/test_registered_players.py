@@ -25,7 +25,7 @@ from coworld_runner.evaluation import EvaluationRules
 from coworld_runner.evaluation.gate import accept_player, gate_player
 from coworld_runner.package.newest_players import with_newest_players
 from coworld_runner.package.own_players.named_player import read_own_player
-from coworld_runner.package.player_names import read_players, registry_words
+from coworld_runner.package.player_names import describe_registered, read_players
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 FIRST = "def act(observation, legal, rng):\n    return legal[0]\n"
@@ -176,14 +176,14 @@ def test_what_a_word_means(
     (tmp_path / "bot" / "main.py").write_text(LAST)
     assert kind("bot") == ("own", "")
 
-    words = registry_words(player.registered for player in read_players(["bot:v1", "registry:bot", bundled], nim))
+    words = describe_registered(player.registered for player in read_players(["bot:v1", "registry:bot", bundled], nim))
     assert words == (
         f"bot:v1 is from the registry {registry.directory}, not an image: version 1 of 'bot'.",
         f"bot:v1 is from the registry {registry.directory}.",
     )
     [follows] = read_players(["bot:latest"], nim)
-    assert registry_words([follows.registered])[0].endswith(": bot:v1 now, and in each episode the newest.")
-    assert "bot:v1 in every episode" in registry_words([follows.registered], frozen=True)[0]
+    assert describe_registered([follows.registered])[0].endswith(": bot:v1 now, and in each episode the newest.")
+    assert "bot:v1 in every episode" in describe_registered([follows.registered], frozen=True)[0]
 
 
 def test_images_of_the_registry(nim: Package, registry: LocalRegistry) -> None:

@@ -83,7 +83,7 @@ def test_job_variable_precedence() -> None:
         players=PlayerPods(bedrock_region="eu-west-1", bedrock_metadata={"team": "red"}),
     )
     secrets = {"USE_BEDROCK": "true", "MODE": "secret", "COGAMES_ENGINE_WS_URL": "mine"}
-    plain, concealed = player_environment(chosen, 0, given=GIVEN, secrets=secrets)
+    plain, concealed = player_environment(chosen, 0, variables=GIVEN, secrets=secrets)
     assert plain == {
         "AWS_REGION": "manifest",
         "AWS_DEFAULT_REGION": "eu-west-1",
@@ -98,7 +98,7 @@ def test_job_variable_precedence() -> None:
         "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL": "https://store/a0?signature",
     }
     # Nowhere to put an artifact: the player is told nothing
-    plain, concealed = player_environment(settings(), 0, given=GIVEN, secrets={})
+    plain, concealed = player_environment(settings(), 0, variables=GIVEN, secrets={})
     assert plain == {"MODE": "manifest", "AWS_REGION": "manifest", "COWORLD_PLAYER_SEED": "5"}
     assert set(concealed) == {"COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL"}
 

@@ -168,7 +168,7 @@ class Running:
         ]
         return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts) or "what is left"
 
-    def last_words(self) -> Interrupted:
+    def interruption(self) -> Interrupted:
         """The error that says which signal ended the command, where its results are and how to resume."""
         name = self._signals[0] if self._signals else "SIGINT"
         far = f"What was done so far is in {shown_path(self.evidence)}." if self.evidence else "Nothing was written."
@@ -214,7 +214,7 @@ async def _supervised(out: Output, body: Callable[[Running], Awaitable[_T]]) -> 
             failure = error
         tasks.cancel_scope.cancel()
     if running.interrupted and not results:
-        raise running.last_words() from failure
+        raise running.interruption() from failure
     if failure is not None:
         if running.left:
             failure.add_note(left_behind(running.left))

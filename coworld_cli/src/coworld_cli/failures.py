@@ -16,7 +16,7 @@ from coworld_core.errors import CoworldError, DocumentError
 from . import exitcodes
 from .event_loop import Interrupted
 from .former_words import former_word
-from .hints import in_our_words
+from .hints import with_command_hints
 from .output import to_json, to_line
 from .render.text import clean, hint_line
 from .terminal import echo
@@ -61,7 +61,7 @@ def _single(error: BaseException) -> BaseException:
 def _described(error: BaseException) -> tuple[int, dict[str, Any]]:
     match error:
         case CoworldError():
-            data = cast("dict[str, Any]", in_our_words(error.to_dict()))
+            data = cast("dict[str, Any]", with_command_hints(error.to_dict()))
             if error.code == "unknown_player":
                 data["hint"] = former_word([str(error.context.get("player"))]) or data["hint"]
             notes = getattr(error, "__notes__", [])

@@ -100,21 +100,21 @@ def json_object(text: str | bytes, *, what: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def read_object(given: str, *, what: str) -> dict[str, Any]:
+def read_object(value: str, *, what: str) -> dict[str, Any]:
     """Read an object from an option's value: JSON itself, or the path of a JSON, TOML or YAML file.
 
     Args:
-        given: The option's value.
+        value: The option's value.
         what: The option.
 
     Raises:
         UsageError: The value is neither, or the file has no object.
     """
-    text = given.strip()
+    text = value.strip()
     if text.startswith(("{", "[")):
         return json_object(text, what=what)
-    path = Path(given)
-    data, name = read_bytes(path), shown_path(given)
+    path = Path(value)
+    data, name = read_bytes(path), shown_path(value)
     match path.suffix.lower():
         case ".toml":
             return _toml_object(data, what=name)
@@ -190,11 +190,11 @@ def platform_episode(run: str) -> str | None:
     return check_id(run, "episode request")
 
 
-def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
+def target_file(value: Path | None, default: str, *, overwrite: bool) -> Path:
     """The absolute path of the file to write.
 
     Args:
-        given: The path that the user gave.
+        value: The path that the user gave.
         default: The name of the file in the current directory if no path was given.
         overwrite: Whether the file may exist.
 
@@ -202,9 +202,9 @@ def target_file(given: Path | None, default: str, *, overwrite: bool) -> Path:
         UsageError: The default cannot be a file name.
         WorkspaceError: The path is a directory, or a file that exists although it may not.
     """
-    if given is None and (problem := id_problem(default)) is not None:
+    if value is None and (problem := id_problem(default)) is not None:
         raise UsageError(f"{default!r} {problem}, so it names no file.", code="bad_id", hint="Name one with --output.")
-    path = (given or Path(default)).expanduser().absolute()
+    path = (value or Path(default)).expanduser().absolute()
     if path.is_dir():
         raise WorkspaceError(f"{shown_path(path)} is a directory.", code="path_is_directory", hint="Name a file.")
     if path.exists() and not overwrite:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from coworld_core.hints import Hint, hint_from
 from coworld_core.text import pasteable
 
-__all__ = ["WORDS", "in_our_words", "worded"]
+__all__ = ["WORDS", "with_command_hints", "worded"]
 
 WORDS: Mapping[str, str] = {
     # Packages, manifests and images
@@ -203,12 +203,12 @@ def worded(hint: str | None) -> str | None:
         return str(hint)
 
 
-def in_our_words(data: object) -> object:
+def with_command_hints(data: object) -> object:
     """JSON data with its hints in words of the command line; their codes and values stay beside them."""
     if isinstance(data, Mapping):
-        fields = {key: in_our_words(value) for key, value in cast("Mapping[str, object]", data).items()}
+        fields = {key: with_command_hints(value) for key, value in cast("Mapping[str, object]", data).items()}
         hint = hint_from(fields)
         return {**fields, "hint": worded(hint)} if isinstance(hint, Hint) else fields
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
-        return [in_our_words(value) for value in cast("Sequence[object]", data)]
+        return [with_command_hints(value) for value in cast("Sequence[object]", data)]
     return data

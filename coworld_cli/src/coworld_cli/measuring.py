@@ -102,11 +102,11 @@ class GameCommand(SectionCommand):
         return rest
 
 
-def _game_and_players(words: tuple[str, ...], *, named: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _game_and_players(arguments: tuple[str, ...], *, named: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     from coworld_runner.package import names_game
 
-    first = not named and (names_game(words[0]) or not names_game("."))
-    return words[:first], words[first:]
+    first = not named and (names_game(arguments[0]) or not names_game("."))
+    return arguments[:first], arguments[first:]
 
 
 markdown_option = click.option(
@@ -134,13 +134,13 @@ def margin_option(says: str) -> Callable[[_Command], _Command]:
     )
 
 
-def refuse_given(given: Mapping[str, bool], why: str) -> None:
+def refuse_given(options: Mapping[str, bool], why: str) -> None:
     """Refuse options that have no meaning here.
 
     Raises:
         click.UsageError: One of the options was given.
     """
-    for option, is_given in given.items():
+    for option, is_given in options.items():
         if is_given:
             raise click.UsageError(f"{option} {why}", click.get_current_context())
 

@@ -98,16 +98,16 @@ class Output:
     def answer(self, value: Mapping[str, Any] | Sequence[Any] | BaseModel) -> None:
         """Write the result as JSON; nothing without `--json`."""
         if self.json:
-            from .hints import in_our_words
+            from .hints import with_command_hints
 
             data = value if isinstance(value, Mapping | Sequence) else value.model_dump(mode="json", by_alias=True)
-            echo(to_json(in_our_words(data)), nl=False)
+            echo(to_json(with_command_hints(data)), nl=False)
 
     def line(self, value: object) -> None:
         """Write one row as a line of JSON."""
-        from .hints import in_our_words
+        from .hints import with_command_hints
 
-        echo(to_line(in_our_words(value)))
+        echo(to_line(with_command_hints(value)))
 
 
 _UNUSED = "coworld_cli.unused"

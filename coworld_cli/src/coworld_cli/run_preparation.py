@@ -24,8 +24,8 @@ from coworld_runner.package import (
     Package,
     SecretEnv,
     describe_environment,
+    describe_registered,
     read_secret_env,
-    registry_words,
     resolve_package,
 )
 
@@ -235,7 +235,7 @@ def tell_players(
     """
     own = [player for player in players if player is not None]
     housing = describe_environment(own, package, backend) if backend is not None else ()
-    for line in (*registry_words(registered, frozen=measured), *housing):
+    for line in (*describe_registered(registered, frozen=measured), *housing):
         out.note(clean(line, one_line=True))
     if backend is not None and backend.capabilities.network_isolation:
         theirs = {name: value for player in own for name, value in player.secret_env.items()}

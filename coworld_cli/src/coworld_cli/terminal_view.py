@@ -127,7 +127,7 @@ class TerminalGame:
         if seat.over is not None:
             self._screen.show([*lines, "The game is over."])
             return
-        lines += legal_lines(seat.words(), self._screen.columns, places=seat.places)
+        lines += legal_lines(seat.legal_texts(), self._screen.columns, places=seat.places)
         lines += ["Talk: /say WORDS, or /N WORDS to seat N alone."] if seat.talks else []
         waiting = "Wait … " if self._screen.live else ""
         self._screen.show(lines, prompt="Your move: " if seat.your_turn else waiting)

@@ -254,11 +254,11 @@ def detail_text(detail: Any) -> str:
     Args:
         detail: Text, an object, or a list of validation errors (`loc`, `msg`).
     """
-    text = " ".join(_words(detail).split())
+    text = " ".join(_detail_text(detail).split())
     return text if len(text) <= _MAX_DETAIL else f"{text[: _MAX_DETAIL - 1]}…"
 
 
-def _words(detail: Any) -> str:
+def _detail_text(detail: Any) -> str:
     match detail:
         case None:
             return ""
@@ -270,7 +270,7 @@ def _words(detail: Any) -> str:
         case {"message": str() as said}:
             return said
         case list():
-            return "; ".join(filter(None, (_words(part) for part in cast("list[Any]", detail))))
+            return "; ".join(filter(None, (_detail_text(part) for part in cast("list[Any]", detail))))
         case _:
             return json.dumps(detail, ensure_ascii=False, default=str)
 

@@ -54,13 +54,13 @@ def has_ended(state: EpisodeState) -> bool:
     return state not in _GOING_ON
 
 
-def read_states(words: Collection[str]) -> tuple[EpisodeState, ...]:
+def read_states(names: Collection[str]) -> tuple[EpisodeState, ...]:
     """Read states by their names.
 
     Raises:
         UsageError: Code `no_such_state`: one of them is none.
     """
-    for word in words:
+    for word in names:
         if word not in EPISODE_STATES:
             meant = closest(word, EPISODE_STATES)
             raise UsageError(
@@ -68,7 +68,7 @@ def read_states(words: Collection[str]) -> tuple[EpisodeState, ...]:
                 code="no_such_state",
                 hint=f"States are {listed(EPISODE_STATES)}.",
             )
-    return tuple(cast("EpisodeState", word) for word in words)
+    return tuple(cast("EpisodeState", word) for word in names)
 
 
 class EpisodeSpec(Record):

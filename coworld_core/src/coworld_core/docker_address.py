@@ -42,15 +42,15 @@ class EngineRefused(BackendError):
 
     Attributes:
         status: The HTTP status: 404 no such object, 409 wrong state, 500 anything else.
-        words: What the engine said.
+        server_message: What the engine said.
     """
 
     default_code = "engine_refused"
 
-    def __init__(self, call: str, status: int, words: str) -> None:
-        super().__init__(f"The Docker engine refused: {words}", context={"call": call, "status": status})
+    def __init__(self, call: str, status: int, server_message: str) -> None:
+        super().__init__(f"The Docker engine refused: {server_message}", context={"call": call, "status": status})
         self.status = status
-        self.words = words
+        self.server_message = server_message
 
 
 class EngineGone(BackendError):
@@ -64,7 +64,7 @@ class EngineGone(BackendError):
             hint="See whether it still runs: docker info.",
             context={"call": call},
         )
-        self.words = reason
+        self.server_message = reason
 
 
 # --- where the engine is ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ class Hint(str):
 
     Args:
         code: Stable snake_case identifier. Hints with one code have the same words and the same names of values.
-        words: What to do, for users of the library; `{name}` stands for a value.
+        text: What to do, for users of the library; `{name}` stands for a value.
         values: The values, ready for JSON.
 
     Attributes:
@@ -32,9 +32,9 @@ class Hint(str):
     code: str
     values: Mapping[str, HintValue]
 
-    def __new__(cls, code: str, words: str, /, **values: HintValue) -> Self:
+    def __new__(cls, code: str, text: str, /, **values: HintValue) -> Self:
         """Make a hint; see the class."""
-        return cls.restored(words.format_map(values), code, values)
+        return cls.restored(text.format_map(values), code, values)
 
     @classmethod
     def restored(cls, text: str, code: str, values: Mapping[str, HintValue]) -> Self:

@@ -12,7 +12,7 @@ from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
 from ..options.declarations import refuse_options
 from ..options.platform import Connection, platform_options, resolved, server_option, sign_in_option
-from ..options.values import GIVEN_FILE
+from ..options.values import INPUT_FILE
 from ..output import Output, output_options
 from ..render.rows import dump
 from ..render.tables import whoami_details
@@ -153,7 +153,7 @@ def whoami(out: Output, connection: Connection) -> int:
 
 @commands.command("set-token")
 @click.argument("token", required=False)
-@click.option("--file", type=GIVEN_FILE, metavar="FILE", help="File to read it from.  [default: standard input]")
+@click.option("--file", type=INPUT_FILE, metavar="FILE", help="File to read it from.  [default: standard input]")
 @sign_in_option
 @output_options
 def set_token(out: Output, server: str, token: str | None, file: Path | None) -> int:

@@ -18,7 +18,7 @@ from ..event_loop import Running, run_api, run_async
 from ..options.common import seconds_option
 from ..options.declarations import refuse_options
 from ..options.platform import Connection, Listing, label_filter, label_option, listing_options, platform_options
-from ..options.values import DIRECTORY, GIVEN_FILE, IdType
+from ..options.values import DIRECTORY, INPUT_FILE, IdType
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, show_list, show_one, show_rows
@@ -257,7 +257,7 @@ def secret() -> None:
 @secret.command("put")
 @click.argument("coworld", metavar="NAME")
 @click.argument("secret")
-@click.argument("file", type=GIVEN_FILE, metavar="FILE")
+@click.argument("file", type=INPUT_FILE, metavar="FILE")
 @platform_options
 def put(out: Output, connection: Connection, coworld: str, secret: str, file: Path) -> int:
     """Store the content of FILE (- for standard input) as a secret, replacing its old value."""

@@ -336,7 +336,7 @@ async def _play(
 
     from ..browser import open_page, wants_browser
     from ..render.progress import show_progress
-    from ..render.results import play_links, seat_words
+    from ..render.results import describe_seats, play_links
     from ..run_preparation import episode_arguments, evidence_directory, opened_backend, opened_gateway
     from ..terminal_view import TerminalGame
 
@@ -358,7 +358,7 @@ async def _play(
             gateway.lead(links.address)
             shared = links.at(gateway.base)
         if view is None or len(people) > 1 or gateway is not None:
-            out.show(play_links(shared, seat_words(plan)))
+            out.show(play_links(shared, describe_seats(plan)))
         if view is not None:
             running.tasks.start_soon(view.show, links)
         elif wants_browser(open_browser):
@@ -433,7 +433,7 @@ def _show_episode(
     out.answer({"workspace": str(workspace), "paths": paths, "ok": record.ok, **record.model_dump(mode="json")})
     follow_up = None
     if layout.replay.is_file():
-        follow_up = command_line("replay", options.manifest, shown_path(layout.replay), *options.backend_words())
+        follow_up = command_line("replay", options.manifest, shown_path(layout.replay), *options.backend_options())
     out.say(episode_result(record, layout, follow_up=follow_up))
     _show_roles(results, out)
     return exitcodes.OK if record.ok and all(result.ok for result in results) else exitcodes.ANSWER_IS_NO

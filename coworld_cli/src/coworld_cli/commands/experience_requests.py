@@ -23,7 +23,7 @@ from ..options.platform import (
     mine_filter,
     platform_options,
 )
-from ..options.values import DIRECTORY, FILE, GIVEN_FILE, IdType
+from ..options.values import DIRECTORY, FILE, INPUT_FILE, IdType
 from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
@@ -52,7 +52,7 @@ def xp_request() -> None:
 
 
 @xp_request.command("create")
-@click.argument("body", type=GIVEN_FILE, metavar="BODY")
+@click.argument("body", type=INPUT_FILE, metavar="BODY")
 @click.option(
     "--variant",
     metavar="ID",

@@ -397,7 +397,7 @@ def certify(
                 **certification.model_dump(mode="json", by_alias=True),
             }
         )
-        out.say(verdict_text(certification, manifest=manifest, backend=subject.backend_words()))
+        out.say(verdict_text(certification, manifest=manifest, backend=subject.backend_options()))
         if wants_browser(open_browser) and paths["report"] is not None:
             await open_page(paths["report"].as_uri(), out)
         return exitcodes.OK if certification.ok else exitcodes.ANSWER_IS_NO

@@ -12,7 +12,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, opened_client, run_async
 from ..options.common import seconds_option
-from ..options.declarations import SectionOption, given, option, takes
+from ..options.declarations import SectionOption, first_given, option, takes
 from ..options.platform import Connection, server_field
 from ..options.play_options import WhereOptions
 from ..options.values import PathType
@@ -340,7 +340,7 @@ async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Runnin
 
 def _waits(timeout: float) -> float | None:
     """How long to wait for a platform, which has a limit of its own for the program."""
-    return timeout if given({"timeout_seconds"}) is not None else None
+    return timeout if first_given({"timeout_seconds"}) is not None else None
 
 
 def _graded(grader: str, grades: Grades, out: Output) -> int:

@@ -215,7 +215,7 @@ async def _certified(
         out.note(f"Certified: {certification.verdict}. The evidence is in {shown_path(workspace)}.")
         return record
     out.answer({"ok": False, "uploaded": False, "workspace": str(workspace), "certification": record})
-    out.say(verdict_text(certification, manifest=manifest, backend=options.backend_words()))
+    out.say(verdict_text(certification, manifest=manifest, backend=options.backend_options()))
     out.say(click.style("Not uploaded.", fg="red", bold=True))
     return None
 

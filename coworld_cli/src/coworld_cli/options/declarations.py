@@ -20,7 +20,7 @@ __all__ = [
     "argument",
     "declared_by",
     "everything",
-    "given",
+    "first_given",
     "option",
     "shows_all",
     "takes",
@@ -112,7 +112,7 @@ def _section(parameter: click.Parameter) -> str:
 _ALL = "coworld_cli.help_all"
 
 
-def given(names: Collection[str]) -> str | None:
+def first_given(names: Collection[str]) -> str | None:
     """The first of the parameters with these names that is on the command line, as it is written; or None."""
     ctx = click.get_current_context(silent=True)
     if ctx is None:
@@ -135,7 +135,7 @@ def refuse_options(names: Collection[str], why: str) -> None:
     Raises:
         click.UsageError: One of them is on the command line.
     """
-    if (word := given(names)) is not None:
+    if (word := first_given(names)) is not None:
         raise click.UsageError(f"{word} {why}", click.get_current_context())
 
 

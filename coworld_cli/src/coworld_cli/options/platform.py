@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ..output import output_options
 from .declarations import Options, declared_by, option, refuse_options, takes
-from .values import IdType, PolicyType, labels_given
+from .values import IdType, PolicyType, parse_labels
 
 __all__ = [
     "DEFAULT_SERVER",
@@ -237,7 +237,7 @@ def _patterns(_ctx: click.Context, _param: click.Parameter, items: tuple[str, ..
 
 
 def _labels(_ctx: click.Context, _param: click.Parameter, items: tuple[str, ...]) -> dict[str, str]:
-    return labels_given(items)
+    return parse_labels(items)
 
 
 label_filter = click.option(

@@ -139,7 +139,7 @@ class WhereOptions(Options):
         if _WITHOUT_CLUSTER.issuperset((self.backend,) if backends is None else backends):
             refuse_options({item.name for item in fields(ClusterOptions)}, "goes with --backend kubernetes.")
 
-    def backend_words(self) -> list[str]:
+    def backend_options(self) -> list[str]:
         """The options of a follow-up command that make it run in the same place."""
         return [
             *(["--backend", self.backend] if self.backend != "auto" else []),
@@ -464,9 +464,9 @@ class PlayOptions(PackageOptions):
     @property
     def labels(self) -> dict[str, str]:
         """The labels of the run."""
-        from .values import labels_given
+        from .values import parse_labels
 
-        return labels_given(self.label)
+        return parse_labels(self.label)
 
     @property
     def network(self) -> Literal["game-only", "open"] | None:

@@ -18,7 +18,7 @@ else:
 __all__ = [
     "DIRECTORY",
     "FILE",
-    "GIVEN_FILE",
+    "INPUT_FILE",
     "RATINGS",
     "AtATime",
     "BackendName",
@@ -47,7 +47,7 @@ class PathType(click.Path):
 
 FILE = PathType(dir_okay=False)
 """A file that is read or written."""
-GIVEN_FILE = PathType(dir_okay=False, exists=True, allow_dash=True)
+INPUT_FILE = PathType(dir_okay=False, exists=True, allow_dash=True)
 """A file that exists, or `-` for standard input."""
 RATINGS = ("bradley-terry", "plackett-luce", "openskill")
 """How players can be rated (`coworld_core.evaluation.ratings.RatingName`)."""
@@ -245,7 +245,7 @@ def key_values(option: str, items: tuple[str, ...], *, form: str = "KEY=VALUE") 
     return pairs
 
 
-def labels_given(items: tuple[str, ...]) -> dict[str, str]:
+def parse_labels(items: tuple[str, ...]) -> dict[str, str]:
     """Labels as a mapping.
 
     Raises:

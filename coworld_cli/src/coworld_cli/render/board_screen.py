@@ -74,10 +74,10 @@ def board_lines(
     return lines
 
 
-def legal_lines(words: Sequence[str], columns: int, *, places: bool = True) -> list[str]:
+def legal_lines(actions: Sequence[str], columns: int, *, places: bool = True) -> list[str]:
     """The legal actions, with their places if these may be typed, in as many lines as they need."""
-    items = [f"{place} {word}" if places else word for place, word in enumerate(words[:_MOST_LEGAL], start=1)]
-    items += [f"… {len(words)} in all"] if len(words) > _MOST_LEGAL else []
+    items = [f"{place} {word}" if places else word for place, word in enumerate(actions[:_MOST_LEGAL], start=1)]
+    items += [f"… {len(actions)} in all"] if len(actions) > _MOST_LEGAL else []
     lines = [""]
     for item in (clean(item, one_line=True) for item in items):
         if lines[-1] and width(lines[-1]) + width(item) + 3 > columns:

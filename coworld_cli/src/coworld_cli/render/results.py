@@ -25,13 +25,13 @@ __all__ = [
     "batch_result",
     "build_result",
     "check_lines",
+    "describe_seats",
     "episode_result",
     "fault_lines",
     "labelled",
     "machine_checks",
     "next_commands",
     "play_links",
-    "seat_words",
     "step_tag",
     "sweep_result",
 ]
@@ -60,8 +60,8 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
     remarks = [*record.warnings]
     if record.starvation is not None and record.starvation.starved:
         remarks.append(
-            f"{record.starvation.words}; players may have answered late, and the scores may not be those of a quiet "
-            "machine."
+            f"{record.starvation.description}; players may have answered late, "
+            "and the scores may not be those of a quiet machine."
         )
     if record.leaks:
         remarks.append(left_behind(leak.what for leak in record.leaks))
@@ -150,7 +150,7 @@ def fault_lines(fault: Fault, layout: EpisodeLayout | None = None) -> list[str]:
     return lines
 
 
-def seat_words(plan: EpisodePlan) -> list[str]:
+def describe_seats(plan: EpisodePlan) -> list[str]:
     """A description of each seat's link."""
     from coworld_core.episode import SeatedPlayer
 

@@ -134,11 +134,11 @@ def shown_path(path: str | Path) -> str:
     return clean(relative if inside else text, one_line=True)
 
 
-def command_line(*words: str | Path) -> str:
+def command_line(*arguments: str | Path) -> str:
     """A `coworld` command for the user to copy, quoted for a shell and started the way this one was.
 
     Args:
-        words: The command and its arguments.
+        arguments: The command and its arguments.
     """
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         program = ["uv", "run", "coworld"]
@@ -146,7 +146,7 @@ def command_line(*words: str | Path) -> str:
         program = [Path(sys.executable).name, "-m", "coworld_cli"]
     else:
         program = ["coworld"]
-    words_shown = (clean(str(word), one_line=True) for word in words)
+    words_shown = (clean(str(word), one_line=True) for word in arguments)
     return pasteable(shlex.join([*program, *words_shown]), quoted=True)
 
 

@@ -165,7 +165,7 @@ class HostedEpisode:
         if row.experience_request_id is None:
             raise self._not_offered("cancels only what was requested as an experience")
         if state_of(row.status) == "running":
-            raise self._has_begun()
+            raise self._already_started()
         request = await self._client.experience.get(row.experience_request_id)
         if request.episode_count > 1:
             raise UsageError(
@@ -179,7 +179,7 @@ class HostedEpisode:
         except Conflict as error:
             raise already_ended(await self.info()) from error
         if state_of((await self._client.episodes.get(self._id)).status) == "running":
-            raise self._has_begun()
+            raise self._already_started()
 
     async def result(self) -> EpisodeInfo:
         """Wait until it has ended, and return how.
@@ -212,7 +212,7 @@ class HostedEpisode:
         scores: Any = cast("Mapping[str, Any]", results).get("scores") if isinstance(results, Mapping) else None
         return tuple(cast("list[float]", scores)) if isinstance(scores, list) else ()
 
-    def _has_begun(self) -> UsageError:
+    def _already_started(self) -> UsageError:
         return self._not_offered("lets an episode that has begun come to its end")
 
     def _not_offered(self, what: str, *, hint: str | None = None) -> UsageError:

@@ -47,7 +47,7 @@ from ..pages import AsyncPager
 from ..transport._connection import path
 from ..transport._replies import read_list
 from ..transport._retry import worth_retrying
-from ..uploads._coworlds import Certified, Uncertified, UploadedCoworld, certification_words, check_images
+from ..uploads._coworlds import Certified, Uncertified, UploadedCoworld, certification_body, check_images
 from ..uploads._edits import apply_images, image_values, merge_patch, replace_images
 from ..uploads._images import MAKE_SECONDS, OnImage, UploadedImage, uploaded_id
 from ..uploads.smoke import CoworldStatus
@@ -274,7 +274,7 @@ class Coworlds(Resource):
             else await anyio.to_thread.run_sync(lambda: load_manifest(manifest, mode="strict"))
         )
         document: dict[str, Any] = json.loads(dump_manifest(loaded.manifest))
-        told = certification_words(certification, manifest_sha256(loaded.manifest))
+        told = certification_body(certification, manifest_sha256(loaded.manifest))
         check_images(document, kept=())
         tags = check_labels(labels or {})
         return await self._upload(
@@ -331,7 +331,7 @@ class Coworlds(Resource):
         apply_images(document, images or {})
         loaded = await anyio.to_thread.run_sync(lambda: load_manifest(cast("dict[str, Any]", document), mode="strict"))
         document = json.loads(dump_manifest(loaded.manifest))
-        told = certification_words(certification, manifest_sha256(loaded.manifest))
+        told = certification_body(certification, manifest_sha256(loaded.manifest))
         check_images(document, kept=kept)
         return await self._upload(document, told, None, tags, timeout, idempotency_key, on_progress, kept=kept)
 

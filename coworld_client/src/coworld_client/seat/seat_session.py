@@ -219,11 +219,11 @@ class _SeatState:
         words, self._talk.words = self._talk.words, []
         return words
 
-    async def _speak(self, socket: ClientConnection, words: Sequence[tuple[Any, Any]]) -> None:
+    async def _speak(self, socket: ClientConnection, messages: Sequence[tuple[Any, Any]]) -> None:
         """Say something to other seats; what cannot be sent is not said."""
         from websockets.exceptions import ConnectionClosed
 
-        for text, to in words:
+        for text, to in messages:
             try:
                 message = to_json({"type": "say", "text": text, "to": to})
             except (TypeError, ValueError, RecursionError) as error:

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from coworld_core.rules.board_text import Board, Spoken, board_of
 from coworld_core.rules.seat_wire import PROTOCOL
 
-__all__ = ["TypedSeat", "action_words"]
+__all__ = ["TypedSeat", "action_text"]
 
 _MAX_MESSAGES: Final = 20
 """Number of messages that are shown."""
@@ -108,9 +108,9 @@ class TypedSeat:
         # For good: what a number means must not depend on what is legal just now
         self.places = self.places and not any(_number(action) for action in self.legal or ())
 
-    def words(self) -> list[str]:
+    def legal_texts(self) -> list[str]:
         """The legal actions in words, in the order of their places."""
-        return [action_words(action) for action in self.legal or ()]
+        return [action_text(action) for action in self.legal or ()]
 
     def say(self, typed: str) -> dict[str, Any] | None:
         """Return the message that a typed line sends; None if it sends none, which `note` then explains."""
@@ -152,7 +152,7 @@ class TypedSeat:
             fields = _fields(text)
             return (fields if fields is not None else _value(text)), True
         legal = list(self.legal)
-        for match in (action_words, _only_value, _number):
+        for match in (action_text, _only_value, _number):
             found = [action for action in legal if (word := match(action)) is not None and _same(word, text)]
             if len(found) == 1:
                 return found[0], True
@@ -163,25 +163,25 @@ class TypedSeat:
         return (given[0], True) if given[0] in legal else (None, False)
 
 
-def action_words(action: Any) -> str:
+def action_text(action: Any) -> str:
     """An action as a person may type it."""
     if isinstance(action, str):
         return action
     if isinstance(action, dict):
         fields = cast("dict[str, Any]", action)
-        return " ".join(f"{key}={action_words(value)}" for key, value in fields.items())
+        return " ".join(f"{key}={action_text(value)}" for key, value in fields.items())
     return json.dumps(action, ensure_ascii=False)
 
 
 def _only_value(action: Any) -> str | None:
     if not isinstance(action, dict) or len(cast("dict[str, Any]", action)) != 1:
         return None
-    return action_words(next(iter(cast("dict[str, Any]", action).values())))
+    return action_text(next(iter(cast("dict[str, Any]", action).values())))
 
 
 def _number(action: Any) -> str | None:
     """The number in an action such as `take=2` or `7 of hearts`, if there is one, and it is not part of a word."""
-    found = _NUMBER.findall(action_words(action))
+    found = _NUMBER.findall(action_text(action))
     return found[0] if len(found) == 1 else None
 
 

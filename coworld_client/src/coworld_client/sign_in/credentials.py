@@ -151,9 +151,9 @@ def resolve_login(
     return Login(server=address, token=known.token, identity="user")
 
 
-def _from_environment(server: str, identity: str, given: str) -> Login:
+def _from_environment(server: str, identity: str, token_text: str) -> Login:
     try:
-        token = Token(given)
+        token = Token(token_text)
     except UsageError as error:
         raise UsageError(f"COWORLD_TOKEN: {error.message}", code=error.code, hint=error.hint) from None
     if (identity == "user" and token.is_player) or identity not in ("active", "user"):

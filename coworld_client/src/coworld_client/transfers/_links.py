@@ -55,10 +55,10 @@ async def with_fresh_link(
     except ApiStatusError as error:
         if error.status not in _STALE or refused.status not in _RUN_OUT:
             raise
-        raise _expired(refused, what, f"and to a fresh one {_words(error)}") from None
+        raise _expired(refused, what, f"and to a fresh one {_status_text(error)}") from None
 
 
-def _words(error: ApiStatusError) -> str:
+def _status_text(error: ApiStatusError) -> str:
     return f"{error.status} ({str(error.detail).rstrip('.')})" if error.detail else str(error.status)
 
 
@@ -66,7 +66,7 @@ def _expired(error: ApiStatusError, what: str, then: str) -> ApiStatusError:
     if error.status not in _RUN_OUT:
         return error
     return LinkExpired(
-        f"The link to the {what} has expired: storage answered {_words(error)}, {then}.",
+        f"The link to the {what} has expired: storage answered {_status_text(error)}, {then}.",
         status=error.status,
         detail=error.detail,
         request_id=error.request_id,

@@ -184,7 +184,7 @@ class _Fetch:
     timeout: float
     on_progress: OnProgress | None
     encoding: str = ""
-    begun: bool = False
+    started: bool = False
     received: int = 0
     restarted: bool = False
     media_type: str = ""
@@ -196,7 +196,7 @@ class _Fetch:
         timeouts, far = 0, part.size
         for _ in range(_MOST_TRIES):
             at = part.size
-            self.begun = False
+            self.started = False
             try:
                 if await self._attempt(part):
                     return
@@ -208,7 +208,7 @@ class _Fetch:
                     timeouts, far = 0, part.size
                 timeouts += isinstance(error, ApiTimeoutError)
                 # Opening a connection has retries of its own
-                if pause is None or timeouts >= _TIMEOUTS or not (self.begun or self.received):
+                if pause is None or timeouts >= _TIMEOUTS or not (self.started or self.received):
                     raise self._broken(error, part) from error
                 if not part.validator:
                     # Without a validator, the rest may belong to other content
@@ -237,7 +237,7 @@ class _Fetch:
             return False
 
     def _begin(self, part: Part, response: Response) -> None:
-        self.begun = True
+        self.started = True
         head = response.headers
         self.encoding = head.get("content-encoding", "").strip().lower().replace("identity", "")
         self.media_type = head.get("content-type", "").split(";")[0].strip().lower()

@@ -15,7 +15,7 @@ from coworld_core.images import ImageRef
 from ._edits import image_values
 from ._images import UploadedImage
 
-__all__ = ["Certified", "Uncertified", "UploadedCoworld", "certification_words", "check_images"]
+__all__ = ["Certified", "Uncertified", "UploadedCoworld", "certification_body", "check_images"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class UploadedCoworld:
     """Images that were uploaded for it, in the order of their references."""
 
 
-def certification_words(certification: Certified | Uncertified, digest: str) -> dict[str, Any]:
+def certification_body(certification: Certified | Uncertified, digest: str) -> dict[str, Any]:
     """The certification as it is sent to the platform.
 
     Raises:

@@ -230,7 +230,7 @@ class DockerEngine:
         try:
             await self._run("POST /images/create", pull, silence=_SILENCE)
         except EngineRefused as error:
-            raise _unreachable(reference, error.words) from error
+            raise _unreachable(reference, error.server_message) from error
 
     async def tag(self, image: str, target: str) -> None:
         """Add a name to an image of the engine.
@@ -465,9 +465,9 @@ def _checked(reference: str) -> ImageRef:
     return ImageRef.parse(reference).require_runnable(f"The image {reference!r}")
 
 
-def _unreachable(reference: str, words: str) -> ImageError:
+def _unreachable(reference: str, reason: str) -> ImageError:
     return ImageError(
-        f"The image {reference} could not be fetched: {words.rstrip('.')}.",
+        f"The image {reference} could not be fetched: {reason.rstrip('.')}.",
         code="image_unreachable",
         hint="Check the reference, and that its registry can be reached.",
         context={"image": reference},

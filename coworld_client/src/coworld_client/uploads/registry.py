@@ -380,14 +380,14 @@ class Registry:
             raise _Passing(failure, retry_after(response.headers), status=status)
         raise failure
 
-    def _refused(self, response: Response, words: str) -> RegistryError:
+    def _refused(self, response: Response, message: str) -> RegistryError:
         status = response.status_code
         hints = {
             401: "The permission to push may have ended: try again.",
             403: "The permission to push may have ended: try again.",
             413: "The image is larger than the registry takes.",
         }
-        said = f": {words}" if words else ""
+        said = f": {message}" if message else ""
         return RegistryError(
             f"The registry {self._base.host} answered {status} to {response.request.method}{said}.",
             hint=hints.get(status, "Try again later; what was sent stays there."),

@@ -178,7 +178,7 @@ class StarvationRecord(Record):
     )
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """Which units waited and for how long, as the start of a sentence."""
         share = f"{self.waited_share:.0%}"
         if self.tick_seconds is None:

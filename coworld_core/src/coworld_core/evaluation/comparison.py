@@ -19,12 +19,12 @@ from ..episode.record import EpisodeRow, SlotRow
 from ..text.phrases import plural
 from .betting import MeanTest
 from .block_ledger import JudgedBlock, Pair
-from .comparison_words import chance_better, evidence_words, more_blocks, percent, two_digits
+from .comparison_words import chance_better, describe_evidence, more_blocks, percent, two_digits
 from .designs import Lineup, comparison_lineups
 from .elo import EloDifference, EloTest, elo_difference
 from .estimates import Doubt, Interval, Sample, firm_evidence, least_wins, running_interval
 from .lost_blocks import LostBlock, WorstBlocks, lost_scenes
-from .number_text import interval_words, number
+from .number_text import interval_text, number
 from .report_base import (
     Estimate,
     Evaluation,
@@ -443,11 +443,11 @@ def _facts(report: ComparisonReport) -> list[tuple[str, str]]:
             ("more", test.elo0, test.evidence, 1 / plan.alpha),
             ("less", test.elo1, test.counter_evidence, 1 / test.beta),
         ):
-            words = evidence_words(evidence, decides)
+            words = describe_evidence(evidence, decides)
             facts.append((f"Elo {word} than {elo:g}", f"{words}: {number(evidence)} ({number(decides)} decides)"))
     else:
         decides = 1 / plan.alpha
-        words = evidence_words(report.evidence, decides)
+        words = describe_evidence(report.evidence, decides)
         facts.append(("Evidence", f"{words}: {number(report.evidence)} ({number(decides)} decides)"))
     if report.verdict == "undecided" and decided:
         more = report.more_blocks
@@ -460,7 +460,7 @@ def _facts(report: ComparisonReport) -> list[tuple[str, str]]:
             ("Doubtful", f"{blocks} failed or had to be played again; the evidence counts them against {leads}")
         )
     if report.difference is not None:
-        interval = interval_words(report.interval, signed=True)
+        interval = interval_text(report.interval, signed=True)
         facts.append(
             ("Difference", f"{number(report.difference, report.interval, signed=True)} on average ({interval})")
         )

@@ -7,19 +7,19 @@ import math
 from .beta import beta_below
 from .estimates import Doubt, firm_evidence
 
-__all__ = ["chance_better", "evidence_words", "more_blocks", "percent", "two_digits"]
+__all__ = ["chance_better", "describe_evidence", "more_blocks", "percent", "two_digits"]
 
 _MOST = 100_000
 """More blocks than this are not foretold."""
-_WORDS = ((1.0, "none"), (10**0.5, "hardly any"), (10.0, "some"))
+_LEVELS = ((1.0, "none"), (10**0.5, "hardly any"), (10.0, "some"))
 """Below these numbers; the steps are Jeffreys'."""
 
 
-def evidence_words(evidence: float, decides: float) -> str:
+def describe_evidence(evidence: float, decides: float) -> str:
     """The evidence in words."""
     if evidence >= decides:
         return "decisive"
-    return next((words for below, words in _WORDS if evidence <= below), "strong, but not decisive")
+    return next((words for below, words in _LEVELS if evidence <= below), "strong, but not decisive")
 
 
 def chance_better(won: int, lost: int) -> float:

@@ -6,10 +6,10 @@ import math
 
 from .report_base import IntervalRecord
 
-__all__ = ["between", "excludes_zero", "interval_words", "number"]
+__all__ = ["between", "excludes_zero", "interval_text", "number"]
 
 
-def interval_words(interval: IntervalRecord | None, *, signed: bool = False) -> str:
+def interval_text(interval: IntervalRecord | None, *, signed: bool = False) -> str:
     """Format an interval, with its method if that is Student's t."""
     if interval is None:
         return "no interval yet"

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..text.phrases import listed, plural
 from ..text.tables import html_table, one_line
-from .number_text import interval_words, number
+from .number_text import interval_text, number
 from .report_base import UNMEASURED, Durations, EvaluationPlan, EvaluationReport, IntervalRecord, MeasuredValue
 from .report_parts import Contents, Encounter, Plot, Scene, Table
 
@@ -238,7 +238,7 @@ def shown_number(value: float | None, interval: IntervalRecord | None, *, signed
 
 def shown_interval(interval: IntervalRecord | None, *, signed: bool = False) -> str:
     """An interval as a table cell."""
-    return "–" if interval is None else interval_words(interval, signed=signed)
+    return "–" if interval is None else interval_text(interval, signed=signed)
 
 
 def _plot(report: EvaluationReport, quantity: str, *, zero: bool) -> list[Plot]:

@@ -61,12 +61,12 @@ def _check_image(value: str) -> str:
     raise refuse(code, f"{quoted(value, 80)} {problem}." if value else "is empty.", hint)
 
 
-def fitting(pattern: str, words: str, *, hint: str | None = None, longest: int = 500) -> AfterValidator:
+def fitting(pattern: str, problem: str, *, hint: str | None = None, longest: int = 500) -> AfterValidator:
     """A validator that requires the whole text to match a pattern.
 
     Args:
         pattern: Regular expression.
-        words: The end of the sentence that says what is wrong.
+        problem: The end of the sentence that says what is wrong.
         hint: What to write.
         longest: Maximum number of characters.
     """
@@ -75,7 +75,7 @@ def fitting(pattern: str, words: str, *, hint: str | None = None, longest: int =
     def check(value: str) -> str:
         if len(value) <= longest and compiled.fullmatch(value):
             return value
-        raise refuse("not_allowed", f"is {quoted(value)}; {words}.", hint)
+        raise refuse("not_allowed", f"is {quoted(value)}; {problem}.", hint)
 
     return AfterValidator(check)
 

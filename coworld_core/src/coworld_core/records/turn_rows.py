@@ -72,16 +72,16 @@ def replay_samples(replay: bytes, *, episode: str = "", source: str = "replay") 
     def sample(turn: _Ended) -> RecordedSample:
         return RecordedSample(
             episode=episode,
-            tick=turn.begun.tick,
+            tick=turn.started.tick,
             time=None,
             seat=turn.seat,
             name=turn.name,
             observation=None,
             legal=None,
-            action=turn.begun.action,
-            acted=turn.begun.action is not None,
-            by=turn.begun.by,
-            score=turn.begun.was,
+            action=turn.started.action,
+            acted=turn.started.action is not None,
+            by=turn.started.by,
+            score=turn.started.was,
             reward=turn.reward,
             done=turn.done,
             next_observation=None,
@@ -148,7 +148,7 @@ class _Turn:
 class _Ended:
     """A turn of which it is known what has followed."""
 
-    begun: _Turn
+    started: _Turn
     seat: int
     name: str
     score: float | None
@@ -158,8 +158,8 @@ class _Ended:
 
 
 def _row(turn: _Ended) -> TurnRow:
-    action = None if turn.begun.action is None else to_json(turn.begun.action)
-    return TurnRow(turn.begun.tick, turn.seat, turn.name, action, turn.begun.by, turn.score, turn.reward, turn.done)
+    action = None if turn.started.action is None else to_json(turn.started.action)
+    return TurnRow(turn.started.tick, turn.seat, turn.name, action, turn.started.by, turn.score, turn.reward, turn.done)
 
 
 def _at(values: Sequence[float | None] | None, seat: int) -> float | None:
@@ -174,7 +174,7 @@ def _closed(seat: int, turn: _Turn, names: Sequence[str], scores: Sequence[float
         # Where scores are known at the end only, all of it is gained there
         reward = score - turn.was if turn.was is not None else score if done else None
     name = names[seat] if seat < len(names) else ""
-    return _Ended(begun=turn, seat=seat, name=name, score=score, reward=reward, done=done)
+    return _Ended(started=turn, seat=seat, name=name, score=score, reward=reward, done=done)
 
 
 def _line(text: bytes, source: str) -> dict[str, Any]:

@@ -17,11 +17,11 @@ __all__ = [
 ]
 
 
-def _words(text: str) -> frozenset[str]:
+def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-HTML_ELEMENTS = _words("""
+HTML_ELEMENTS = _names("""
     html head body title meta link style script noscript
     article aside nav section header footer main hgroup h1 h2 h3 h4 h5 h6 address search
     p hr pre blockquote ol ul menu li dl dt dd figure figcaption div center dir
@@ -34,7 +34,7 @@ HTML_ELEMENTS = _words("""
 """)
 """Elements of HTML, beside those with a hyphen, which only scripts bring to life."""
 
-HTML_ATTRIBUTES = _words("""
+HTML_ATTRIBUTES = _names("""
     id class title lang dir hidden tabindex accesskey role translate draggable contenteditable spellcheck autofocus
     inert inputmode enterkeyhint autocapitalize popover popovertarget popovertargetaction slot part nonce
     itemscope itemtype itemid itemprop itemref property typeof vocab prefix about resource xmlns xml:lang version
@@ -48,7 +48,7 @@ HTML_ATTRIBUTES = _words("""
 """)
 """Attributes of HTML whose values are neither addresses nor styles, beside `data-…` and `aria-…`."""
 
-SVG_ELEMENTS = _words("""
+SVG_ELEMENTS = _names("""
     svg g defs symbol use switch view title desc metadata style a
     path rect circle ellipse line polyline polygon text tspan textPath image
     linearGradient radialGradient stop pattern clipPath mask marker filter
@@ -59,10 +59,10 @@ SVG_ELEMENTS = _words("""
 """)
 """Elements of SVG."""
 
-ANIMATIONS = _words("animate animateMotion animateTransform set")
+ANIMATIONS = _names("animate animateMotion animateTransform set")
 """Elements that change an attribute of another element."""
 
-SVG_ATTRIBUTES = _words("""
+SVG_ATTRIBUTES = _names("""
     id class lang tabindex role focusable version baseProfile xml:space xml:lang xmlns x y x1 y1 x2 y2 width height
     viewBox preserveAspectRatio d points r rx ry cx cy fx fy fr dx dy rotate pathLength textLength lengthAdjust
     startOffset method spacing side transform gradientTransform gradientUnits patternTransform patternUnits
@@ -78,7 +78,7 @@ SVG_ATTRIBUTES = _words("""
 """)
 """Attributes of SVG whose values are neither addresses nor styles."""
 
-SVG_STYLES = _words("""
+SVG_STYLES = _names("""
     style alignment-baseline baseline-shift clip clip-path clip-rule color color-interpolation
     color-interpolation-filters color-profile color-rendering cursor direction display dominant-baseline fill
     fill-opacity fill-rule filter flood-color flood-opacity font font-family font-size font-size-adjust font-stretch
@@ -92,13 +92,13 @@ SVG_STYLES = _words("""
 """)
 """Attributes of SVG that are read as CSS; the last line is what an animation sets."""
 
-MATH_ELEMENTS = _words("""
+MATH_ELEMENTS = _names("""
     math mrow mi mn mo ms mtext mspace msub msup msubsup mfrac msqrt mroot munder mover munderover mtable mtr mlabeledtr
     mtd mstyle merror mpadded mphantom menclose mfenced mmultiscripts mprescripts none semantics annotation
 """)
 """Elements of MathML, without those that hold HTML or pictures, or act."""
 
-MATH_ATTRIBUTES = _words("""
+MATH_ATTRIBUTES = _names("""
     id class dir lang xmlns display displaystyle scriptlevel mathvariant mathcolor mathbackground mathsize alttext
     accent accentunder align columnalign columnlines columnspacing columnspan rowalign rowlines rowspacing rowspan
     equalcolumns equalrows frame framespacing stretchy symmetric maxsize minsize largeop movablelimits form fence
@@ -107,7 +107,7 @@ MATH_ATTRIBUTES = _words("""
 """)
 """Attributes of MathML."""
 
-AT_RULES = _words("""
+AT_RULES = _names("""
     media supports layer container page font-face font-feature-values font-palette-values counter-style property scope
     keyframes -webkit-keyframes -moz-keyframes -o-keyframes starting-style position-try view-transition charset viewport
     -ms-viewport styleset stylistic character-variant swash ornaments annotation historical-forms
@@ -116,7 +116,7 @@ AT_RULES = _words("""
 """)
 """At-rules of CSS: none fetches or says where something is."""
 
-CSS_FUNCTIONS = _words("""
+CSS_FUNCTIONS = _names("""
     rgb rgba hsl hsla hwb lab lch oklab oklch color color-mix color-contrast light-dark contrast-color device-cmyk
     calc calc-size min max clamp round mod rem sin cos tan asin acos atan atan2 pow sqrt hypot log exp abs sign var env
     attr if random progress sibling-index sibling-count toggle -webkit-calc -moz-calc
@@ -138,5 +138,5 @@ CSS_FUNCTIONS = _words("""
 """)
 """Functions of CSS that cannot hold an address as text."""
 
-ADDRESS_FUNCTIONS = _words("url src image image-set -webkit-image-set")
+ADDRESS_FUNCTIONS = _names("url src image image-set -webkit-image-set")
 """Functions of CSS whose texts are addresses; they are checked."""

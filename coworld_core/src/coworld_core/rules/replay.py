@@ -291,7 +291,7 @@ def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = N
         RulesError: If the rules fail, or the game differs from the replay; the message has the tick and both values.
         ReplayFormatError: Code `replay_of_others` if it belongs to other rules, or to another version of these.
     """
-    play = _begun(rules, replay)
+    play = _started_play(rules, replay)
     for _ in _ticks_again(play, replay):
         if play.tick == until:
             break
@@ -305,7 +305,7 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
         RulesError: As for `play_again`.
         ReplayFormatError: As for `play_again`.
     """
-    play = _begun(rules, replay)
+    play = _started_play(rules, replay)
     steps: list[TrajectoryStep] = []
     told: list[TrajectoryStep] = []
     rewarded, before = gives_rewards(rules), play.scores_now()
@@ -346,7 +346,7 @@ def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
     )
 
 
-def _begun(rules: type[Rules], replay: RulesReplay) -> Play:
+def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
     header = replay.header
     if (header.rules, header.version) != (rules.__name__, rules.version):
         raise ReplayFormatError(

@@ -113,16 +113,16 @@ class SeatChat:
         self._saying.append(message)
         return message
 
-    def say_all(self, seat: int, words: Iterable[Any], *, tick: int) -> int:
+    def say_all(self, seat: int, messages: Iterable[Any], *, tick: int) -> int:
         """Let a seat say what a player's decision came with, as far as it may; returns how much of it was refused.
 
         Args:
             seat: Who speaks.
-            words: Pairs of a text and whom it is for.
+            messages: Pairs of a text and whom it is for.
             tick: Number of ticks played.
         """
         refused = 0
-        for one in list(words)[:MAX_TRIED]:
+        for one in list(messages)[:MAX_TRIED]:
             try:
                 text, to = one
                 self.say(seat, text, to, tick=tick)

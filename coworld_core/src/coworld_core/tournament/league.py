@@ -128,7 +128,7 @@ class CommissionedLeague:
         elif isinstance(event, RoundDecided):
             self.decided[event.round] = event
             self.ended[event.round] = event.time
-            self._moved[event.round] = tuple(self._words(move) for move in event.moves)
+            self._moved[event.round] = tuple(self._describe_move(move) for move in event.moves)
             self._moves.update({move.name: move for move in event.moves})
             self.state = self.state if event.state_refused else event.state
             self._add(event.follow_up, event.time)
@@ -249,7 +249,7 @@ class CommissionedLeague:
             state_refused=decided.state_refused,
         )
 
-    def _words(self, move: Move) -> str:
+    def _describe_move(self, move: Move) -> str:
         was = self.membership(move.name)
         before, now = self._name(was.division), self._name(move.division)
         what = f"{before} → {now}" if was.division != move.division else now

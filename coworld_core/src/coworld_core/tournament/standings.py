@@ -14,7 +14,7 @@ from ..episode.events import EvaluationProgressed
 from ..episode.record import SlotRow
 from ..evaluation.block_ledger import JudgedBlock, LedgerState
 from ..evaluation.designs import Lineup
-from ..evaluation.number_text import interval_words
+from ..evaluation.number_text import interval_text
 from ..evaluation.ranking import PairRecord, encounters, pair_records, rating_interval
 from ..evaluation.rating_fit import Rankings, RankingsState
 from ..evaluation.ratings import rate
@@ -523,7 +523,7 @@ def _standings(report: TournamentReport) -> Table:
             str(one.rank),
             f"{one.name} (withdrawn)" if one.withdrawn else one.name,
             shown_number(one.rating, one.interval, signed=report.plan.rules.rating != "mean"),
-            "–" if one.interval is None else interval_words(one.interval),
+            "–" if one.interval is None else interval_text(one.interval),
             f"{one.won:g} of {one.played}",
         )
         for one in report.standings

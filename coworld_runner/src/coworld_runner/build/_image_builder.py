@@ -227,7 +227,7 @@ class Builder:
             )
         except (EngineRefused, EngineGone) as error:
             raise ImageError(
-                f"The image {reference!r} could not be tagged: {error.words}.", context={"image": reference}
+                f"The image {reference!r} could not be tagged: {error.server_message}.", context={"image": reference}
             ) from error
 
     # --- names in the manifest
@@ -266,7 +266,7 @@ class Builder:
             digest = found["Descriptor"]["digest"]
         except (EngineRefused, EngineGone) as error:
             raise ImageError(
-                f"The digest of {tagged!r} could not be read from its registry: {error.words}.",
+                f"The digest of {tagged!r} could not be read from its registry: {error.server_message}.",
                 code="image_unresolved",
                 hint="Is it pushed? Does its registry want a login? Use: docker login.",
                 context={"image": reference.text},

@@ -112,11 +112,11 @@ class _Repository:
                     return ref, commit
         return "", ""
 
-    def _git(self, *words: str, ok: str = "") -> str:
+    def _git(self, *arguments: str, ok: str = "") -> str:
         """Return git's output, or `ok` if git succeeds without output; empty if it fails."""
         try:
             done = subprocess.run(
-                ["git", "-C", str(self._directory), *words],
+                ["git", "-C", str(self._directory), *arguments],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,

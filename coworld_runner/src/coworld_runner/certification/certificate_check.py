@@ -180,7 +180,7 @@ async def _compare(certificate: Certificate, package: Package, backend: Backend 
     found = content_of(package.manifest, files, images)
     for issue in compare_content(certificate.content, found):
         if issue.code == "manifest_differs":
-            words = await anyio.to_thread.run_sync(_words, certificate, package, directory)
+            words = await anyio.to_thread.run_sync(_describe_difference, certificate, package, directory)
             issue = issue.model_copy(update={"message": words})
         issues.append(issue)
     if not issues:
@@ -205,7 +205,7 @@ async def _look_up(package: Package, backend: Backend, images: dict[str, str]) -
     return [missing[image] for image in sorted(missing)]
 
 
-def _words(certificate: Certificate, package: Package, directory: Path) -> str:
+def _describe_difference(certificate: Certificate, package: Package, directory: Path) -> str:
     """Say where the manifest differs, if the certified one is beside the certificate."""
     known: Any = None
     try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render_page"]
 
-_WORDS = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+_STATUS_TEXT = {"pass": "passed", "fail": "failed", "skip": "skipped"}
 
 
 _MOST_BYTES = 1 << 20
@@ -44,8 +44,8 @@ def render_page(
         certificate: Its certificate.
         pictures: PNGs of the Coworld's pages.
     """
-    answers = Counter(_WORDS.get(step.status, step.status) for step in certification.all_steps)
-    tally = dict.fromkeys(_WORDS.values(), 0) | answers
+    answers = Counter(_STATUS_TEXT.get(step.status, step.status) for step in certification.all_steps)
+    tally = dict.fromkeys(_STATUS_TEXT.values(), 0) | answers
     return _template().render(
         record=certification,
         certificate=certificate,
@@ -54,7 +54,7 @@ def render_page(
             (name, base64.b64encode(picture).decode() if len(picture) <= _MOST_BYTES else "")
             for name, picture in pictures.items()
         ],
-        words=_WORDS,
+        words=_STATUS_TEXT,
         tally=", ".join(f"{count} {word}" for word, count in tally.items() if count),
         scores=", ".join(f"{who} {score:g}" for who, score in certification.standings),
     )

@@ -314,7 +314,7 @@ def _remarks(record: EpisodeRecord) -> list[Evidence]:
         found.append(
             advice(
                 "processor_starved",
-                f"{record.starvation.words}, so scores may differ elsewhere.",
+                f"{record.starvation.description}, so scores may differ elsewhere.",
                 hint="Certify on a machine with less to do.",
             )
         )

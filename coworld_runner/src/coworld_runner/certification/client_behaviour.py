@@ -146,18 +146,18 @@ class BadClients:
             async with connect_to_game(address, "/global", open_timeout=_STATE_SECONDS, close_timeout=0.5) as socket:
                 with anyio.move_on_after(_STATE_SECONDS):
                     size = await receive(socket)
-                    self._add_end(served=size != 0, words="an empty message")
+                    self._add_end(served=size != 0, instead="an empty message")
                     return
                 if socket.state is State.OPEN:
-                    self._add_end(served=False, words=f"nothing within {_STATE_SECONDS:g} s")
+                    self._add_end(served=False, instead=f"nothing within {_STATE_SECONDS:g} s")
         except _ERRORS:
             return  # The game is ending
 
-    def _add_end(self, *, served: bool, words: str) -> None:
+    def _add_end(self, *, served: bool, instead: str) -> None:
         self._add(
             "viewer_after_end",
             served,
-            f"A viewer that comes after the players have left gets {'the state' if served else words}.",
+            f"A viewer that comes after the players have left gets {'the state' if served else instead}.",
             "As long as /global is open, send every new viewer the state, also that of a game that is over.",
         )
 

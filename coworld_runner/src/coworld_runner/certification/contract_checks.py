@@ -21,7 +21,7 @@ from websockets.protocol import State
 
 from ..backend import Unit
 from ..episode import contract_probes
-from ..web.game_socket import connect_to_game, receive, words_of
+from ..web.game_socket import connect_to_game, failure_text, receive
 from .certification_record import Evidence, Level
 from .step_answers import required
 
@@ -267,8 +267,8 @@ class ContractProbes:
             await anyio.sleep(_CONFIRM_SECONDS)
             # Blame the game only if it still serves the first viewer: otherwise it may just have ended its streams
             if early.state is State.OPEN:
-                words = f"is not let in: {words_of(error)}"
-                self._viewer_evidence("late_viewer", "A late viewer", served=False, words=words)
+                words = f"is not let in: {failure_text(error)}"
+                self._viewer_evidence("late_viewer", "A late viewer", served=False, problem=words)
 
     async def _served(self, socket: ClientConnection, code: str, who: str, *, first: ClientConnection | None) -> bool:
         """Return whether a viewer gets a message in time, and record it as evidence unless it is too soon to tell.
@@ -285,13 +285,13 @@ class ContractProbes:
             with anyio.fail_after(_MESSAGE_SECONDS):
                 message = await receive(socket)
         except TimeoutError:
-            self._viewer_evidence(code, who, served=False, words=f"got no message within {_MESSAGE_SECONDS:g} s")
+            self._viewer_evidence(code, who, served=False, problem=f"got no message within {_MESSAGE_SECONDS:g} s")
             return False
         except ConnectionClosed:
             # If the game ended just then, the check of every episode has better evidence
             still = anyio.current_time() - since >= _CONFIRM_SECONDS if first is None else first.state is State.OPEN
             if still:
-                self._viewer_evidence(code, who, served=False, words="lost its connection without a message")
+                self._viewer_evidence(code, who, served=False, problem="lost its connection without a message")
             return False
         except over:
             # The game is over; its last message may still be on the way
@@ -299,18 +299,18 @@ class ContractProbes:
             served = await _last_message(socket)
             if served or waited >= _CONFIRM_SECONDS:
                 words = f"got no message in the {waited:.1f} s until the game was over"
-                self._viewer_evidence(code, who, served=served, words=words)
+                self._viewer_evidence(code, who, served=served, problem=words)
             raise
         words = "got an empty message" if message == 0 else ""
-        self._viewer_evidence(code, who, served=message != 0, words=words)
+        self._viewer_evidence(code, who, served=message != 0, problem=words)
         return message != 0
 
-    def _viewer_evidence(self, code: str, who: str, *, served: bool, words: str) -> None:
+    def _viewer_evidence(self, code: str, who: str, *, served: bool, problem: str) -> None:
         self.evidence.append(
             required(
                 code,
                 ok=served,
-                message=f"{who} is sent a message." if served else f"{who} {words}.",
+                message=f"{who} is sent a message." if served else f"{who} {problem}.",
                 hint=None if served else "Send every viewer of /global what it needs to draw, when it connects.",
             )
         )

@@ -128,7 +128,7 @@ class StepLedger:
             sources=self.sources,
             backend=backend.name if backend else "",
             run_id=run.bus.run_id,
-            started_at=run.begun_at,
+            started_at=run.started_at,
             matriculated_at=self.matriculated_at,
             graduated_at=ended_at if conferred else None,
             ended_at=ended_at,

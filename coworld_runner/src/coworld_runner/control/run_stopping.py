@@ -97,7 +97,7 @@ def _require_player(holder: LockHolder, workspace: Path) -> None:
     A tournament has its run in a directory of its own.
     """
     place = workspace.resolve()
-    if not any(_is_log(log) and log.is_relative_to(place) and holder.has_begun(log) for log in holder.locked):
+    if not any(_is_log(log) and log.is_relative_to(place) and holder.has_started(log) for log in holder.locked):
         raise EnvironmentFault(
             f"The log of the run in {workspace} is locked by {holder}, which did not begin the run according to that "
             "log. It was not stopped.",

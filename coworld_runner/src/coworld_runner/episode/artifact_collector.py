@@ -127,7 +127,7 @@ class ArtifactCollector:
         try:
             results = await anyio.to_thread.run_sync(self._setup.plan.read_results, self._layout.results)
         except ManifestError as error:
-            await self._ledger.see("results_malformed", "game", words=error.message)
+            await self._ledger.see("results_malformed", "game", details=error.message)
         else:
             self._ledger.results = dict(results.raw)
             self._ledger.scores = tuple(results.scores)
@@ -150,7 +150,7 @@ class ArtifactCollector:
             return
         elif wanted.name == RESULTS and fetched.code == "file_too_large":
             self._judged = True
-            await self._ledger.see("results_malformed", "game", words=fetched.message)
+            await self._ledger.see("results_malformed", "game", details=fetched.message)
         elif unit.component == "game" and wanted.name not in (RESULTS, REPLAY):
             await self._ledger.see("not_kept", unit.component, error=fetched)
         else:

@@ -73,7 +73,7 @@ class Observation:
     """How the unit ended, if it has."""
     ended: float | None = None
     """Seconds into the episode when the unit ended."""
-    words: str = ""
+    details: str = ""
     """Details for the message."""
     hint: str | None = None
     """Hint that replaces the table's, if there is a better one."""
@@ -568,7 +568,7 @@ def rule(seen: Observation, known: Circumstances, *, who: str = "The game", log:
     words: Mapping[str, str] = {
         "who": who,
         "exit": str(seen.exit),
-        "words": seen.words,
+        "words": seen.details,
         "trouble": known.trouble,
         "unlike": seen.unlike,
         "stage": _BEFORE_PLAY.get(known.stage, ""),

@@ -212,7 +212,7 @@ async def probe_seat(address: str, slot: int, token: str, *, wait: float = _REFU
     """
     from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-    from ..web.game_socket import connect_to_game, receive, words_of
+    from ..web.game_socket import connect_to_game, failure_text, receive
 
     name = "lets_owner_in"
     try:
@@ -234,7 +234,7 @@ async def probe_seat(address: str, slot: int, token: str, *, wait: float = _REFU
     except TimeoutError:
         return ProbeResult(name, False, f"/player leaves player {slot}, whose token is right, without an answer")
     except (InvalidHandshake, OSError, EOFError) as error:
-        return ProbeResult(name, False, f"/player could not be reached: {words_of(error)}", reached=False)
+        return ProbeResult(name, False, f"/player could not be reached: {failure_text(error)}", reached=False)
 
 
 async def first_message(address: str, path: str, *, timeout: float, limited: bool = True) -> ProbeResult:
@@ -248,7 +248,7 @@ async def first_message(address: str, path: str, *, timeout: float, limited: boo
     """
     from websockets.exceptions import WebSocketException
 
-    from ..web.game_socket import MESSAGE_LIMIT, connect_to_game, receive, words_of
+    from ..web.game_socket import MESSAGE_LIMIT, connect_to_game, failure_text, receive
 
     route = path.split("?")[0]
     name = route.strip("/") + "_message"
@@ -259,7 +259,7 @@ async def first_message(address: str, path: str, *, timeout: float, limited: boo
     except TimeoutError:
         return ProbeResult(name, False, f"{route} sent no message within {timeout:g} s")
     except (WebSocketException, OSError, EOFError) as error:
-        return ProbeResult(name, False, f"{route} could not be read: {words_of(error)}", reached=False)
+        return ProbeResult(name, False, f"{route} could not be read: {failure_text(error)}", reached=False)
     if size is None:
         long = f"a message of more than {MESSAGE_LIMIT} bytes"
         return ProbeResult(name, not limited, f"{route} sent {long}" if limited else long)

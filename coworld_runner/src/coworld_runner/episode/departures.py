@@ -55,4 +55,4 @@ async def blame_for_leaving(ledger: Ledger, when: str, *, hint: str | None = Non
     """Tell the ledger that each player has left a game that was not over at the given time."""
     for slot, seat in ledger.seats.items():
         words = f"{ledger.who('player', slot)} ended with status 0 after {seat.span}, and the game was not over {when}."
-        await ledger.see("abandoned", "player", slot, words=words, hint=hint)
+        await ledger.see("abandoned", "player", slot, details=words, hint=hint)

@@ -208,7 +208,7 @@ class Ledger:
         component: Component | None = None,
         slot: int | None = None,
         *,
-        words: str = "",
+        details: str = "",
         hint: str | None = None,
         error: CoworldError | None = None,
     ) -> Fault | None:
@@ -218,7 +218,7 @@ class Ledger:
             what: The kind of observation.
             component: The unit observed, if any.
             slot: That unit's slot, if it is a player.
-            words: Details for the message; defaults to the error's message.
+            details: Details for the message; defaults to the error's message.
             hint: Hint that replaces the table's, if there is a better one.
             error: The error that led to the observation.
 
@@ -231,7 +231,7 @@ class Ledger:
         unit = state.unit if state is not None else None
         if what == "not_started" and slot is not None and error is not None:
             origin = self._setup.plan.command_origin(slot)
-            words = f"{error.message} {origin}".rstrip()
+            details = f"{error.message} {origin}".rstrip()
             if origin and self._setup.backend.capabilities.images:
                 hint = _NAME_COMMAND
         seen = Observation(
@@ -240,7 +240,7 @@ class Ledger:
             slot=slot,
             exit=unit.exit if unit is not None else None,
             ended=state.ended if state is not None else None,
-            words=words or (error.message if error is not None else ""),
+            details=details or (error.message if error is not None else ""),
             hint=hint or (error.hint if error is not None else None),
             error=error,
         )

@@ -101,7 +101,7 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
         run_id=setup.run.bus.run_id,
         backend=setup.backend.name,
         versions=versions(setup.backend),
-        started_at=setup.run.begun_at,
+        started_at=setup.run.started_at,
         ended_at=dt.datetime.now(dt.UTC),
         seconds=ledger.seconds(),
         status=status,

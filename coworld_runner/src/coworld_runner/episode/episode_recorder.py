@@ -137,7 +137,7 @@ class Recorder:
             return
         from websockets.exceptions import InvalidHandshake, InvalidStatus
 
-        from ..web.game_socket import connect_to_game, words_of
+        from ..web.game_socket import connect_to_game, failure_text
 
         address = game.endpoint().here if self._unit is None else self._unit.endpoint("frames").here
         try:
@@ -153,7 +153,7 @@ class Recorder:
             status = error.response.status_code
             self._cut(f"the game serves no samples (HTTP {status}): it was made with an earlier version of the kit")
         except (InvalidHandshake, OSError, EOFError, TimeoutError) as error:
-            self._cut(f"the connection to it failed: {words_of(error)}")
+            self._cut(f"the connection to it failed: {failure_text(error)}")
         else:
             self._tasks.start_soon(self._take_all, self._socket)
 

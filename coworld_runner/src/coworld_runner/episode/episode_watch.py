@@ -90,7 +90,7 @@ class Watch:
         """Watch for the game's end."""
         ended = await self._game.wait()
         after = " after its results were complete" if self._ledger.results_complete and not ended.ok else ""
-        await self._ledger.see("ended", "game", words=after)
+        await self._ledger.see("ended", "game", details=after)
         self.over.set()
 
     async def player(self, player: Unit) -> None:
@@ -139,7 +139,7 @@ class Watch:
         if not self._shuts_out:
             self._shuts_out = True
             self._ledger.publish(ProbeFinished(probe=seen.probe, ok=False, detail=detail))
-            await self._ledger.see("violation", "game", words=detail)
+            await self._ledger.see("violation", "game", details=detail)
             self.over.set()
         return False
 
@@ -170,7 +170,7 @@ class Watch:
         did = f"{state.end} after {state.span}, and" if state.end is not None else "was still running, and"
         words = f"{self._ledger.who('player', slot)} {did} had never connected{SILENT}"
         hint = unrun_player(seat.own, state.run, state.image.context)
-        await self._ledger.see("never_connected", "player", slot, words=words, hint=hint)
+        await self._ledger.see("never_connected", "player", slot, details=words, hint=hint)
 
     async def judge_absent(self) -> None:
         """Judge the players that never connected, now that the game is over; of the others, that is not known."""
@@ -196,7 +196,7 @@ class Watch:
             if seat.exit.ok and long_before:
                 what = "abandoned" if slot in self._could_stay else "left_early"
                 words = f"{self._ledger.who('player', slot)} ended with status 0, and the game was not over."
-                await self._ledger.see(what, "player", slot, words=words)
+                await self._ledger.see(what, "player", slot, details=words)
 
     def _stayed_away(self, seat: UnitState, over: float) -> bool:
         """Whether a player that was not seen to connect cannot have connected for a time too short to be seen."""
@@ -353,7 +353,7 @@ class Watch:
             counts = result.ok or not excused
             self._ledger.publish(ProbeFinished(probe=result.probe, ok=result.ok, detail=result.detail, counts=counts))
         if broken and not excused:
-            await self._ledger.see("violation", "game", words="; ".join(result.detail for result in broken))
+            await self._ledger.see("violation", "game", details="; ".join(result.detail for result in broken))
             self.over.set()
 
     async def _contract_checks(self, all_started: anyio.Event) -> list[contract_probes.ProbeResult]:

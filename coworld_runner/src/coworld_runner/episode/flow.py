@@ -107,7 +107,7 @@ class Flow:
                 status = await self._at_an_interruption()
         except BaseException as error:  # noqa: BLE001 - raised again below, once the record is written
             trouble = error
-            await ledger.see("crashed", words=f"{type(error).__name__}: {error}")
+            await ledger.see("crashed", details=f"{type(error).__name__}: {error}")
         from .episode_record import write_record
 
         return await write_record(self._setup, ledger, status), trouble
@@ -368,12 +368,12 @@ class Flow:
         await ledger.see("interrupted")
         return "interrupted"
 
-    async def _blame_who_still_runs(self, words: str, *, stopped: bool = False, hint: str | None = None) -> None:
+    async def _blame_who_still_runs(self, when: str, *, stopped: bool = False, hint: str | None = None) -> None:
         """Blame the players that have not ended, or (if `stopped`) that had to be stopped."""
         for slot, seat in self._ledger.seats.items():
             if (seat.own_end if stopped else seat.end) is None:
-                said = f"{self._ledger.who('player', slot)} was still running {words}"
-                await self._ledger.see("still_running", "player", slot, words=said, hint=hint)
+                said = f"{self._ledger.who('player', slot)} was still running {when}"
+                await self._ledger.see("still_running", "player", slot, details=said, hint=hint)
 
     async def _at_the_deadline(self) -> None:
         ledger, limit = self._ledger, f"the deadline of {self._options.timeout_seconds:g} s"
@@ -390,7 +390,7 @@ class Flow:
             await blame_for_leaving(ledger, f"at {limit}")
         else:
             words = f"{limit}: {self._missed}" if self._missed else limit
-            await ledger.see("deadline", "game", words=words, hint=LISTENS_ELSEWHERE if self._missed else hint)
+            await ledger.see("deadline", "game", details=words, hint=LISTENS_ELSEWHERE if self._missed else hint)
 
 
 def _load_the_rest() -> None:

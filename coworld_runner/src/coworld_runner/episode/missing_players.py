@@ -53,6 +53,6 @@ async def watch_connections(
         words = (
             f"{ledger.who('player', slot)} had not connected {time_limit:g} s after all players were started{SILENT}"
         )
-        await ledger.see("never_connected", "player", slot, words=words)
+        await ledger.see("never_connected", "player", slot, details=words)
         if setup.options.on_player_failure == "stop":
             watch.over.set()

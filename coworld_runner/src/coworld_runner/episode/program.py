@@ -47,7 +47,7 @@ from ..backend import (
 from ..errors import OWN_DOING, PLATFORM_ENDS, TalkError, unwrapped
 from ..package.own_players.own_player import OwnPlayer
 from ..runs._file_fetch import Fetched, SpaceLeft, Wanted, fetch_all, worth_keeping
-from ..runs._unit_files import LOGS, check_name, copy_given
+from ..runs._unit_files import LOGS, check_name, copy_input
 from ..runs.scratch import open_scratch
 from ..runs.workspace import digest, prepare_workspace, unwritable
 from .player_images import house_own
@@ -61,7 +61,7 @@ _OWN = "program"
 _SPARE_SECONDS = 600.0
 """Seconds that a program may live beyond its deadline, so that its outputs can be fetched."""
 
-Given = Path | Callable[[Path], object]
+ProgramInput = Path | Callable[[Path], object]
 """A file or directory, which is copied; or a function that writes a file to the given path, in a worker thread."""
 
 
@@ -84,7 +84,7 @@ class Program:
     `place.uri(name)` that of an output, `place.listen` has the ports to listen on."""
     secret_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Secret variables; they never appear in an argument list, a log, a repr or a label."""
-    inputs: Mapping[str, Given] = field(default_factory=dict[str, Given])
+    inputs: Mapping[str, ProgramInput] = field(default_factory=dict[str, ProgramInput])
     """Its read-only inputs, by plain name. It gets copies, in a directory of their own. Links within a directory are
     refused, and empty directories may be omitted."""
     documents: Mapping[str, Callable[[Placement], str]] = field(
@@ -581,18 +581,18 @@ def _write(text: str, target: Path) -> None:
     target.write_text(text, encoding="utf-8")
 
 
-def _put(given: Given, target: Path) -> None:
-    if isinstance(given, Path):
-        copy_given(given, target)
+def _put(content: ProgramInput, target: Path) -> None:
+    if isinstance(content, Path):
+        copy_input(content, target)
     else:
-        given(target)
+        content(target)
         target.chmod(0o644)  # A container reads it under another user id
 
 
-async def _give(name: str, given: Given, target: Path) -> None:
+async def _give(name: str, content: ProgramInput, target: Path) -> None:
     """Put an input where the program will find it."""
     try:
-        await anyio.to_thread.run_sync(_put, given, target)
+        await anyio.to_thread.run_sync(_put, content, target)
     except (OSError, TransferError) as error:
         if isinstance(error, TransferError) and error.party == "platform":
             raise

@@ -122,7 +122,7 @@ class RunOptions:
     def of(
         cls,
         kind: type[_Arguments],
-        given: _Arguments,
+        arguments: _Arguments,
         *,
         resume: bool = False,
         retry: Mapping[str, int] | None = None,
@@ -132,7 +132,7 @@ class RunOptions:
 
         Args:
             kind: The keyword arguments that it takes.
-            given: Those that it was given.
+            arguments: Those that it was given.
             resume: Whether to continue the run in the workspace.
             retry: How often to play lost episodes again; None: not at all.
             without: Keyword arguments that it does not take after all.
@@ -141,11 +141,11 @@ class RunOptions:
             TypeError: It does not take one of them.
             UsageError: `parallel` is below 1, one of the labels is none, or a hook cannot be found.
         """
-        for name in given:
+        for name in arguments:
             if name not in kind.__optional_keys__ or name in without:
                 raise TypeError(f"Unexpected keyword argument {name!r}.")
-        values: dict[str, Any] = {**given, "hooks": ()}
-        if hooks := cast("EpisodeArguments", given).get("hooks"):
+        values: dict[str, Any] = {**arguments, "hooks": ()}
+        if hooks := cast("EpisodeArguments", arguments).get("hooks"):
             from .plan_hooks import find_hooks
 
             values["hooks"] = find_hooks(hooks)

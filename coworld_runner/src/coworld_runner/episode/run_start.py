@@ -34,8 +34,8 @@ class OpenRun:
     bus: EventBus
     reserve: WorkspaceReservation
     """Disk space for files that must be written however the run ends."""
-    begun_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
-    _begun: float = field(default_factory=time.monotonic)
+    started_at: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+    _started: float = field(default_factory=time.monotonic)
 
     def publish_start(self, event: RunStarted, backend: str) -> None:
         """Publish the first event, with the backend's name, the workspace and this process."""
@@ -45,7 +45,7 @@ class OpenRun:
 
     def seconds(self) -> float:
         """Return the seconds since the run started."""
-        return round(time.monotonic() - self._begun, 3)
+        return round(time.monotonic() - self._started, 3)
 
 
 @contextmanager

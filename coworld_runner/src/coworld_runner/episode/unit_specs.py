@@ -231,7 +231,7 @@ def wants_gpu(runnable: Runnable) -> bool:
     return requests is not None and requests.gpu is not None
 
 
-def declared_limits(given: Limits, usual: Limits, runnable: Runnable) -> Limits:
+def declared_limits(limits: Limits, usual: Limits, runnable: Runnable) -> Limits:
     """Return the limits of a program: those given, else those its manifest declares, else the usual ones.
 
     A program that asks for more memory than usual gets what it asks for.
@@ -247,7 +247,7 @@ def declared_limits(given: Limits, usual: Limits, runnable: Runnable) -> Limits:
     if declared is not None and declared.cpu:
         most = dataclasses.replace(most, cpus=float(parse_quantity(declared.cpu)))
     return dataclasses.replace(
-        most, **{name: value for name, value in dataclasses.asdict(given).items() if value is not None}
+        most, **{name: value for name, value in dataclasses.asdict(limits).items() if value is not None}
     )
 
 

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.evaluation.comparison import ComparisonReport
-from coworld_core.evaluation.number_text import excludes_zero, interval_words, number
+from coworld_core.evaluation.number_text import excludes_zero, interval_text, number
 from coworld_core.evaluation.report_base import UNMEASURED
 from coworld_core.evaluation.report_contents import Contents, Encounter, Plot, Scene, ShownReport
 from coworld_core.evaluation.suite_report import SuiteReport
@@ -53,7 +53,7 @@ class _Bar:
 
     name: str
     value: str
-    words: str
+    text: str
     at: float
     low: float | None
     high: float | None
@@ -246,7 +246,7 @@ def _drawing(plot: Plot) -> _Drawing:
         _Bar(
             name=one.of,
             value=number(one.value, one.interval, signed=plot.zero),
-            words=interval_words(one.interval, signed=plot.zero),
+            text=interval_text(one.interval, signed=plot.zero),
             at=at(one.value),
             low=at(one.interval.low) if one.interval else None,
             high=at(one.interval.high) if one.interval else None,

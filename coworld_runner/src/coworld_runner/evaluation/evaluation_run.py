@@ -78,7 +78,7 @@ async def play_evaluation(
     """
     options = RunOptions.of(BatchArguments, run)
     if options.workspace is not None and not options.overwrite:
-        options = replace(options, resume=_is_begun(Path(options.workspace), evaluation.plan))
+        options = replace(options, resume=_is_started(Path(options.workspace), evaluation.plan))
     async with open_evaluation_run(evaluation, entrants, options) as keyed:
         await play_blocks(keyed, evaluation, entrants)
         if afterwards is not None:
@@ -255,7 +255,7 @@ def write_report(directory: Path, report: ShownReport, *, write: Callable[[Path,
     atomic_write(directory / MARKDOWN_NAME, files[MARKDOWN_NAME])
 
 
-def _is_begun(workspace: Path, plan: EvaluationPlan) -> bool:
+def _is_started(workspace: Path, plan: EvaluationPlan) -> bool:
     """Return whether the workspace already contains this evaluation.
 
     Raises:

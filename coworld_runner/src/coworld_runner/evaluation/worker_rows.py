@@ -120,14 +120,14 @@ def _faults(ended: Ended, *, kept: bool) -> tuple[Fault, ...]:
     found = [_fault_of(ended, failure, kept=kept) for failure in outcome.failures]
     if outcome.problem:
         words = f": {outcome.problem} in episode {ended.episode.key}" if outcome.status != 1 else ""
-        seen = Observation(what="ended", component="game", exit=_exit_of(outcome.status), words=words)
+        seen = Observation(what="ended", component="game", exit=_exit_of(outcome.status), details=words)
         found.append(_ruled(ended, seen, tail=outcome.problem, kept=kept))
     elif outcome.results is not None:
         try:
             read_results(json.dumps(outcome.results).encode(), plan.manifest.game.results_schema, len(plan.seats))
         except ManifestError as error:
             found.append(
-                _ruled(ended, Observation(what="results_malformed", words=error.message, error=error), kept=kept)
+                _ruled(ended, Observation(what="results_malformed", details=error.message, error=error), kept=kept)
             )
     return tuple(found)
 
@@ -137,12 +137,17 @@ def _fault_of(ended: Ended, failure: SeatFailure, *, kept: bool) -> Fault:
     who = _who(ended, slot)
     if status is None:
         seen = Observation(
-            what="still_running", component="player", slot=slot, words=f"{who} was still running after the game's end."
+            what="still_running",
+            component="player",
+            slot=slot,
+            details=f"{who} was still running after the game's end.",
         )
     elif failure.error_type == "player_left_early":
         did = "with status 0, and the game was not over" if failure.connected else "with status 0 before it played"
         what = "abandoned" if failure.connected else "never_connected"
-        seen = Observation(what=what, component="player", slot=slot, exit=_exit_of(status), words=f"{who} ended {did}.")
+        seen = Observation(
+            what=what, component="player", slot=slot, exit=_exit_of(status), details=f"{who} ended {did}."
+        )
     else:
         seen = Observation(what="ended", component="player", slot=slot, exit=_exit_of(status))
     return _ruled(ended, seen, tail=ended.outcome.printed.get(slot, ""), kept=kept)

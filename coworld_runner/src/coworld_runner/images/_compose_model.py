@@ -52,7 +52,7 @@ def _platform(place: YamlNode) -> str:
     return text
 
 
-def _given(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _without_empty(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
@@ -104,7 +104,7 @@ class Build:
     platforms: Annotated[
         tuple[Annotated[str, BeforeValidator(_platform)], ...],
         BeforeValidator(YamlNode.items),
-        AfterValidator(_given),
+        AfterValidator(_without_empty),
     ] = ()
     """Platforms that the file asks for, in its order."""
 

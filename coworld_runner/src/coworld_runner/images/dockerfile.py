@@ -50,7 +50,7 @@ Copies = tuple[tuple[tuple[str, ...], str], ...]
 class PipInstall:
     """One `pip install` of a build step, in any of its forms."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     """Its arguments, variables expanded; an option has its value in the same word, as in `--requirement=FILE`."""
     workdir: str
     """The directory in the image that its paths are relative to."""
@@ -61,7 +61,7 @@ class PipInstall:
     def named(self) -> tuple[str, ...]:
         """What it installs: packages, and `-r FILE`."""
         files = {"-r": "-r", "--requirement": "-r", "-e": "-e", "--editable": "-e"}
-        split = (word.partition("=") if word.startswith("-") else (word, "", "") for word in self.words)
+        split = (word.partition("=") if word.startswith("-") else (word, "", "") for word in self.arguments)
         return tuple(
             f"{files[option]} {value}" if option in files else option
             for option, _, value in split
@@ -242,10 +242,10 @@ class _Files:
                     word = f"{word}={words.pop(0)}"
                 joined.append(self.filled(word) or word)
             if joined:
-                yield PipInstall(words=tuple(joined), workdir=workdir, copies=tuple(self.copies))
+                yield PipInstall(arguments=tuple(joined), workdir=workdir, copies=tuple(self.copies))
 
     def copy(self, rest: str) -> None:
-        if (words := self._words(rest)) is not None:
+        if (words := self._tokens(rest)) is not None:
             *sources, target = words
             local = tuple(source for source in sources if "://" not in source)
             if local:
@@ -253,7 +253,7 @@ class _Files:
 
     def take(self, stage: _Files, rest: str) -> None:
         """Record files that another stage copied from the context and that this stage copies from there."""
-        if (words := self._words(rest)) is None:
+        if (words := self._tokens(rest)) is None:
             return
         *sources, target = words
         for place in (_normal(posixpath.join("/", source)) for source in sources):
@@ -271,7 +271,7 @@ class _Files:
         place = self.at(target)
         return f"{place.rstrip('/')}/" if target.endswith(("/", "/.")) or target in (".", "./") else place
 
-    def _words(self, rest: str) -> list[str] | None:
+    def _tokens(self, rest: str) -> list[str] | None:
         words: object = None
         try:
             words = json.loads(rest) if rest.startswith("[") else shlex.split(rest)

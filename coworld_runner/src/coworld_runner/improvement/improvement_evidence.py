@@ -35,7 +35,7 @@ __all__ = ["EvidenceRoles", "evidence_directory", "find_evidence_roles", "gather
 _LABEL = "player"
 _INDEX = "evidence.json"
 _EPISODES = "episodes"
-_GIVEN = "given"
+_INPUTS = "given"
 _FINDINGS = "findings.json"
 
 
@@ -71,7 +71,7 @@ def find_evidence_roles(package: Package, *, grader: str | None, diagnoser: str 
 
 def evidence_directory(directory: Path) -> Path:
     """The directory that a task's paths to its episodes lead to."""
-    return directory / _GIVEN
+    return directory / _INPUTS
 
 
 async def gather_evidence(

@@ -8,11 +8,11 @@ from .plan import Seat as Seat
 from .plan import plan_episode as plan_episode
 from .plan import plan_for_people as plan_for_people
 from .player_names import describe_environment as describe_environment
+from .player_names import describe_registered as describe_registered
 from .player_names import files_player as files_player
 from .player_names import is_player_path as is_player_path
 from .player_names import manifest_host as manifest_host
 from .player_names import read_players as read_players
-from .player_names import registry_words as registry_words
 from .player_names import seat_files as seat_files
 from .player_names import uploaded_player as uploaded_player
 from .player_registry.local_registry import find_publishable as find_publishable

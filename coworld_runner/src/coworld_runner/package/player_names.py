@@ -40,13 +40,13 @@ __all__ = [
     "PlayerRef",
     "SeatPlayer",
     "describe_environment",
+    "describe_registered",
     "files_player",
     "is_bare",
     "is_player_path",
     "manifest_host",
     "player_host",
     "read_players",
-    "registry_words",
     "seat_files",
     "uploaded_player",
 ]
@@ -90,14 +90,14 @@ SeatPlayer = str | os.PathLike[str] | PlayerRef | Callable[..., Any]
 """The name of a player; a path; or a function or class at the top level of a Python file, as `load_player` finds it."""
 
 
-def read_players(words: Sequence[SeatPlayer], package: Package) -> tuple[PlayerRef, ...]:
+def read_players(names: Sequence[SeatPlayer], package: Package) -> tuple[PlayerRef, ...]:
     """Parse the names of players; nothing is started or fetched.
 
     A bundled player's id takes precedence over a file of the same name, which can be named as `./NAME`. A bare word
     that is neither is refused: it is unlikely to be an image that the user wants to fetch.
 
     Args:
-        words: The names, paths, functions or classes, in the order of the seats; files are relative to the current
+        names: The names, paths, functions or classes, in the order of the seats; files are relative to the current
             directory.
         package: The Coworld.
 
@@ -109,7 +109,7 @@ def read_players(words: Sequence[SeatPlayer], package: Package) -> tuple[PlayerR
     """
     found: dict[str, PlayerRef] = {}
     players: list[PlayerRef] = []
-    for word in words:
+    for word in names:
         if isinstance(word, PlayerRef):
             players.append(word)
             continue
@@ -220,14 +220,14 @@ def describe_environment(players: Iterable[OwnPlayer | None], package: Package, 
     )
 
 
-def registry_words(players: Iterable[RegisteredPlayer | None], *, frozen: bool = False) -> tuple[str, ...]:
+def describe_registered(players: Iterable[RegisteredPlayer | None], *, frozen: bool = False) -> tuple[str, ...]:
     """Say which players are versions of the user's registry, one line each.
 
     Args:
         players: The players; None: another one.
         frozen: Whether something is measured, so that no player follows what is published later.
     """
-    return tuple(dict.fromkeys(player.words(frozen=frozen) for player in players if player is not None))
+    return tuple(dict.fromkeys(player.describe(frozen=frozen) for player in players if player is not None))
 
 
 def _counted(word: str) -> tuple[str, int]:

@@ -120,7 +120,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _wrong(code: str, directory: Path, words: str, hint: str) -> UsageError:
+def _wrong(code: str, directory: Path, problem: str, hint: str) -> UsageError:
     return UsageError(
-        f"The replay viewer {directory} {words}.", code=code, hint=hint, context={"directory": str(directory)}
+        f"The replay viewer {directory} {problem}.", code=code, hint=hint, context={"directory": str(directory)}
     )

@@ -124,7 +124,7 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
     """Read all messages of the replay's socket; text is kept as it is."""
     from websockets.exceptions import ConnectionClosed, WebSocketException
 
-    from ..web.game_socket import REPLAY_LIMIT, connect_to_game, words_of
+    from ..web.game_socket import REPLAY_LIMIT, connect_to_game, failure_text
 
     heard: list[str | dict[str, str]] = []
     size = 0
@@ -148,7 +148,7 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
         pass
     except (WebSocketException, OSError, EOFError, TimeoutError) as error:
         raise EpisodeError(
-            f"The game does not play the replay: {words_of(error)}.", code="replay_unloadable"
+            f"The game does not play the replay: {failure_text(error)}.", code="replay_unloadable"
         ) from error
     if time_limit.cancelled_caught or size > _LIMIT:
         raise EpisodeError(

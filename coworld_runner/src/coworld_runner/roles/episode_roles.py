@@ -34,18 +34,18 @@ class EpisodeRole:
     """The player that a diagnoser is asked about: its slot, or its display name or id."""
 
 
-def find_roles(package: Package, role: Role, words: Sequence[str] = ()) -> tuple[RoleProgram, ...]:
+def find_roles(package: Package, role: Role, names: Sequence[str] = ()) -> tuple[RoleProgram, ...]:
     """Find programs of a role.
 
     Args:
         package: The Coworld.
         role: The role.
-        words: Ids of the manifest, files, or images, as for `find_role`. Empty: every one that the manifest declares.
+        names: Ids of the manifest, files, or images, as for `find_role`. Empty: every one that the manifest declares.
 
     Raises:
         UsageError: There is none, or two have the same id (`role_repeated`), or as for `find_role`.
     """
-    named = words or declared_ids(package, role)
+    named = names or declared_ids(package, role)
     programs = [find_role(package, role, word) for word in named] or [find_role(package, role)]
     ids = [program.id for program in programs]
     for identifier in ids:

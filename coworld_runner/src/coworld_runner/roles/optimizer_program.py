@@ -61,13 +61,13 @@ def find_optimizer(package: Package, word: str | None = None, *, run: Sequence[s
         )
     if word is None or any(entry.id == word for entry in declared):
         return Optimizer(program=find_role(package, "optimizer", word))
-    words = _words(word)
+    words = _tokens(word)
     if len(words) == 1 and not _is_command(words[0]):
         return Optimizer(program=find_role(package, "optimizer", words[0], run=run))
     return Optimizer(program=_command(package, words), local=True)
 
 
-def _words(line: str) -> list[str]:
+def _tokens(line: str) -> list[str]:
     if Path(line).is_file():
         return [line]
     try:
@@ -87,9 +87,9 @@ def _is_command(word: str) -> bool:
     return path.suffix != ".py" or only_defines(path, path.read_bytes()) is None
 
 
-def _command(package: Package, words: Sequence[str]) -> RoleProgram:
+def _command(package: Package, command: Sequence[str]) -> RoleProgram:
     """A command that runs in the player's directory; files that it names are found from the current one."""
-    first, *more = words
+    first, *more = command
     if first.endswith(".py") and Path(first).expanduser().is_file():
         first, more = "python", [first, *more]
     elif shutil.which(first) is None:
@@ -102,8 +102,8 @@ def _command(package: Package, words: Sequence[str]) -> RoleProgram:
         )
     placed = [first if os.sep not in first else str(Path(first).expanduser().absolute()), *map(_placed, more)]
     own = OwnPlayer(
-        name=Path(words[0]).stem,
-        file=Path(words[0]).name,
+        name=Path(command[0]).stem,
+        file=Path(command[0]).name,
         path=Path.cwd(),
         files={"command.json": json.dumps(placed).encode()},
         command=(PYTHON, "-m", "coworld_runner.kit.roles", "{}/command.json"),
@@ -117,7 +117,7 @@ def _command(package: Package, words: Sequence[str]) -> RoleProgram:
             "resources": None,
         }
     )
-    return RoleProgram(role="optimizer", id=shlex.join(words)[:200], runnable=runnable, own=own)
+    return RoleProgram(role="optimizer", id=shlex.join(command)[:200], runnable=runnable, own=own)
 
 
 def _placed(word: str) -> str:

@@ -26,7 +26,7 @@ from coworld_core.text.terminal import strip_controls
 
 from ..backend import HttpProbe, Publish, Unit
 from ..errors import TalkError
-from ..web.game_socket import connect_to_game, is_too_long, words_of
+from ..web.game_socket import connect_to_game, failure_text, is_too_long
 
 __all__ = ["ask_reporter"]
 
@@ -69,10 +69,10 @@ async def ask_reporter(unit: Unit, request: str, identifier: str, *, publish: Pu
             await _converse(connection, request, asked.request_id, tell=_Teller(identifier, publish))
     except ConnectionClosed as error:
         why = f"says more than {_MESSAGE_BYTES} bytes at once" if is_too_long(error) else "left before it had finished"
-        raise TalkError(f"The reporter {why}: {words_of(error)}.", hint="Read its log.") from error
+        raise TalkError(f"The reporter {why}: {failure_text(error)}.", hint="Read its log.") from error
     except (InvalidHandshake, InvalidMessage, OSError, EOFError, TimeoutError) as error:
         raise TalkError(
-            f"The reporter does not accept connections at /reporter: {words_of(error)}.", hint="Read its log."
+            f"The reporter does not accept connections at /reporter: {failure_text(error)}.", hint="Read its log."
         ) from error
 
 

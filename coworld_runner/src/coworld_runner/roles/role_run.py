@@ -20,7 +20,7 @@ from coworld_core.errors import CoworldError, UsageError
 from coworld_core.ids import new_run_id
 
 from ..backend import Backend, Limits, Network, Placement, Port, Publish, enforceable, to_nobody
-from ..episode.program import Given, Program, ProgramOptions, ProgramOutcome, RunningProgram, run_program
+from ..episode.program import Program, ProgramInput, ProgramOptions, ProgramOutcome, RunningProgram, run_program
 from ..episode.unit_specs import game_place
 from ..package.own_players.component_file import require_wasmtime
 from .reporter_socket import ask_reporter
@@ -64,7 +64,7 @@ class RoleOptions:
 class RoleWork(Generic[_Value]):
     """What a program gets, and how its output is read."""
 
-    inputs: Mapping[str, Given]
+    inputs: Mapping[str, ProgramInput]
     """Files and directories, by plain name."""
     variables: Callable[[Placement], Mapping[str, str]]
     """The variables of its contract."""

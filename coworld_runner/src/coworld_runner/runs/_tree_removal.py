@@ -44,11 +44,11 @@ def remove_tree(path: Path, *, last: str = "", timeout: float = math.inf) -> str
         return ""
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            return _words(path, error)
+            return _describe_error(path, error)
         try:
             path.unlink(missing_ok=True)
         except OSError as failed:
-            return _words(path, failed)
+            return _describe_error(path, failed)
         return ""
     try:
         reason = _Remover(top, timeout, spare=last).run()
@@ -61,7 +61,7 @@ def remove_tree(path: Path, *, last: str = "", timeout: float = math.inf) -> str
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return _words(path, error)
+        return _describe_error(path, error)
     finally:
         os.close(top)
     return ""
@@ -164,7 +164,7 @@ class _Remover:
                     with contextlib.suppress(OSError):
                         _unlock(name, parent)
                     continue
-                self._reason = self._reason or _words(name if shown == "." else f"{shown}/{name}", error)
+                self._reason = self._reason or _describe_error(name if shown == "." else f"{shown}/{name}", error)
                 return False
             return True
         return False
@@ -192,7 +192,7 @@ def _unlock(name: str, parent: int | None) -> None:
         os.close(itself)
 
 
-def _words(name: object, error: OSError) -> str:
+def _describe_error(name: object, error: OSError) -> str:
     # A name may contain any bytes, but is shown in terminals and in JSON
     shown = " ".join(strip_controls(os.fsencode(str(name)).decode("utf-8", "replace")).split())
     return f"{shown}: {error.strerror or error}"

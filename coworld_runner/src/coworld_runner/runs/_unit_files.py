@@ -26,7 +26,7 @@ from ._task_groups import cancel_after, nursery
 __all__ = [
     "LOGS",
     "CappedLog",
-    "copy_given",
+    "copy_input",
     "fetch_file",
     "list_files",
     "log_tail",
@@ -259,7 +259,7 @@ async def fetch_file(directory: Path, name: str, target: Path, *, limit: int | N
     return await anyio.to_thread.run_sync(_fetch, directory, name, target, limit)
 
 
-def copy_given(source: Path, target: Path) -> None:
+def copy_input(source: Path, target: Path) -> None:
     """Copy a file, or a directory with everything in it, readable for every user. Runs in a worker thread.
 
     If `source` itself is a link, it is followed; inside a directory only files and directories are copied.
@@ -270,18 +270,18 @@ def copy_given(source: Path, target: Path) -> None:
     """
     source = source.resolve(strict=True)
     if not source.is_dir():
-        _copy_given(source.parent, source.name, target)
+        _copy_input(source.parent, source.name, target)
         return
     target.mkdir()
     target.chmod(0o755)
     for entry in sorted(source.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
-            copy_given(entry, target / entry.name)
+            copy_input(entry, target / entry.name)
         else:
-            _copy_given(source, entry.name, target / entry.name)
+            _copy_input(source, entry.name, target / entry.name)
 
 
-def _copy_given(directory: Path, name: str, target: Path) -> None:
+def _copy_input(directory: Path, name: str, target: Path) -> None:
     _fetch(directory, name, target, None)
     target.chmod(0o644)
 

@@ -52,7 +52,7 @@ class LockHolder:
     locked: tuple[Path, ...]
     """The files that it has locked, as far as this user may see them."""
 
-    def has_begun(self, log: Path) -> bool:
+    def has_started(self, log: Path) -> bool:
         """Whether a log says that this process plays its run, rather than that any program has locked the file."""
         identity = process_identity(self.process.pid)
         return any((one.pid, one.process_start) == identity for one in read_starts(log))

@@ -192,7 +192,7 @@ def _earlier(layout: EpisodeLayout, *, overwrite: bool, resume: bool, marker: st
         # Nothing, or what a run leaves that could not begin
         return None
     if not overwrite:
-        raise _not_empty(workspace, begun=begun)
+        raise _not_empty(workspace, started=begun)
     _refuse_own_place(workspace)
     above = EpisodeLayout(workspace.parent).events
     if not is_free(above):
@@ -259,12 +259,12 @@ def _empty(layout: EpisodeLayout, earlier: Contents, log: AppendedFile) -> None:
         ) from error
 
 
-def _not_empty(path: Path, *, begun: bool = False) -> WorkspaceError:
+def _not_empty(path: Path, *, started: bool = False) -> WorkspaceError:
     return WorkspaceError(
         f"{path} is not empty, and results of another run could be mistaken for this one's.",
         code="workspace_not_empty",
         hint=Hint("resume_or_fresh", "Go on with the run in it (resume=True), or name a new directory as workspace.")
-        if begun
+        if started
         else Hint(
             "fresh_workspace",
             "Name a new directory as workspace, leave workspace out for a fresh one, or pass overwrite=True to remove "

@@ -16,7 +16,7 @@ from coworld_core.text.terminal import strip_controls
 
 from .paced_websockets import PacedClient
 
-__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "connect_to_game", "is_too_long", "receive", "words_of"]
+__all__ = ["MESSAGE_LIMIT", "REPLAY_LIMIT", "connect_to_game", "failure_text", "is_too_long", "receive"]
 
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Maximum bytes of a message from a running game."""
@@ -67,6 +67,6 @@ def is_too_long(error: ConnectionClosed) -> bool:
     return error.sent is not None and error.sent.code == CloseCode.MESSAGE_TOO_BIG and not error.rcvd_then_sent
 
 
-def words_of(error: BaseException) -> str:
+def failure_text(error: BaseException) -> str:
     """Return why a connection failed, in one line, without control sequences: a close reason is the game's own text."""
     return " ".join(strip_controls(str(error)).split()) or type(error).__name__

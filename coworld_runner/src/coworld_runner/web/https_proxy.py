@@ -211,8 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._proxy.tell(target, why)
         self._answer(403, f"{target} {why}.")
 
-    def _answer(self, status: int, words: str) -> None:
-        body = f"{words}\n".encode()
+    def _answer(self, status: int, message: str) -> None:
+        body = f"{message}\n".encode()
         self.close_connection = True
         self.send_response(status)
         self.send_header("Content-Type", "text/plain; charset=utf-8")

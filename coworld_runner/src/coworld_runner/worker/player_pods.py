@@ -67,7 +67,7 @@ def service_body(settings: Settings, attempt: str) -> dict[str, Any]:
 
 
 def player_environment(
-    settings: Settings, slot: int, *, given: Mapping[str, str], secrets: Mapping[str, str]
+    settings: Settings, slot: int, *, variables: Mapping[str, str], secrets: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """A player's variables: the public ones and the confidential ones.
 
@@ -76,16 +76,16 @@ def player_environment(
     Args:
         settings: The worker's settings.
         slot: The player's slot.
-        given: The variables from the episode: the manifest's and the runner's.
+        variables: The variables from the episode: the manifest's and the runner's.
         secrets: Its policy's secrets.
     """
     pods = settings.players
     plain: dict[str, str] = {}
     if pods.bedrock_region and uses_bedrock(secrets):
         plain |= {"AWS_REGION": pods.bedrock_region, "AWS_DEFAULT_REGION": pods.bedrock_region}
-    plain |= {name: value for name, value in given.items() if name not in _CONCEALED}
+    plain |= {name: value for name, value in variables.items() if name not in _CONCEALED}
     concealed = {**secrets}
-    concealed |= {name: given[name] for name in _CONCEALED[:2] if name in given}
+    concealed |= {name: variables[name] for name in _CONCEALED[:2] if name in variables}
     if slot in settings.artifact_urls:
         concealed[_CONCEALED[2]] = settings.artifact_urls[slot]
     for name in concealed:

@@ -19,11 +19,11 @@ class Stopwatch:
     """Measures the durations that the platform asks for, from an episode's events.
 
     Args:
-        begun: When the worker began (UTC).
+        started: When the worker began (UTC).
     """
 
-    def __init__(self, begun: dt.datetime) -> None:
-        self._marks: dict[str, dt.datetime] = {"begun": begun}
+    def __init__(self, started: dt.datetime) -> None:
+        self._marks: dict[str, dt.datetime] = {"begun": started}
 
     def __call__(self, event: BaseEvent) -> None:
         """Handle an event."""

@@ -225,7 +225,7 @@ class _Worker:
             try:
                 found = await cluster.get("jobs", job)
             except ClusterRefused as error:
-                _log.info("the Job's deadline is not known: %s", error.words)
+                _log.info("the Job's deadline is not known: %s", error.server_message)
             else:
                 ends.append(_end(found or {}))
         now, clock = dt.datetime.now(dt.UTC), anyio.current_time()

@@ -126,7 +126,7 @@ class PlayerUnit(BaseUnit):
         self._plain, self._concealed = player_environment(
             place.settings,
             self._slot,
-            given={**given, **direct},
+            variables={**given, **direct},
             secrets={**secrets, **{name: value for name, value in direct.items() if name in secrets}},
         )
         self._secret = ""

@@ -124,19 +124,19 @@ class Settings:
         return self.key or data.with_name(f"{data.name}.key")
 
 
-def database_url(given: str | None, data: Path) -> str:
+def database_url(url: str | None, data: Path) -> str:
     """The URL of a database for SQLAlchemy's async engine.
 
     Args:
-        given: `sqlite:///…`, `postgresql://…` or either with an async driver named; None: SQLite in `data`.
+        url: `sqlite:///…`, `postgresql://…` or either with an async driver named; None: SQLite in `data`.
         data: The data directory.
 
     Raises:
         UsageError: The database is of another kind (code `bad_database`).
     """
-    if given is None:
+    if url is None:
         return f"sqlite+aiosqlite:///{(data / 'observatory.sqlite3').absolute()}"
-    scheme, separator, rest = given.partition("://")
+    scheme, separator, rest = url.partition("://")
     drivers = {
         "sqlite": "sqlite+aiosqlite",
         "sqlite+aiosqlite": "sqlite+aiosqlite",
@@ -146,7 +146,7 @@ def database_url(given: str | None, data: Path) -> str:
     }
     if not separator or scheme not in drivers:
         raise UsageError(
-            f"{scheme or given!r} is not a supported kind of database.",
+            f"{scheme or url!r} is not a supported kind of database.",
             code="bad_database",
             hint="Give postgresql://USER:PASSWORD@HOST/NAME or sqlite:////path/to/file.",
         )

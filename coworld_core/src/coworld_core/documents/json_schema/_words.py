@@ -44,7 +44,7 @@ def worded(error: Any, path: Path, code: str, secret: Callable[[Path], bool]) ->
         ] or one(f"{where} has a key that is not known here.")
     if keyword == "type":
         names = _type_names(limit)
-        return one(f"{where} must be {' or '.join(_type_words(name) for name in names)}, not {_kind(value, names)}.")
+        return one(f"{where} must be {' or '.join(_describe_type(name) for name in names)}, not {_kind(value, names)}.")
     if keyword == "enum" and isinstance(limit, list):
         choices = cast("list[Any]", limit)
         texts = [choice for choice in choices if isinstance(choice, str)]
@@ -111,7 +111,7 @@ def _worded_choice(error: Any, path: Path, code: str, secret: Callable[[Path], b
             types = sorted(
                 {name for below in everything if refuses_type(below) for name in _type_names(below.validator_value)}
             )
-            words = " or ".join(_type_words(name) for name in types)
+            words = " or ".join(_describe_type(name) for name in types)
             message = f"{where} must be {words}, not {_kind(error.instance, types)}."
             return [Cause(finding=Finding(code=code, path=path, message=message))]
         tags = [below for below in everything if is_tag(below)]
@@ -143,7 +143,7 @@ def _type_names(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else cast("list[str]", value)
 
 
-def _type_words(name: str) -> str:
+def _describe_type(name: str) -> str:
     return {
         "array": "a list",
         "boolean": "true or false",

@@ -54,15 +54,15 @@ class Files:
             return None
         return descriptor
 
-    def fill(self, given: str, inputs: str = "") -> None:
+    def fill(self, source: str, inputs: str = "") -> None:
         """Copy the files given to the pod: `files` into the directory, `inputs` into the read-only one."""
         logs = os.path.join(self.directory, "logs")  # noqa: PTH118
         os.makedirs(logs, exist_ok=True)  # noqa: PTH103
         for place in (self.directory, logs):
             os.chmod(place, 0o777)  # noqa: PTH101, S103 - the unit may run as any user
-        _copy_files(os.path.join(given, "files"), self.directory, 0o666)  # noqa: PTH118
+        _copy_files(os.path.join(source, "files"), self.directory, 0o666)  # noqa: PTH118
         if inputs:
-            _copy_files(os.path.join(given, "inputs"), inputs, 0o644)  # noqa: PTH118
+            _copy_files(os.path.join(source, "inputs"), inputs, 0o644)  # noqa: PTH118
 
     def follow(self, descriptor: int | None) -> None:
         """Record files as they are closed, until the unit has ended and no events are left."""

@@ -36,7 +36,7 @@ class CollectorSettings:
         self.directory = environment["COWORLD_COLLECTOR_DIRECTORY"]
         self.inputs = environment.get("COWORLD_COLLECTOR_INPUTS", "")
         """The directory that the unit may only read; empty if it has none."""
-        self.given = environment["COWORLD_COLLECTOR_GIVEN"]
+        self.source = environment["COWORLD_COLLECTOR_GIVEN"]
         self.hold = environment.get("COWORLD_COLLECTOR_HOLD") == "1"
         disk, entries = (environment.get(f"COWORLD_COLLECTOR_{name}") for name in ("DISK", "ENTRIES"))
         self.disk = int(disk) if disk else None
@@ -64,7 +64,7 @@ class Collector:
     def prepare(self) -> None:
         """Fill the directory and watch it."""
         descriptor = self.files.open_watch()
-        self.files.fill(self.settings.given, self.settings.inputs)
+        self.files.fill(self.settings.source, self.settings.inputs)
         threading.Thread(target=self.files.follow, args=(descriptor,), daemon=True).start()
         limited = self.settings.disk is not None or self.settings.entries is not None
         if limited and self.processes is not None:

@@ -130,10 +130,11 @@ async def build_image(
                     for text in log.take(item):
                         show(text)
         except EngineRefused as error:
-            refused = error.words
+            refused = error.server_message
         except EngineGone as error:
             raise BackendError(
-                f"The Docker engine stopped answering while it built the image of service {service!r}: {error.words}.",
+                f"The Docker engine stopped answering while it built the image of service {service!r}: "
+                f"{error.server_message}.",
                 code="engine_lost",
                 hint="See whether it still runs: docker info.",
                 context={"service": service, "image": image},

@@ -68,9 +68,11 @@ async def fetch_archived(
     except EngineRefused as error:
         if error.status == 404:
             raise FileNotFoundError(f"{name} is not in the unit's directory.") from error
-        raise TransferError(f"{name} cannot be read: {error.words}", context=context) from error
+        raise TransferError(f"{name} cannot be read: {error.server_message}", context=context) from error
     except EngineGone as error:
-        raise TransferError(f"{name} cannot be read: {error.words}", code="transfer_lost", context=context) from error
+        raise TransferError(
+            f"{name} cannot be read: {error.server_message}", code="transfer_lost", context=context
+        ) from error
     except OSError as error:
         raise not_written(error, context) from error
     finally:

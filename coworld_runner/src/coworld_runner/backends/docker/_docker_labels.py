@@ -115,13 +115,13 @@ async def remove_container(engine: Engine, name: str) -> str:
         try:
             await engine.call("DELETE", path, query={"force": True, "v": True})
         except EngineRefused as error:
-            if error.status != 409 or "already in progress" not in error.words:
+            if error.status != 409 or "already in progress" not in error.server_message:
                 raise
             await engine.call("POST", f"{path}/wait", query={"condition": "removed"}, timeout=_REMOVE_SECONDS)
     except EngineRefused as error:
-        return "" if error.status == 404 else error.words
+        return "" if error.status == 404 else error.server_message
     except EngineGone as error:
-        return error.words
+        return error.server_message
     return ""
 
 
@@ -129,7 +129,7 @@ async def _remove_volume(engine: Engine, name: str) -> str:
     try:
         await engine.call("DELETE", f"/volumes/{path_segment(name)}", query={"force": True})
     except EngineRefused as error:
-        return "" if error.status == 404 else error.words
+        return "" if error.status == 404 else error.server_message
     except EngineGone as error:
-        return error.words
+        return error.server_message
     return ""

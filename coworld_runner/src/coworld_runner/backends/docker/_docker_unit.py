@@ -229,7 +229,7 @@ class DockerUnit(BaseUnit):
             try:
                 self.mark_started(await self._start())
             except EngineRefused as error:
-                if not re.search(r"port is already allocated|address already in use", error.words):
+                if not re.search(r"port is already allocated|address already in use", error.server_message):
                     raise start_error(self.spec, "started", error) from error
                 await self._ports_taken(error, last=left == 0)
             except EngineGone as error:
@@ -265,7 +265,7 @@ class DockerUnit(BaseUnit):
         """Prepare another try with other ports, if we may choose them."""
         for port in self.spec.ports:
             number = port.host_port
-            if number and re.search(rf":{number}\b", error.words):
+            if number and re.search(rf":{number}\b", error.server_message):
                 raise await anyio.to_thread.run_sync(port_taken, self.name, port.name, number) from error
         if last:
             raise start_error(self.spec, "started", error) from error
@@ -289,7 +289,7 @@ class DockerUnit(BaseUnit):
                 attempt.error = error
                 attempt.attached.set()
                 return
-            ended = Exit(reason="lost", detail=error.words)
+            ended = Exit(reason="lost", detail=error.server_message)
         self.finish(ended)
         await self._networks.release()
 
@@ -324,10 +324,10 @@ class DockerUnit(BaseUnit):
                 state = await state_of(self._engine, self._path)
         except EngineRefused as error:
             if self.ended_by is None:
-                return Exit(reason="lost", detail=error.words)
+                return Exit(reason="lost", detail=error.server_message)
             return Exit(reason=self.ended_by, detail=self._signals.why)
         except EngineGone as error:
-            return Exit(reason="lost", detail=f"the engine stopped answering: {error.words}")
+            return Exit(reason="lost", detail=f"the engine stopped answering: {error.server_message}")
         if self.ended_by is None and state.get("Status") in ("removing", "dead"):
             return Exit(reason="lost", detail="its container was removed by somebody else")
         ended = exit_of(state, ours=self.ended_by, detail=self._signals.why)

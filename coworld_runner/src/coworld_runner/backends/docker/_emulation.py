@@ -122,7 +122,7 @@ class Emulation:
             await self._engine.call("POST", f"{path}/start")
             ended = await self._engine.call("POST", f"{path}/wait")
         except EngineRefused as error:
-            return "exec format error" not in error.words
+            return "exec format error" not in error.server_message
         except EngineGone:
             return True
         finally:

@@ -148,7 +148,7 @@ class Engine:
             info = await self.call("GET", "/info", timeout=30)
         except (EngineGone, EngineRefused) as error:
             raise BackendUnavailable(
-                f"The Docker engine at {self.address} does not say what it is: {error.words}",
+                f"The Docker engine at {self.address} does not say what it is: {error.server_message}",
                 code="docker_silent",
                 hint="See its log, or restart it.",
             ) from error
@@ -257,7 +257,7 @@ class Engine:
         try:
             async with self._request(method, f"/v{self.api}{path}", params=parameters, **more) as answer:
                 if answer.is_error:
-                    words = _words(await answer.aread()) or f"status {answer.status_code}"
+                    words = _error_message(await answer.aread()) or f"status {answer.status_code}"
                     raise EngineRefused(call, answer.status_code, words)
                 yield answer
         except httpx2.InvalidURL as error:
@@ -318,7 +318,7 @@ def _tls(address: Address) -> ssl.SSLContext | bool:
     return context
 
 
-def _words(content: bytes) -> str:
+def _error_message(content: bytes) -> str:
     """The engine's message in the body of an error."""
     try:
         return str(json.loads(content)["message"]).strip()
@@ -326,10 +326,10 @@ def _words(content: bytes) -> str:
         return content.decode("utf-8", "replace").strip()[:500]
 
 
-def is_full(words: str) -> bool:
+def is_full(message: str) -> bool:
     """Whether the message reports a full disk."""
-    words = words.lower()
-    return "no space left on device" in words or "disk quota exceeded" in words
+    message = message.lower()
+    return "no space left on device" in message or "disk quota exceeded" in message
 
 
 def path_segment(text: str) -> str:

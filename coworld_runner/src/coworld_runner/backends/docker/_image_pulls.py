@@ -96,7 +96,7 @@ class Images:
             if error.status == 404:
                 return None
             raise ImageError(
-                f"{image!r} is not the name of an image: {error.words}",
+                f"{image!r} is not the name of an image: {error.server_message}",
                 hint="It looks like name:tag or registry/name:tag, in lower case.",
                 context={"image": image},
             ) from error
@@ -172,7 +172,7 @@ class Images:
                     if reason := report.take(said):
                         raise refusal(reason)
         except (EngineRefused, EngineGone) as error:
-            raise refusal(error.words) from error
+            raise refusal(error.server_message) from error
 
 
 class _Report:

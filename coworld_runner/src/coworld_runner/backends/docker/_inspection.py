@@ -112,7 +112,7 @@ def start_error(spec: UnitSpec, what: str, error: EngineRefused | EngineGone) ->
         what: `created` or `started`.
         error: The engine's error.
     """
-    words = error.words
+    words = error.server_message
     code, hint = None, None
     if is_full(words):
         code, hint = "disk_full", "Make room where the engine keeps its containers: docker system df."

@@ -64,7 +64,7 @@ async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Map
         try:
             await engine.call("POST", "/networks/create", body=body)
         except EngineRefused as error:
-            if "address pool" not in error.words:
+            if "address pool" not in error.server_message:
                 raise
         else:
             return
@@ -74,7 +74,7 @@ async def make_network(engine: Engine, name: str, kind: NetworkKind, labels: Map
             await engine.call("POST", "/networks/create", body=body)
         except EngineRefused as error:
             # The subnet is already in use: try another
-            if "overlap" not in error.words or not left:
+            if "overlap" not in error.server_message or not left:
                 raise
         else:
             return
@@ -104,15 +104,15 @@ async def drop_network(engine: Engine, name: str) -> str:
                 except EngineRefused as error:
                     if error.status != 403:
                         raise
-                    reason = error.words
+                    reason = error.server_message
                 await _cut_off(engine, path)
                 # A container that an interrupted call was attaching may already count as a user but not be listed yet
                 await anyio.sleep(pause)
                 pause = _DROP_PAUSE
     except EngineRefused as error:
-        return "" if error.status == 404 else error.words
+        return "" if error.status == 404 else error.server_message
     except EngineGone as error:
-        return error.words
+        return error.server_message
     return reason
 
 

@@ -21,12 +21,12 @@ _LIMIT_RANGE = re.compile(
 
 def is_over_quota(error: ClusterRefused) -> bool:
     """Whether the namespace's quota has less left than was requested."""
-    return error.status == 403 and "exceeded quota" in error.words
+    return error.status == 403 and "exceeded quota" in error.server_message
 
 
-def never_fits(words: str) -> bool:
+def never_fits(message: str) -> bool:
     """Whether a quota allows less than was requested even if nothing else uses it."""
-    found = _EXCEEDED.search(words)
+    found = _EXCEEDED.search(message)
     if found is None:
         return False
     try:
@@ -55,14 +55,14 @@ def advice_on(
         return error.code, error.hint
     if is_over_quota(error):
         return "quota_exceeded", f"Raise the quota of namespace {namespace!r}, or run fewer episodes at a time."
-    if "failed quota" in error.words:
+    if "failed quota" in error.server_message:
         hint = f"A LimitRange in namespace {namespace!r} can give containers the limits that its quota asks for."
         return "quota_needs_limits", hint
-    if error.status in (403, 422) and _LIMIT_RANGE.search(error.words):
+    if error.status in (403, 422) and _LIMIT_RANGE.search(error.server_message):
         hint = f"Ask for what the namespace allows, or have that changed: kubectl describe limitrange -n {namespace}"
         return "limit_range", hint
     if error.status == 403:
         return "cluster_forbidden", forbidden_hint
-    if error.status == 422 and "env" in error.words:
+    if error.status == 422 and "env" in error.server_message:
         return None, "A variable's name is one that a cluster does not take."
     return None, None

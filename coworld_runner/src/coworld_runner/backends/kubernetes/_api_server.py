@@ -33,17 +33,19 @@ class ClusterRefused(BackendError):
     Attributes:
         status: The HTTP status: 403 forbidden or over quota, 404 not found, 409 already exists, ...
         reason: The server's own name for it: `Forbidden`, `AlreadyExists`, ...
-        words: The server's message.
+        server_message: The server's message.
         retry_after: Seconds to wait, if the server asks for that.
     """
 
     default_code = "cluster_refused"
 
-    def __init__(self, call: str, status: int, reason: str, words: str, *, retry_after: float | None = None) -> None:
-        super().__init__(f"The cluster refused: {words}", context={"call": call, "status": status})
+    def __init__(
+        self, call: str, status: int, reason: str, server_message: str, *, retry_after: float | None = None
+    ) -> None:
+        super().__init__(f"The cluster refused: {server_message}", context={"call": call, "status": status})
         self.status = status
         self.reason = reason
-        self.words = words
+        self.server_message = server_message
         self.retry_after = retry_after
 
 
@@ -58,7 +60,7 @@ class ClusterGone(BackendError):
             hint=Hint("other_context", "See whether it can be reached: kubectl version. Or pass another context."),
             context={"call": call, "server": server},
         )
-        self.words = reason
+        self.server_message = reason
 
 
 def _broken() -> tuple[type[Exception], ...]:

@@ -218,13 +218,13 @@ def _unusable(cluster: Cluster, error: ClusterRefused) -> BackendUnavailable:
     """The error for a cluster that answers but cannot be used."""
     if error.status == 401:
         return BackendUnavailable(
-            f"The cluster {cluster.server} does not accept the credentials: {error.words}.",
+            f"The cluster {cluster.server} does not accept the credentials: {error.server_message}.",
             code="cluster_unauthorised",
             hint="The credentials have expired or are wrong; sign in again.",
         )
     if error.status == 403:
         return BackendUnavailable(
-            f"The cluster {cluster.server} denies access: {error.words}.",
+            f"The cluster {cluster.server} denies access: {error.server_message}.",
             code="cluster_forbidden",
             hint=f"Ask for the rights that docs/kubernetes.md lists, in the namespace {cluster.namespace!r}.",
         )

@@ -184,7 +184,7 @@ class ClusterCapacity:
             try:
                 await make()
             except ClusterRefused as error:
-                if not is_over_quota(error) or never_fits(error.words):
+                if not is_over_quota(error) or never_fits(error.server_message):
                     raise
                 if await self._shared(run_id):
                     settled = anyio.current_time() + _SETTLE_SECONDS
@@ -193,7 +193,7 @@ class ClusterCapacity:
                     raise
                 if not told:
                     told = True
-                    note(error.words)
+                    note(error.server_message)
             else:
                 return
             await anyio.sleep(pause)

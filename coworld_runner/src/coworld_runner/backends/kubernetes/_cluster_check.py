@@ -13,7 +13,7 @@ from coworld_core.issues import Issue
 from coworld_core.quantities import parse_quantity
 
 from ._cluster import Cluster, ClusterRefused
-from ._cordoned_nodes import cordon_words, cordoned_nodes, uncordon
+from ._cordoned_nodes import cordoned_nodes, describe_cordoned, uncordon
 from ._node_images import image_on_nodes
 from ._pod_objects import PodOptions
 from ._run_job import SWEEP_CLUSTER
@@ -204,7 +204,7 @@ async def _room(cluster: Cluster) -> list[Issue]:
         Issue(
             code="no_node",
             severity="warning",
-            message=f"No node of the cluster is ready to take pods{cordon_words(cordoned)}.",
+            message=f"No node of the cluster is ready to take pods{describe_cordoned(cordoned)}.",
             hint=uncordon(cordoned)
             if cordoned
             else "kubectl get nodes; a cluster that adds nodes when they are needed will do so.",

@@ -350,14 +350,16 @@ def _write(descriptor: int, data: bytes) -> OSError | None:
     return None
 
 
-def _not_fetched(status: int, words: str, context: Mapping[str, object]) -> Exception:
+def _not_fetched(status: int, reason: str, context: Mapping[str, object]) -> Exception:
     name = str(context["name"])
     if status == 404:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     if status != 409:
-        return TransferError(f"{name} is not fetched: {words}.", code="transfer_lost", context=context)
+        return TransferError(f"{name} is not fetched: {reason}.", code="transfer_lost", context=context)
     return TransferError(
-        f"{name} is {words}, so it is not fetched." if words.startswith("not ") else f"{name} is not fetched: {words}.",
+        f"{name} is {reason}, so it is not fetched."
+        if reason.startswith("not ")
+        else f"{name} is not fetched: {reason}.",
         code="not_regular",
         hint="Write the file itself, readable for everyone; links, pipes and directories are not followed.",
         context=context,

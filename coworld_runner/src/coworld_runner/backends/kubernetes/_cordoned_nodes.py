@@ -10,7 +10,7 @@ from coworld_core.errors import BackendError
 
 from ._cluster import Cluster
 
-__all__ = ["cordon_words", "cordoned_nodes", "uncordon", "without_node"]
+__all__ = ["cordoned_nodes", "describe_cordoned", "uncordon", "without_node"]
 
 _CORDONED = re.compile(r"node\(s\) were unschedulable|node\.kubernetes\.io/unschedulable")
 """What the scheduler says of cordoned nodes."""
@@ -36,22 +36,22 @@ def _has(node: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     return labels.items() <= has.items()
 
 
-async def without_node(cluster: Cluster, pod: Mapping[str, Any], words: str) -> tuple[str, str]:
+async def without_node(cluster: Cluster, pod: Mapping[str, Any], message: str) -> tuple[str, str]:
     """Say why no node takes a pod, and what to do about it.
 
     Args:
         cluster: The cluster.
         pod: The pod.
-        words: The scheduler's own words.
+        message: The scheduler's own words.
     """
-    words = words.rstrip(". ")
-    if _CORDONED.search(words) is None:
-        return words, "Lower its resource requests, or add a node that fits it."
+    message = message.rstrip(". ")
+    if _CORDONED.search(message) is None:
+        return message, "Lower its resource requests, or add a node that fits it."
     nodes = await cordoned_nodes(cluster, pod["spec"].get("nodeSelector"))
-    return f"{words}{cordon_words(nodes)}", uncordon(nodes)
+    return f"{message}{describe_cordoned(nodes)}", uncordon(nodes)
 
 
-def cordon_words(nodes: Sequence[str]) -> str:
+def describe_cordoned(nodes: Sequence[str]) -> str:
     """Name cordoned nodes as the end of a sentence; empty if there are none."""
     if not nodes:
         return ""

@@ -32,8 +32,8 @@ from ._collector_client import Collector, CollectorGone
 from ._local_ports import LocalPorts
 from ._pod_objects import (
     MAIN,
-    Given,
     PodOptions,
+    UnitFiles,
     collector_port,
     object_name,
     pod_body,
@@ -94,7 +94,7 @@ class KubernetesUnit(BaseUnit):
         self._collector = Collector(place.cluster, self.pod.name, collector_port(spec), self._token)
         self._body: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
-        self._given = Given()
+        self._given = UnitFiles()
         self._ports = LocalPorts(place.cluster, self.pod.name)
         self._written = Written(self, self.pod, self._collector)
 
@@ -136,7 +136,7 @@ class KubernetesUnit(BaseUnit):
         spec, call = self.spec, self._place.call
         await self._ports.open(spec, self._place.tasks)
         self._environment = self.variables(self.inside())
-        self._given = await anyio.to_thread.run_sync(Given.of, spec)
+        self._given = await anyio.to_thread.run_sync(UnitFiles.of, spec)
         try:
             owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))
             secret = secret_body(
@@ -144,7 +144,7 @@ class KubernetesUnit(BaseUnit):
                 call,
                 owner,
                 environment=self._environment,
-                given=self._given,
+                files=self._given,
                 token=self._token,
             )
             with unwrapped():
@@ -155,7 +155,7 @@ class KubernetesUnit(BaseUnit):
                     if spec.network != "open":
                         tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
             self._body = pod_body(
-                spec, call, owner, options=self._place.options, environment=self._environment, given=self._given
+                spec, call, owner, options=self._place.options, environment=self._environment, files=self._given
             )
         except (ClusterRefused, ClusterGone) as error:
             raise self.pod.refused("objects", error) from error
@@ -183,8 +183,8 @@ class KubernetesUnit(BaseUnit):
             self._bring_files if self._given.large else None,
         )
 
-    def _note_waiting(self, words: str) -> None:
-        self.publish(Notice(message=f"{self.name} waits for room on the cluster: {words}"))
+    def _note_waiting(self, reason: str) -> None:
+        self.publish(Notice(message=f"{self.name} waits for room on the cluster: {reason}"))
 
     async def _make_pod(self) -> None:
         async def create() -> None:

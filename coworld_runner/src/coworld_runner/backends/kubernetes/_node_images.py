@@ -86,9 +86,9 @@ class Images:
         """Pull the image with a pod whose program does not exist, so that nothing runs."""
         check = f"image-{secrets.token_hex(6)}"
 
-        def note(words: str) -> None:
+        def note(reason: str) -> None:
             if publish is not None:
-                publish(Notice(message=f"A look at the image {image} waits for room on the cluster: {words}"))
+                publish(Notice(message=f"A look at the image {image} waits for room on the cluster: {reason}"))
 
         # Locked meanwhile, so that it is not taken for the remains of a killed runner
         async with open_scratch(check):
@@ -104,13 +104,13 @@ class Images:
                 )
             except ClusterRefused as error:
                 code, hint = advice_on(error, self._cluster.namespace, None)
-                raise self._untried(image, code, error.words, hint) from error
+                raise self._untried(image, code, error.server_message, hint) from error
             finally:
                 with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
                     await self._cluster.delete("jobs", object_name(check))
         trouble = state.start_trouble(pod)
         if trouble is not None and trouble.code == "image_unreachable":
-            raise self._refusal(image, trouble.words)
+            raise self._refusal(image, trouble.message)
         if words := state.unschedulable(pod):
             raise self._untried(image, "unschedulable", *await without_node(self._cluster, pod, words))
         digest = str(state.container_status(pod).get("imageID") or "")
@@ -130,13 +130,13 @@ class Images:
         spec = pull_spec(image, policy=options.pull_policy, user=user, **options.placing(platform))
         return thing("Pod", metadata, spec=spec)
 
-    def _untried(self, image: str, code: str | None, words: str, hint: str | None) -> StartError:
-        message = f"The cluster cannot try the image {image!r}: {words.rstrip('.')}."
+    def _untried(self, image: str, code: str | None, reason: str, hint: str | None) -> StartError:
+        message = f"The cluster cannot try the image {image!r}: {reason.rstrip('.')}."
         return StartError(message, code=code, hint=hint, context={"image": image})
 
-    def _refusal(self, image: str, words: str) -> ImageError:
+    def _refusal(self, image: str, reason: str) -> ImageError:
         return ImageError(
-            f"The cluster cannot get the image {image!r}: {words}.",
+            f"The cluster cannot get the image {image!r}: {reason}.",
             code="image_unreachable",
             hint="Push it to a registry that the cluster reaches, and see that it may pull (imagePullSecrets).",
             context={"image": image},

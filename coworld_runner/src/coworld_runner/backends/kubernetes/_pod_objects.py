@@ -25,9 +25,9 @@ __all__ = [
     "MAIN",
     "MANAGED",
     "PULL_SECONDS",
-    "Given",
     "PodOptions",
     "Requests",
+    "UnitFiles",
     "annotations_of",
     "call_selector",
     "collector_port",
@@ -261,7 +261,7 @@ def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> d
 
 
 @dataclass(frozen=True)
-class Given:
+class UnitFiles:
     """The files that a unit finds when it starts, by their path in the collector.
 
     `files/NAME` is a file of its directory, `inputs/PATH` one of its inputs.
@@ -275,7 +275,7 @@ class Given:
     """Total size of its inputs."""
 
     @classmethod
-    def of(cls, spec: UnitSpec) -> Given:
+    def of(cls, spec: UnitSpec) -> UnitFiles:
         """Read a unit's directory, and its inputs at any depth; regular files only."""
         small: dict[str, bytes] = {}
         large: dict[str, Path] = {}
@@ -311,12 +311,12 @@ def secret_body(
     owner: Mapping[str, Any],
     *,
     environment: Mapping[str, str],
-    given: Given,
+    files: UnitFiles,
     token: str,
 ) -> dict[str, Any]:
     """The Secret with the private parts of a unit: its environment, its files, its collector's token."""
     data = concealing(environment.values())
-    data |= {f"file.{index}": content for index, content in enumerate(given.small.values())}
+    data |= {f"file.{index}": content for index, content in enumerate(files.small.values())}
     data |= {f"collector.{name}": source for name, source in program().items()}
     return secret(_metadata(spec, call, owner), {**data, "token": token.encode()})
 
@@ -372,7 +372,7 @@ def pod_body(
     *,
     options: PodOptions,
     environment: Mapping[str, str],
-    given: Given,
+    files: UnitFiles,
 ) -> dict[str, Any]:
     """The pod of a unit: its own container, and the collector, which is up and watching before the unit starts."""
     name = object_name(spec.run_id, spec.name)
@@ -383,8 +383,8 @@ def pod_body(
     ]
     if spec.inputs is not None:
         volumes.append({"name": "inputs", "emptyDir": {}})
-    if given.small:
-        items = [{"key": f"file.{index}", "path": file} for index, file in enumerate(given.small)]
+    if files.small:
+        items = [{"key": f"file.{index}", "path": file} for index, file in enumerate(files.small)]
         volumes.append({"name": "given", "secret": {"secretName": name, "items": items}})
     user, security = options.run_as_user, dict[str, Any]()
     if user is not None:
@@ -395,8 +395,8 @@ def pod_body(
         timeouts = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
         names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": timeouts}}
     pod = pod_spec(
-        _collector(spec, options, name, given),
-        _main(spec, options, name, environment, given.inputs_bytes),
+        _collector(spec, options, name, files),
+        _main(spec, options, name, environment, files.inputs_bytes),
         seconds=spec.lifetime or options.lifetime,
         grace=2,
         security=security,
@@ -460,14 +460,14 @@ def _main(
     )
 
 
-def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -> dict[str, Any]:
+def _collector(spec: UnitSpec, options: PodOptions, secret: str, files: UnitFiles) -> dict[str, Any]:
     port = str(collector_port(spec))
     settings = {
         "PORT": port,
         "DIRECTORY": _COLLECTOR_DIRECTORY,
         "INPUTS": _COLLECTOR_INPUTS if spec.inputs is not None else "",
         "GIVEN": _GIVEN,
-        "HOLD": str(int(bool(given.large))),
+        "HOLD": str(int(bool(files.large))),
         "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
         "ENTRIES": "" if spec.limits.disk_entries is None else str(spec.limits.disk_entries),
         "SIGNALS": "1",
@@ -481,7 +481,7 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, given: Given) -
     ]
     if spec.inputs is not None:
         mounts.append({"name": "inputs", "mountPath": _COLLECTOR_INPUTS})
-    if given.small:
+    if files.small:
         mounts.append({"name": "given", "mountPath": _GIVEN, "readOnly": True})
     own = options.run_as_user is None
     return container(

@@ -80,7 +80,7 @@ class Trouble:
 
     code: str
     """The error's code: image_unreachable, command_failed, unschedulable or start_failed."""
-    words: str
+    message: str
     """The cluster's own message."""
     container: str = MAIN
 
@@ -135,17 +135,17 @@ def unschedulable(pod: Mapping[str, Any]) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             message = str(condition.get("message") or "")
             if condition.get("reason") == _GATED:
-                return _words(_GATED, message)
+                return _reason_text(_GATED, message)
             if condition.get("reason") == "Unschedulable":
                 return message or "no node takes it"
     return ""
 
 
-def lacks_room(words: str) -> bool:
+def lacks_room(message: str) -> bool:
     """Whether a pod is unschedulable only because other pods take up the room, and may fit once they end."""
-    if words.startswith(_GATED):
+    if message.startswith(_GATED):
         return True
-    reasons = re.sub(r"^\d+/\d+ nodes are available: ", "", words)
+    reasons = re.sub(r"^\d+/\d+ nodes are available: ", "", message)
     short = re.findall(r"Insufficient [\w./-]+|Too many pods", reasons)
     return bool(short) and "preemption is not helpful" not in reasons.lower().replace("no preemption victims", "")
 
@@ -170,7 +170,9 @@ def collector_end(pod: Mapping[str, Any]) -> str:
     ended = _state(pod, COLLECTOR, "terminated")
     if ended is None or _state(pod, MAIN, "terminated") is not None or pod["metadata"].get("deletionTimestamp"):
         return ""
-    return _words(str(ended.get("reason") or "ended"), str(ended.get("message") or f"status {ended.get('exitCode')}"))
+    return _reason_text(
+        str(ended.get("reason") or "ended"), str(ended.get("message") or f"status {ended.get('exitCode')}")
+    )
 
 
 def pull_trouble(pod: Mapping[str, Any], name: str = MAIN) -> tuple[str, bool]:
@@ -186,29 +188,29 @@ def start_trouble(pod: Mapping[str, Any], main: str = MAIN) -> Trouble | None:
         reason, message = (str((waiting or {}).get(key) or "") for key in ("reason", "message"))
         if reason in _WAITING and not _PASSING.search(message):
             if reason in _IMAGE:
-                return Trouble("image_unreachable", _words(reason, message), name)
+                return Trouble("image_unreachable", _reason_text(reason, message), name)
             own = name == main and re.search(r"exec:|executable file|no command specified|unable to find user", message)
-            return Trouble("command_failed" if own else "start_failed", _words(reason, message), name)
+            return Trouble("command_failed" if own else "start_failed", _reason_text(reason, message), name)
         ended = _state(pod, name, "terminated")
         if ended is not None and ended.get("reason") in _NOT_RUN:
-            words = _words(str(ended["reason"]), str(ended.get("message") or ""))
+            words = _reason_text(str(ended["reason"]), str(ended.get("message") or ""))
             return Trouble("command_failed" if name == main else "start_failed", words, name)
         if ended is not None and name == COLLECTOR and not has_started(pod, main):
-            words = _words(str(ended.get("reason")), f"status {ended.get('exitCode')}")
+            words = _reason_text(str(ended.get("reason")), f"status {ended.get('exitCode')}")
             return Trouble("start_failed", words, name)
     if _status(pod).get("phase") == "Failed" and not has_started(pod, main):
-        return Trouble("start_failed", _pod_words(pod))
+        return Trouble("start_failed", _pod_text(pod))
     return None
 
 
-def _words(reason: str, message: str) -> str:
+def _reason_text(reason: str, message: str) -> str:
     text = re.sub(r"\s+", " ", message).strip()
     return f"{reason}: {text}" if text else reason
 
 
-def _pod_words(pod: Mapping[str, Any]) -> str:
+def _pod_text(pod: Mapping[str, Any]) -> str:
     status = _status(pod)
-    return _words(str(status.get("reason") or status.get("phase") or ""), str(status.get("message") or ""))
+    return _reason_text(str(status.get("reason") or status.get("phase") or ""), str(status.get("message") or ""))
 
 
 def _disruption(pod: Mapping[str, Any]) -> tuple[str, str]:
@@ -241,7 +243,7 @@ def exit_of(pod: Mapping[str, Any], name: str = MAIN, *, ours: ExitReason | None
     if taken is not None and (ended is None or code != 0):
         return Exit(reason=taken[0], detail=taken[1], **fields)
     if ended is None or ended.get("reason") in _UNKNOWN:
-        return Exit(reason="lost", detail=_pod_words(pod) or "its node does not know how it ended")
+        return Exit(reason="lost", detail=_pod_text(pod) or "its node does not know how it ended")
     if code == _FOUND_DEAD and (_state(pod, COLLECTOR, "terminated") or {}).get("exitCode") == _FOUND_DEAD:
         return Exit(reason="lost", detail="its node was restarted: it found all containers of the pod dead")
     if ended.get("reason") == "OOMKilled":
@@ -252,13 +254,13 @@ def exit_of(pod: Mapping[str, Any], name: str = MAIN, *, ours: ExitReason | None
 def _taken_away(pod: Mapping[str, Any]) -> tuple[ExitReason, str] | None:
     """Why the platform ended the pod, if it did."""
     status = _status(pod)
-    reason, words = str(status.get("reason") or ""), _pod_words(pod)
+    reason, words = str(status.get("reason") or ""), _pod_text(pod)
     if reason == "DeadlineExceeded":
         return "timeout", words
     if reason == "Evicted" and re.search(r"ephemeral|emptydir|exceeds the limit", words, re.IGNORECASE):
         return ("disk", words) if "node was low" not in words.lower() else ("evicted", words)
     disrupted, message = _disruption(pod)
-    for found, said in ((reason, words), (disrupted, _words(disrupted, message))):
+    for found, said in ((reason, words), (disrupted, _reason_text(disrupted, message))):
         if found in _EVICTED:
             return "evicted", said
         if found in _LOST:

@@ -233,17 +233,17 @@ class WatchedPod:
         found = state.start_trouble(self.state, self._container)
         if found is not None:
             code, hint = self._explain(found)
-            raise self.trouble(code, found.words, hint)
+            raise self.trouble(code, found.message, hint)
 
-    def trouble(self, code: str, words: str, hint: str) -> StartError:
+    def trouble(self, code: str, reason: str, hint: str) -> StartError:
         """The error for a unit that cannot be started."""
-        message = f"{self._unit.name} cannot be started: {words} (pod {self.id})."
+        message = f"{self._unit.name} cannot be started: {reason} (pod {self.id})."
         return StartError(message, code=code, hint=hint, context=self._context())
 
     def refused(self, what: str, error: ClusterRefused | ClusterGone) -> BackendError:
         """The error for an object of the unit that could not be created."""
         code, hint = advice_on(error, self._cluster.namespace, self._forbidden_hint)
-        words = f"The {what} of {self._unit.name} could not be made: {error.words}"
+        words = f"The {what} of {self._unit.name} could not be made: {error.server_message}"
         return StartError(words, code=code, hint=hint, context=self._context())
 
     def _context(self) -> dict[str, object]:
@@ -370,7 +370,7 @@ async def watch_until_lost(
         nonlocal refused_since
         refused_since = refused_since or anyio.current_time()
         if anyio.current_time() - refused_since > _REFUSED_SECONDS:
-            give_up(f"the cluster does not let pods be watched: {error.words}")
+            give_up(f"the cluster does not let pods be watched: {error.server_message}")
 
     def left() -> float:
         since = cluster.silent_since

@@ -45,9 +45,9 @@ class ImageLayout:
         parts = text.split(":") if text.startswith("/") and ":" in text else [text]
         return ":".join(self._place(part) for part in parts)
 
-    def argv(self, words: Sequence[str]) -> tuple[str, ...]:
+    def argv(self, command: Sequence[str]) -> tuple[str, ...]:
         """Replace paths in the image with paths here in each word of a command."""
-        return tuple(map(self.here, words))
+        return tuple(map(self.here, command))
 
     def _place(self, text: str) -> str:
         if not text.startswith("/") or text == "/" or "\0" in text:

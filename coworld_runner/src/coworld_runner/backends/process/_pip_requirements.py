@@ -75,10 +75,10 @@ class Requirements:
         """Return a line with the files that it names; `places` has them in the order of `local`."""
         return re.sub(r"\0(\d+)\0", lambda match: str(places[int(match[1])]), line)
 
-    def add(self, words: Iterable[str], find: _Find) -> None:
+    def add(self, arguments: Iterable[str], find: _Find) -> None:
         """Add the arguments of a `pip install`."""
         lines, flags = list[str](), list[str]()
-        for word in words:
+        for word in arguments:
             option, _, value = word.partition("=") if word.startswith("-") else ("", "", "")
             option = _LONG.get(option, option)
             if option in _FLAGS:
@@ -214,7 +214,7 @@ def requirements_of(who: str, context: Path, layout: Layout | None) -> Requireme
     needed = Requirements(who)
     if layout is not None:
         for install in layout.read.installs:
-            needed.add(install.words, lambda word, install=install: _in_image(word, install, layout))
+            needed.add(install.arguments, lambda word, install=install: _in_image(word, install, layout))
         return needed
     for name, word in (("requirements.txt", "--requirement=requirements.txt"), ("pyproject.toml", ".")):
         if (context / name).is_file():

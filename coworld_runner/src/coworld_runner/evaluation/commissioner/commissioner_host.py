@@ -31,7 +31,7 @@ from ...episode.episode_options import GAME_LIMITS
 from ...episode.program import Program, open_program
 from ...episode.unit_specs import game_place
 from ...errors import OWN_DOING, PLATFORM_ENDS
-from ...web.game_socket import connect_to_game, is_too_long, words_of
+from ...web.game_socket import connect_to_game, failure_text, is_too_long
 from .commissioner_lookup import FoundCommissioner
 
 __all__ = ["Commissioner", "CommissionerOptions", "CommissionerSocket", "open_commissioner"]
@@ -165,7 +165,9 @@ class CommissionerSocket:
         if exit is not None and exit.reason in PLATFORM_ENDS:
             return BackendError(f"The commissioner {exit}.", code="commissioner_lost", hint="Run it again.")
         return CommissionerError(
-            f"The commissioner {exit}." if exit is not None else f"The commissioner disconnected: {words_of(error)}.",
+            f"The commissioner {exit}."
+            if exit is not None
+            else f"The commissioner disconnected: {failure_text(error)}.",
             code="commissioner_gone",
             context={"log_tail": await self._unit.log_tail()},
         )
@@ -207,7 +209,7 @@ class Commissioner:
             )
         except (InvalidHandshake, InvalidMessage, OSError, EOFError) as error:
             raise CommissionerError(
-                f"The commissioner does not accept connections at /round: {words_of(error)}.",
+                f"The commissioner does not accept connections at /round: {failure_text(error)}.",
                 code="commissioner_gone",
                 context={"log_tail": await self.unit.log_tail()},
             ) from error

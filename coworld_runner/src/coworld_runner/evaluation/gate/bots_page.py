@@ -41,7 +41,7 @@ class _Dot:
     y: float
     low: float
     high: float
-    words: str
+    text: str
     label: str
 
 
@@ -158,7 +158,7 @@ def _curve(versions: list[BotVersion]) -> _Curve | None:
             y=at(rating),
             low=at(least),
             high=at(most),
-            words=f"version {number} ({version.player.version}), {version.time:%Y-%m-%d %H:%M}: "
+            text=f"version {number} ({version.player.version}), {version.time:%Y-%m-%d %H:%M}: "
             f"{rating:+.0f} ({least:+.0f} to {most:+.0f})",
             label=str(number) if (number - 1) % every == 0 else "",
         )

@@ -35,10 +35,12 @@ class GateSettings(SettingsPart):
     forfeit: float | None = None
     count_starved: bool = False
 
-    def but(self, **given: object) -> GateSettings:
+    def but(self, **changes: object) -> GateSettings:
         """The settings with what was given in place of the file's; None, False and what is empty was not given."""
         return self.model_copy(
-            update={name: value for name, value in given.items() if value is not False and value not in (None, "", ())}
+            update={
+                name: value for name, value in changes.items() if value is not False and value not in (None, "", ())
+            }
         )
 
 

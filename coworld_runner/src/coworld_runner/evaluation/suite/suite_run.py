@@ -81,7 +81,7 @@ async def play_suite(
     cells = list(plan_cells(settings, game, players, seed, command=command, secret_env=secret_env or {}))
     hooks = find_hooks(run.get("hooks", ()))
     run["hooks"] = hooks
-    report = _begun(place, settings.name, seed, game, cells, hooks)
+    report = _started(place, settings.name, seed, game, cells, hooks)
     records = {cell.directory: cell for cell in report.cells}
     _write(place, report)
     for cell in cells:
@@ -99,7 +99,7 @@ async def play_suite(
     return report
 
 
-def _begun(
+def _started(
     place: Path,
     name: str,
     seed: int,

@@ -76,7 +76,7 @@ async def create_tournament(
     """
     place = Path(directory)
     path = place / SETTINGS_NAME
-    _refuse_begun(place)
+    _refuse_existing(place)
     pairing = pairing or ("commissioner" if commissioner else "round-robin")
     rule = find_pairing(pairing)
     package = await resolve_package(game)
@@ -121,7 +121,7 @@ def _as_toml(config: Mapping[str, Any]) -> Item:
         ) from None
 
 
-def _refuse_begun(place: Path) -> None:
+def _refuse_existing(place: Path) -> None:
     if (place / SETTINGS_NAME).exists():
         raise UsageError(
             f"{place} has a tournament already.", code="tournament_exists", hint="Name another directory, or edit it."

@@ -55,7 +55,7 @@ async def play_optimizer(optimize: Callable[..., Any], identifier: str, scratch:
         CoworldError: An input cannot be read, the function has failed or has returned something else than it should,
             it has written outside of the player's directory, or its answer cannot be written.
     """
-    given = await _given()
+    given = await _inputs()
     asked = given.asked
     task = OptimizerTask(
         goal=asked.goal if asked is not None else "",
@@ -92,7 +92,7 @@ async def play_command(file: Path) -> None:
     """
     words = cast("list[str]", json.loads(await read_document(str(file), what="command", limit=DOCUMENT_LIMIT)))
     async with open_scratch() as scratch:
-        given, work = await _given(), scratch.path / "work"
+        given, work = await _inputs(), scratch.path / "work"
         directory = await _working_copy(work)
         if directory is None or given.asked is None:
             raise RoleError("The environment names no player to change.", code="environment_incomplete")
@@ -107,7 +107,7 @@ async def play_command(file: Path) -> None:
             await _advise((note,) if note else (), given, Path(words[0]).name)
 
 
-def _run(words: list[str], directory: Path, page: Path) -> str:
+def _run(command: list[str], directory: Path, page: Path) -> str:
     """Run a command, passing on what it says; returns that."""
     environment = {**os.environ, "COGAME_POLICY_WORKSPACE_URI": directory.as_uri()}
     said: list[str] = []
@@ -115,7 +115,7 @@ def _run(words: list[str], directory: Path, page: Path) -> str:
         with (
             page.open("rb") as task,
             subprocess.Popen(
-                words,
+                command,
                 cwd=directory,
                 env=environment,
                 stdin=task,
@@ -129,9 +129,9 @@ def _run(words: list[str], directory: Path, page: Path) -> str:
                 print(line, end="", flush=True)
                 said = [*said[-200:], line]
     except OSError as error:
-        raise RoleError(f"{words[0]} cannot be run: {error.strerror or error}.", code="role_failed") from None
+        raise RoleError(f"{command[0]} cannot be run: {error.strerror or error}.", code="role_failed") from None
     if process.returncode:
-        raise RoleError(f"{words[0]} has ended with status {process.returncode}.", code="role_failed")
+        raise RoleError(f"{command[0]} has ended with status {process.returncode}.", code="role_failed")
     return "".join(said)
 
 
@@ -139,7 +139,7 @@ def _run(words: list[str], directory: Path, page: Path) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Given:
+class _Inputs:
     """What the environment names."""
 
     asked: ImprovementTask | None
@@ -156,7 +156,7 @@ class _Given:
         return f"{self.base}/{name}"
 
 
-async def _given() -> _Given:
+async def _inputs() -> _Inputs:
     uri = os.environ.get("COWORLD_IMPROVEMENT_TASK_URI", "")
     asked = None
     if uri:
@@ -168,7 +168,7 @@ async def _given() -> _Given:
         _object(await read_document(each, what="grade", limit=DOCUMENT_LIMIT), each)
         for each in _addresses("COGAME_GRADER_OUTPUT_URIS")
     ]
-    return _Given(
+    return _Inputs(
         asked=asked,
         base=uri.rpartition("/")[0],
         coworld=str(cast("Mapping[str, Any]", manifest.get("game") or {}).get("name") or ""),
@@ -203,8 +203,8 @@ async def _findings(uri: str) -> dict[str, Any]:
         return found.model_dump(mode="json")
 
 
-async def _played(each: EvidenceEpisode, given: _Given, scratch: Path) -> TaskEpisode:
-    path = await fetch_input(given.beside(each.bundle), scratch / each.bundle, "bundle")
+async def _played(each: EvidenceEpisode, inputs: _Inputs, scratch: Path) -> TaskEpisode:
+    path = await fetch_input(inputs.beside(each.bundle), scratch / each.bundle, "bundle")
     return TaskEpisode(
         episode=FinishedEpisode.of(await anyio.to_thread.run_sync(read_bundle, path)),
         slot=each.slot,
@@ -245,13 +245,13 @@ def _advice(answer: object) -> tuple[str, ...]:
     )
 
 
-async def _advise(advice: tuple[str, ...], given: _Given, identifier: str) -> None:
+async def _advise(advice: tuple[str, ...], inputs: _Inputs, identifier: str) -> None:
     plan = OptimizerPlan(
         optimizer_id=os.environ.get("COGAME_OPTIMIZER_ID") or identifier,
-        coworld_name=given.asked.coworld if given.asked is not None else given.coworld,
+        coworld_name=inputs.asked.coworld if inputs.asked is not None else inputs.coworld,
         policy_workspace_uri=os.environ.get("COGAME_POLICY_WORKSPACE_URI"),
         input_counts=InputCounts(
-            reports=given.reports, grader_outputs=len(given.grades), diagnoser_outputs=len(given.findings)
+            reports=inputs.reports, grader_outputs=len(inputs.grades), diagnoser_outputs=len(inputs.findings)
         ),
         recommendations=advice,
     )

@@ -71,7 +71,7 @@ class _Printed(io.TextIOBase):
 
 PRINTED: Final = _Printed()
 
-WORDS: Final[list[tuple[str, str | int]]] = []
+SPOKEN: Final[list[tuple[str, str | int]]] = []
 """What the player of the present episode says to other seats."""
 
 
@@ -156,7 +156,7 @@ class _Seat:
         """Take in what it says to other seats."""
         words, talk.words = talk.words, []
         # A player may have put anything there, which must not spoil the answers of other episodes
-        WORDS.extend(one for one in words if _is_plain_pair(one))
+        SPOKEN.extend(one for one in words if _is_plain_pair(one))
 
     def choose(self, given: bytes | None) -> tuple[int, Any]:
         """The kind of the answer, and the index of a legal action or an action as JSON text."""
@@ -293,9 +293,9 @@ def _serve(player: _Player, own: socket.socket) -> None:
                 if used > 1_000_000:
                     used = max(used - waits.look(), 0)
                 answer = (number, kind, value, used)
-                if WORDS:
-                    answers.append((*answer, PRINTED.take(), WORDS.copy()))
-                    WORDS.clear()
+                if SPOKEN:
+                    answers.append((*answer, PRINTED.take(), SPOKEN.copy()))
+                    SPOKEN.clear()
                 else:
                     answers.append((*answer, PRINTED.take()) if PRINTED.pieces else answer)
                 if now - sent > FLUSH:

@@ -129,7 +129,7 @@ class _Game:
         self.problem = ""
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         """Whether the rules could begin it."""
         return self._game is not None
 
@@ -328,14 +328,14 @@ class MatchWorker:
             self._answered(number, game, slot, kind, value, took / 1e9, words)
 
     def _answered(
-        self, number: int, game: _Game, slot: int, kind: int, value: Any, used: float, words: Sequence[Any]
+        self, number: int, game: _Game, slot: int, kind: int, value: Any, used: float, spoken: Sequence[Any]
     ) -> None:
         piped, bot = game.game, game.bots[slot]
         assert bot is not None
         table = piped.table
         try:
-            if words:
-                table.say(slot, words[0])
+            if spoken:
+                table.say(slot, spoken[0])
             at = piped.answered(slot, used)
             if at is None:
                 if slot in piped.awaited:
@@ -440,7 +440,7 @@ class MatchWorker:
 
     def _outcome(self, game: _Game) -> Outcome:
         spec = game.spec
-        if not game.begun:
+        if not game.started:
             return Outcome(number=spec.number, problem=game.problem)
         piped = game.game
         results = None if game.problem else piped.results

@@ -256,14 +256,14 @@ def _require_room(place: Path) -> None:
 
 
 def write_files(
-    source: Traversable, place: Path, words: Mapping[str, str], *, only: str = "", without: Container[str] = ()
+    source: Traversable, place: Path, replacements: Mapping[str, str], *, only: str = "", without: Container[str] = ()
 ) -> NewFiles:
     """Copy the files of a folder, replacing words in their contents and names.
 
     Args:
         source: The folder.
         place: The target directory.
-        words: The words to replace, each with its replacement.
+        replacements: The words to replace, each with its replacement.
         only: Suffix of the file names to copy.
         without: Names of files and directories to leave out.
 
@@ -271,10 +271,10 @@ def write_files(
         UsageError: A file cannot be written.
     """
     # The longest words first, as a shorter one may be part of a longer one.
-    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+    pattern = re.compile("|".join(map(re.escape, sorted(replacements, key=len, reverse=True))))
 
     def renamed(text: str) -> str:
-        return pattern.sub(lambda found: words[found[0]], text)
+        return pattern.sub(lambda found: replacements[found[0]], text)
 
     made: list[str] = []
     try:

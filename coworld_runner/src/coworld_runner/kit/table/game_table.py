@@ -238,10 +238,10 @@ class GameTable:
             self._log.add(self.play.tick, REFUSED, slot, reason=reason)
         return reason
 
-    def say(self, slot: int, words: Iterable[Any]) -> None:
+    def say(self, slot: int, messages: Iterable[Any]) -> None:
         """Let a seat say what its decision came with, as far as it may: pairs of a text and whom it is for."""
         if self.play.talk is not None:
-            self.play.talk.say_all(slot, words, tick=self.play.tick)
+            self.play.talk.say_all(slot, messages, tick=self.play.tick)
 
     # The game
 

@@ -34,7 +34,7 @@ class RegisteredPlayer:
         """Its name among players: `name:v3`, or `name:latest` if it follows."""
         return f"{self.version.name}:{LATEST_VERSION}" if self.follows else self.version.label
 
-    def words(self, *, frozen: bool = False) -> str:
+    def describe(self, *, frozen: bool = False) -> str:
         """What it is, in a sentence for the user.
 
         Args:

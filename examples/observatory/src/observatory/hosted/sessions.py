@@ -103,7 +103,7 @@ class Session:
     joined: dict[int, SeatedPerson] = field(default_factory=dict[int, SeatedPerson])
     """The people, by slot."""
     scores: tuple[float, ...] = ()
-    begun: bool = False
+    started: bool = False
     """Whether anyone has connected to play."""
     ready: anyio.Event = field(default_factory=anyio.Event)
     error: str = ""
@@ -295,7 +295,7 @@ class Sessions:
         session.scores = record.scores
         if record.fault is not None:
             session.error = record.fault.message
-        if session.begun:
+        if session.started:
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + KEEP_SECONDS):
                 session.episode_id = await archive_play(self._services, session, plan, record, EpisodeLayout(workspace))
 

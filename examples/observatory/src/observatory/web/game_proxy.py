@@ -252,7 +252,7 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
         return None
 
     def came() -> None:
-        session.begun = session.begun or path == "player"
+        session.started = session.started or path == "player"
 
     return _Target(session.kind, session.address, asked, f"/sessions/{key}", lambda: sessions.used(session), came)
 
