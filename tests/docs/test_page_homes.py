@@ -11,7 +11,7 @@ from support.docs_pages import ROOT, become_somebody
 
 from coworld_client import CredentialStore
 from coworld_runner.package.player_registry.registry_folder import default_registry
-from coworld_runner.records.known_places import default_index, known_places, remember_place
+from coworld_runner.records.known_places import default_index, known_places, remember_directory
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.stem)
@@ -33,6 +33,6 @@ def test_what_one_page_leaves_is_not_there_on_the_next(tmp_path: Path, monkeypat
             places = (default_registry(), default_index(), CredentialStore.from_environment().path, Path.home())
             assert all(place.is_relative_to(tmp_path / name) for place in places)
             assert known_places() == []
-            remember_place(tmp_path)
+            remember_directory(tmp_path)
             assert known_places() == [tmp_path]
             assert cache_of_uv() == cache

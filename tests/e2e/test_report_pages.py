@@ -23,7 +23,7 @@ from coworld_core.roles.safe_render import (
     RENDER_HEADERS,
     RENDER_SANDBOX,
     _Check,  # pyright: ignore[reportPrivateUsage]
-    _Place,  # pyright: ignore[reportPrivateUsage]
+    _Position,  # pyright: ignore[reportPrivateUsage]
     check_render,
     render_markdown,
 )
@@ -260,5 +260,7 @@ def test_a_browser_sees_no_more_in_an_accepted_page_than_the_check(page: Page) -
     for text, elements in zip(accepted, seen, strict=True):
         check = _Check(names=frozenset(), read=lambda _: b"")
         for kind, name, attributes in elements:
-            check.element({"xhtml": "html", "svg": "svg"}.get(kind, "math"), name, attributes, _Place(entry="a.html"))
+            check.element(
+                {"xhtml": "html", "svg": "svg"}.get(kind, "math"), name, attributes, _Position(entry="a.html")
+            )
         assert check.issues == [], text

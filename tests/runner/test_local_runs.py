@@ -606,15 +606,15 @@ def test_a_query_for_a_column_that_there_is_not_is_told_those_that_there_are(ask
 
 
 def test_what_commands_left_is_found_from_anywhere(tmp_path: Path) -> None:
-    from coworld_runner.records.known_places import known_places, remember_place
+    from coworld_runner.records.known_places import known_places, remember_directory
 
     leave_episode(tmp_path / "far" / "run")
     leave_episode(tmp_path / "here" / "game" / "results" / "run", "ffff0123")
     leave_episode(tmp_path / "here" / "game" / "results" / "certification" / "run", "eeee0123")
     with LocalRuns(index=tmp_path / "index.sqlite3") as runs:
         assert len(runs.runs()) == 2
-        remember_place(tmp_path / "far" / "run")
-        remember_place(tmp_path / "far" / "run")
+        remember_directory(tmp_path / "far" / "run")
+        remember_directory(tmp_path / "far" / "run")
         assert known_places() == [tmp_path / "far" / "run"]
         runs.refresh()
         assert len(runs.runs()) == 3

@@ -442,8 +442,8 @@ async def test_serving_program_runs_while_its_context_is_open(tmp_path: Path) ->
     async with FakeBackend() as backend:
         async with open_program(program, backend=backend, publish=_ignore, logs=tmp_path) as running:
             await running.unit.wait_ready(HttpProbe())
-            assert running.unit.endpoint().here == f"127.0.0.1:{running.place.listen['http']}"
-            assert own_text(running.place.inputs, "request") == "{}"
+            assert running.unit.endpoint().here == f"127.0.0.1:{running.placement.listen['http']}"
+            assert own_text(running.placement.inputs, "request") == "{}"
             assert await running.unit.fetch("state", tmp_path / "state") == 1
         assert running.unit.exit is not None
         assert running.unit.exit.reason == "stopped"

@@ -308,13 +308,13 @@ def evaluation_rules(
 
 def evidence_directory(options: PlayOptions, package: Package, run_id: str) -> Path:
     """The output directory: the given one, or a fresh one among the package's results. It is found by searches."""
-    from coworld_runner.records import remember_place
+    from coworld_runner.records import remember_directory
     from coworld_runner.runs import default_workspace
 
     if options.output_dir is not None:
-        remember_place(options.output_dir)
+        remember_directory(options.output_dir)
         return options.output_dir.expanduser().absolute()
-    remember_place(package.default_results_dir())
+    remember_directory(package.default_results_dir())
     return default_workspace(package.default_results_dir(), run_id)
 
 

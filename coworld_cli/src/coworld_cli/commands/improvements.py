@@ -167,7 +167,7 @@ def improve(
         from coworld_core.roles import read_budget
         from coworld_runner.improvement import ImprovementRules, improve_player, improvement_workspace
         from coworld_runner.package import files_player
-        from coworld_runner.records import remember_place
+        from coworld_runner.records import remember_directory
         from coworld_runner.roles import RoleOptions, find_optimizer
 
         from ..render.improvement_text import improvement_answer, improvement_result
@@ -204,7 +204,7 @@ def improve(
             looking=RoleOptions(platform=options.platform),
         )
         workspace = options.output_dir or improvement_workspace(package, own)
-        remember_place(workspace)
+        remember_directory(workspace)
         async with opened_backend(options, package, running) as backend:
             running.to_go_on = "Run the same command again to go on."
             tell_players(options, [own], rules.evaluation.secret_env, package, backend, out)

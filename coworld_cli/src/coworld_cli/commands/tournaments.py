@@ -211,7 +211,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation.tournament import entrants_of, game_of, play_tournament, read_settings, rules_of
-        from coworld_runner.records import remember_place
+        from coworld_runner.records import remember_directory
 
         from ..render.progress import show_progress
         from ..run_preparation import (
@@ -222,7 +222,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         )
 
         settings = read_settings(directory)
-        remember_place(directory)
+        remember_directory(directory)
         package = await game_of(settings, directory)
         secrets = await player_secrets(options, out)
         rules = replace(rules_of(settings, directory), command=options.run, secret_env=secrets)

@@ -196,7 +196,7 @@ class Coworlds(Resource):
         if not name_or_id.startswith("cow_"):
             found = await self.find(name_or_id, timeout=timeout)
         identifier = check_id(found.id if found is not None else name_or_id, "coworld")
-        place = await anyio.to_thread.run_sync(packages.place_of, directory, identifier)
+        place = await anyio.to_thread.run_sync(packages.directory_of, directory, identifier)
         present = None if refresh else await anyio.to_thread.run_sync(packages.find_downloaded, place)
         if present is not None and (present.pulled or present.has_files or not pull):
             return present

@@ -38,10 +38,10 @@ __all__ = [
     "IMAGES_NAME",
     "DownloadedCoworld",
     "PackageImage",
+    "directory_of",
     "fetch_files",
     "find_downloaded",
     "images_of",
-    "place_of",
     "pull_images",
     "store",
 ]
@@ -90,21 +90,21 @@ class DownloadedCoworld:
     """Whether an earlier download was used, without asking the platform."""
 
 
-def place_of(directory: Path, identifier: str) -> Path:
+def directory_of(directory: Path, identifier: str) -> Path:
     """The directory of a Coworld, below the one where downloads are kept."""
     return inside(directory.expanduser().absolute(), identifier)
 
 
-def find_downloaded(place: Path) -> DownloadedCoworld | None:
+def find_downloaded(directory: Path) -> DownloadedCoworld | None:
     """The Coworld in a directory, or None unless its download is complete. Rewrites its guide.
 
     Args:
-        place: The directory of its id.
+        directory: The directory of its id.
 
     Raises:
         EnvironmentFault: It cannot be written to.
     """
-    manifest, listed = _object(place / MANIFEST_NAME), _object(place / IMAGES_NAME)
+    manifest, listed = _object(directory / MANIFEST_NAME), _object(directory / IMAGES_NAME)
     if manifest is None or listed is None:
         return None
     entries: Any = listed.get("images")
@@ -118,13 +118,13 @@ def find_downloaded(place: Path) -> DownloadedCoworld | None:
         return None
     local = {image.local_image for image in images}
     named = {entry["image"] for entry in image_values(manifest)}
-    _write(place / GUIDE_NAME, _guide(place.name, name, version))
+    _write(directory / GUIDE_NAME, _guide(directory.name, name, version))
     return DownloadedCoworld(
-        id=place.name,
+        id=directory.name,
         name=name,
         version=version,
-        directory=place,
-        manifest=place / MANIFEST_NAME,
+        directory=directory,
+        manifest=directory / MANIFEST_NAME,
         images=images,
         pulled=bool(local) and local <= named,
         has_files=listed.get("has_files") is True,
@@ -260,18 +260,18 @@ def _login(client: CoworldClient, uri: str) -> tuple[str, str] | None:
     return ("coworld", token.reveal()) if token is not None and host == urlsplit(client.server).netloc else None
 
 
-def store(place: Path, document: dict[str, Any], listed: dict[str, Any]) -> None:
+def store(directory: Path, document: dict[str, Any], listed: dict[str, Any]) -> None:
     """Write a Coworld's manifest, the list of its images, and its guide.
 
     Raises:
         EnvironmentFault: They cannot be written.
     """
-    with storage(place):
-        place.mkdir(parents=True, exist_ok=True)
+    with storage(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     # Write the list of images last: a download with both files counts as complete
-    _write(place / GUIDE_NAME, _guide(place.name, str(listed["name"]), str(listed["version"])))
-    _write(place / MANIFEST_NAME, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    _write(place / IMAGES_NAME, json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
+    _write(directory / GUIDE_NAME, _guide(directory.name, str(listed["name"]), str(listed["version"])))
+    _write(directory / MANIFEST_NAME, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    _write(directory / IMAGES_NAME, json.dumps(listed, indent=2, ensure_ascii=False) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

@@ -52,9 +52,9 @@ class _Kind:
                     self.stages.append(stage)
                     self.chosen.append(tied[turn])
 
-    def likelihood(self, worth: Sequence[float], place: Sequence[float]) -> float:
+    def likelihood(self, worth: Sequence[float], point: Sequence[float]) -> float:
         """The log-likelihood of one ranking of this kind."""
-        return sum(place[player] for player in self.chosen) - sum(
+        return sum(point[player] for player in self.chosen) - sum(
             math.log(sum(share * worth[player] for player, share in stage)) for stage in self.stages
         )
 
@@ -161,28 +161,28 @@ def _by_covariance(
     return [(-half, half) for half in halves]
 
 
-def _worths(place: Sequence[float]) -> list[float]:
-    top = max(place)
-    return [math.exp(value - top) for value in place]
+def _worths(point: Sequence[float]) -> list[float]:
+    top = max(point)
+    return [math.exp(value - top) for value in point]
 
 
-def _likelihood(kinds: Sequence[_Kind], place: Sequence[float]) -> float:
-    worth, top = _worths(place), max(place)
-    shifted = [value - top for value in place]
-    prior = -PRIOR / 2 * math.fsum(value * value for value in place)
+def _likelihood(kinds: Sequence[_Kind], point: Sequence[float]) -> float:
+    worth, top = _worths(point), max(point)
+    shifted = [value - top for value in point]
+    prior = -PRIOR / 2 * math.fsum(value * value for value in point)
     return prior + math.fsum(kind.count * kind.likelihood(worth, shifted) for kind in kinds)
 
 
-def _gradient(kinds: Sequence[_Kind], place: Sequence[float]) -> list[float]:
-    worth, gradient = _worths(place), [-PRIOR * value for value in place]
+def _gradient(kinds: Sequence[_Kind], point: Sequence[float]) -> list[float]:
+    worth, gradient = _worths(point), [-PRIOR * value for value in point]
     for kind in kinds:
         kind.add_gradient(worth, gradient, kind.count)
     return gradient
 
 
-def _curvature(kinds: Sequence[_Kind], place: Sequence[float]) -> Matrix:
+def _curvature(kinds: Sequence[_Kind], point: Sequence[float]) -> Matrix:
     """The negative Hessian of the log-likelihood, with the prior."""
-    worth, size = _worths(place), len(place)
+    worth, size = _worths(point), len(point)
     matrix = [[PRIOR if row == column else 0.0 for column in range(size)] for row in range(size)]
     for kind in kinds:
         for chances in kind.choices(worth):

@@ -183,34 +183,34 @@ def _categories(blocks: Iterable[Mapping[str, float]]) -> tuple[list[str], Count
 _Statistic = tuple[tuple[int, float], ...]
 
 
-def _outcomes(place: Sequence[float], first: int, second: int, count: int) -> tuple[list[_Statistic], list[float]]:
+def _outcomes(point: Sequence[float], first: int, second: int, count: int) -> tuple[list[_Statistic], list[float]]:
     """For each outcome of a pair: the parameters that its logit sums, with their weights, and its probability."""
     stats: list[_Statistic] = [((first, 1.0),), ((second, 1.0),)]
-    if len(place) > count:
+    if len(point) > count:
         stats.append(((first, 0.5), (second, 0.5), (count, 1.0)))
-    logits = [sum(place[index] * value for index, value in stat) for stat in stats]
+    logits = [sum(point[index] * value for index, value in stat) for stat in stats]
     top = max(logits)
     weights = [math.exp(logit - top) for logit in logits]
     total = sum(weights)
     return stats, [weight / total for weight in weights]
 
 
-def _likelihood(counts: Mapping[tuple[int, int, int], int], place: Sequence[float], count: int) -> float:
-    total = -PRIOR / 2 * math.fsum(value * value for value in place)
+def _likelihood(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> float:
+    total = -PRIOR / 2 * math.fsum(value * value for value in point)
     for (first, second, outcome), times in counts.items():
-        total += times * math.log(max(_outcomes(place, first, second, count)[1][outcome], 1e-300))
+        total += times * math.log(max(_outcomes(point, first, second, count)[1][outcome], 1e-300))
     return total
 
 
-def _curvature(counts: Mapping[tuple[int, int, int], int], place: Sequence[float], count: int) -> Matrix:
+def _curvature(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> Matrix:
     """The negative Hessian of the log-likelihood, with the prior."""
-    size = len(place)
+    size = len(point)
     matrix = [[PRIOR if row == column else 0.0 for column in range(size)] for row in range(size)]
     met: Counter[tuple[int, int]] = Counter()
     for (first, second, _), times in counts.items():
         met[first, second] += times
     for (first, second), times in met.items():
-        stats, shares = _outcomes(place, first, second, count)
+        stats, shares = _outcomes(point, first, second, count)
         mean: Counter[int] = Counter()
         for stat, share in zip(stats, shares, strict=True):
             for row, value in stat:
@@ -223,10 +223,10 @@ def _curvature(counts: Mapping[tuple[int, int, int], int], place: Sequence[float
     return matrix
 
 
-def _gradient(counts: Mapping[tuple[int, int, int], int], place: Sequence[float], count: int) -> list[float]:
-    gradient = [-PRIOR * value for value in place]
+def _gradient(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> list[float]:
+    gradient = [-PRIOR * value for value in point]
     for (first, second, outcome), times in counts.items():
-        stats, shares = _outcomes(place, first, second, count)
+        stats, shares = _outcomes(point, first, second, count)
         for index, value in stats[outcome]:
             gradient[index] += times * value
         for stat, share in zip(stats, shares, strict=True):

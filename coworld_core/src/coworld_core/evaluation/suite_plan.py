@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-def suite_seed(settings: SuiteSettings, place: Path) -> int:
+def suite_seed(settings: SuiteSettings, directory: Path) -> int:
     """The base seed of a suite: its own, that of the suite in its directory, or a fresh one.
 
     Raises:
@@ -33,7 +33,7 @@ def suite_seed(settings: SuiteSettings, place: Path) -> int:
     """
     if settings.seed is not None:
         return settings.seed
-    return read_suite_file(place).seed if (place / SUITE_NAME).is_file() else fresh_seed()
+    return read_suite_file(directory).seed if (directory / SUITE_NAME).is_file() else fresh_seed()
 
 
 def read_suite(directory: str | os.PathLike[str]) -> tuple[SuiteReport, tuple[PlayedEvaluation, ...]]:
@@ -57,11 +57,11 @@ def read_suite(directory: str | os.PathLike[str]) -> tuple[SuiteReport, tuple[Pl
     return report.with_cells(cells), tuple(played)
 
 
-def resumed_suite(place: Path, report: SuiteReport, plans: Sequence[MixturePlan]) -> SuiteReport:
+def resumed_suite(directory: Path, report: SuiteReport, plans: Sequence[MixturePlan]) -> SuiteReport:
     """The report to go on with: what the suite in a directory has of these measurements already.
 
     Args:
-        place: The directory of a suite.
+        directory: The directory of a suite.
         report: The report of the suite that is to be played, in which nothing is measured yet.
         plans: The plans of its measurements.
 
@@ -70,7 +70,7 @@ def resumed_suite(place: Path, report: SuiteReport, plans: Sequence[MixturePlan]
             game.
         RecordError: Its files are broken.
     """
-    found, _ = read_suite(place)
+    found, _ = read_suite(directory)
     before = {cell.directory: cell for cell in found.cells}
     names = {
         cell.directory: tuple(one.name for one in plan.players().values())
@@ -81,7 +81,7 @@ def resumed_suite(place: Path, report: SuiteReport, plans: Sequence[MixturePlan]
         what = f"episodes of {found.coworld}"
         what = f"measurements that this one has not: {listed(gone, limit=5)}" if gone else what
         raise UsageError(
-            f"{place} has a suite with {what}.",
+            f"{directory} has a suite with {what}.",
             code="another_suite",
             hint=Hint("repeat_evaluation", "Repeat the call that began it, or pass another workspace."),
         )

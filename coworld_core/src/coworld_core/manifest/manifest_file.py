@@ -315,15 +315,15 @@ def manifest_value(manifest: Manifest) -> dict[str, Any]:
     return value
 
 
-def _put_back(value: Any, place: tuple[str | int, ...], kept: Any) -> None:
+def _put_back(value: Any, path: tuple[str | int, ...], kept: Any) -> None:
     """Restore an unknown part at its original path, unless its parent is gone."""
-    for part in place[:-1]:
+    for part in path[:-1]:
         below = isinstance(part, int) and isinstance(value, list) and part < len(cast("list[Any]", value))
         if not below and not (isinstance(value, dict) and part in value):
             return
         value = cast("Any", value)[part]
     if isinstance(value, dict):
-        cast("dict[Any, Any]", value).setdefault(place[-1], kept)
+        cast("dict[Any, Any]", value).setdefault(path[-1], kept)
 
 
 def _drop_absent(value: dict[str, Any], model: object) -> None:

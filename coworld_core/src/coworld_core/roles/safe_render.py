@@ -126,7 +126,7 @@ def render_markdown(text: str, *, entry: str = "", names: Collection[str] = ()) 
     parser: Any = (
         load_library("markdown_it", _HINT).MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     )
-    check, place = _Check(names=frozenset(names), read=_nothing), _Place(entry=entry)
+    check, place = _Check(names=frozenset(names), read=_nothing), _Position(entry=entry)
     parser.validateLink = _is_plain
     tokens: list[Any] = parser.parse(text.replace("\0", "\N{REPLACEMENT CHARACTER}"))
     for block in tokens:
@@ -158,7 +158,7 @@ def _nothing(name: str) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Place:
+class _Position:
     """Where something is."""
 
     entry: str
@@ -169,11 +169,11 @@ class _Place:
     whole: bool = False
     """Whether lines within it are not those of the entry."""
 
-    def at(self, line: int | None, column: int | None = None) -> _Place:
+    def at(self, line: int | None, column: int | None = None) -> _Position:
         """The same place, with a line and column of its text; within a data address, the place of the address."""
         if self.nested or self.whole or not line:
             return self
-        return _Place(entry=self.entry, line=line, column=max(1, column or 1))
+        return _Position(entry=self.entry, line=line, column=max(1, column or 1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,30 +188,32 @@ class _Check:
     _leads: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """The files to which the page leads, each with the kind as which it is checked, in the order found."""
 
-    def say(self, code: str, place: _Place, what: str, *, hint: str | None = None, severity: Any = "error") -> None:
+    def say(
+        self, code: str, position: _Position, what: str, *, hint: str | None = None, severity: Any = "error"
+    ) -> None:
         """Add an issue, once."""
-        key = code, place.entry, place.line, what
+        key = code, position.entry, position.line, what
         if key in self._known or len(self.issues) > _MOST_ISSUES:
             return
         self._known.add(key)
-        shown = quoted(place.entry, 120)[1:-1]
+        shown = quoted(position.entry, 120)[1:-1]
         if len(self.issues) == _MOST_ISSUES:
             code, what, hint, severity = "too_many_issues", "there is more, which is not listed", None, "info"
         self.issues.append(
             Issue(
                 code=code,
                 severity=severity,
-                pointer=pointer((place.entry,)),
-                line=place.line,
-                column=place.column,
+                pointer=pointer((position.entry,)),
+                line=position.line,
+                column=position.column,
                 message=f"{shown}: {what}.",
                 hint=hint,
             )
         )
 
-    def will_not_run(self, place: _Place, what: str, hint: str | None = None) -> None:
+    def will_not_run(self, position: _Position, what: str, hint: str | None = None) -> None:
         """Tell the author of something that is allowed and without effect."""
-        self.say("will_not_run", place, what, hint=hint, severity="info")
+        self.say("will_not_run", position, what, hint=hint, severity="info")
 
     # --- files
 
@@ -228,7 +230,7 @@ class _Check:
             self._file(name, kind)
 
     def _file(self, entry: str, kind: str) -> None:
-        place = _Place(entry=entry)
+        place = _Position(entry=entry)
         if kind in _UNCHECKED_PAGES:
             self.say("unsafe_address", place, f"a page of the kind {kind} cannot be checked, so nothing may lead to it")
         if kind not in (".md", ".html", ".htm", ".css", ".svg"):
@@ -258,11 +260,11 @@ class _Check:
 
     # --- pages
 
-    def page(self, text: str, place: _Place) -> None:
+    def page(self, text: str, position: _Position) -> None:
         """Check HTML."""
         parser: Any = load_library("justhtml", _HINT).JustHTML
         if _FRAME.search(text):
-            self.say("unsafe_element", place, "frames are not allowed, nor is any mention of <frame>")
+            self.say("unsafe_element", position, "frames are not allowed, nor is any mention of <frame>")
         # Without scripts, as in the sandbox, <noscript> holds elements; with scripts, text. Both must be safe.
         for scripting in (False, True) if "<noscript" in text.lower() else (False,):
             document = parser(text, sanitize=False, scripting_enabled=scripting, track_node_locations=True)
@@ -271,10 +273,10 @@ class _Check:
                 node, in_select = nodes.pop()
                 name: str = node.name
                 if not name.startswith(("#", "!")):
-                    in_select = self._html_node(node, place, in_select)
+                    in_select = self._html_node(node, position, in_select)
                 nodes += [(child, in_select) for child in reversed(node.children or [])]
 
-    def _html_node(self, node: Any, page: _Place, in_select: bool) -> bool:
+    def _html_node(self, node: Any, page: _Position, in_select: bool) -> bool:
         """Check an element of HTML; returns whether its children are within a `<select>`."""
         name, kind = str(node.name), str(node.namespace or "html")
         place = page.at(*(node.origin_location or (None, None)))
@@ -295,7 +297,7 @@ class _Check:
         self.element(kind, name, attributes, place)
         return in_select or (kind == "html" and name == "select")
 
-    def element(self, kind: str, name: str, attributes: Mapping[str, str], place: _Place) -> None:
+    def element(self, kind: str, name: str, attributes: Mapping[str, str], position: _Position) -> None:
         """Check an element of HTML, SVG (`svg`) or MathML (`math`)."""
         tag = f"<{quoted(name, 60)[1:-1]}>"
         match kind:
@@ -308,178 +310,180 @@ class _Check:
                 allowed = name in lists.MATH_ELEMENTS
         if not allowed:
             where = {"html": "", "svg": " in a picture"}.get(kind, " in a formula")
-            self.say("unsafe_element", place, f"{tag} is not allowed{where}")
+            self.say("unsafe_element", position, f"{tag} is not allowed{where}")
             return
         if name == "script" and not attributes.get("src", "").strip():
-            self.say("unsafe_element", place, "a <script> without src is not allowed", hint="Put it into a file.")
+            self.say("unsafe_element", position, "a <script> without src is not allowed", hint="Put it into a file.")
             return
         if name == "link" and attributes.get("rel", "").lower().split() != ["stylesheet"]:
-            self.say("unsafe_element", place, 'a <link> other than rel="stylesheet" is not allowed')
+            self.say("unsafe_element", position, 'a <link> other than rel="stylesheet" is not allowed')
             return
         for attribute, value in attributes.items():
-            self._attribute(kind, name, attribute, value, place)
+            self._attribute(kind, name, attribute, value, position)
 
-    def _attribute(self, kind: str, element: str, name: str, value: str, place: _Place) -> None:
+    def _attribute(self, kind: str, element: str, name: str, value: str, position: _Position) -> None:
         shown = f"{quoted(name, 60)[1:-1]} of <{quoted(element, 60)[1:-1]}>"
         if name.lower().startswith("on"):
-            self.say("unsafe_attribute", place, f"{shown} would run a script, and is not allowed")
+            self.say("unsafe_attribute", position, f"{shown} would run a script, and is not allowed")
         elif name == "style":
-            self.styles(value, place)
+            self.styles(value, position)
         elif name.startswith(("data-", "aria-", "xmlns:")) or name == "xmlns":
             return
         elif ":" in element:
             # An element of another vocabulary, which no browser knows
             return
         elif kind == "html":
-            self._html_attribute(element, name, value, shown, place)
+            self._html_attribute(element, name, value, shown, position)
         elif kind == "svg":
-            self._svg_attribute(element, name, value, shown, place)
+            self._svg_attribute(element, name, value, shown, position)
         elif name not in lists.MATH_ATTRIBUTES:
-            self.say("unsafe_attribute", place, f"{shown} is not allowed")
+            self.say("unsafe_attribute", position, f"{shown} is not allowed")
 
-    def _html_attribute(self, element: str, name: str, value: str, shown: str, place: _Place) -> None:
+    def _html_attribute(self, element: str, name: str, value: str, shown: str, position: _Position) -> None:
         match element, name:
             case "script", "src":
-                self._script(value, shown, place)
+                self._script(value, shown, position)
             case _, "src" | "poster" | "background":
-                self.resource(value, shown, place, recorded=name == "src" and element in _RECORDED)
+                self.resource(value, shown, position, recorded=name == "src" and element in _RECORDED)
             case _, "srcset":
                 for candidate in _candidates(value):
-                    self.resource(candidate, shown, place)
+                    self.resource(candidate, shown, position)
             case "link", "href":
-                self._style_sheet(value, shown, place)
+                self._style_sheet(value, shown, position)
             case (("a" | "area"), "href") | (_, ("cite" | "longdesc")):
-                self.link(value, shown, place)
+                self.link(value, shown, position)
             case "script", "type" if value.strip().lower() not in _SCRIPTS:
-                self.say("unsafe_attribute", place, f"{shown} is {quoted(value)}, which is not allowed")
+                self.say("unsafe_attribute", position, f"{shown} is {quoted(value)}, which is not allowed")
             case "meta", "charset":
                 if value.strip().lower() not in _UTF8 - {"us-ascii", "ascii"}:
-                    self.say("unsafe_attribute", place, f"{shown} is {quoted(value)}; a page is UTF-8")
+                    self.say("unsafe_attribute", position, f"{shown} is {quoted(value)}; a page is UTF-8")
             case "meta", "name" if value.strip().lower() == "referrer":
-                self.say("unsafe_attribute", place, f"{shown} must not change what is told to others")
+                self.say("unsafe_attribute", position, f"{shown} must not change what is told to others")
             case _ if name not in lists.HTML_ATTRIBUTES:
-                self.say("unsafe_attribute", place, f"{shown} is not allowed")
+                self.say("unsafe_attribute", position, f"{shown} is not allowed")
             case _:
                 pass
 
-    def _svg_attribute(self, element: str, name: str, value: str, shown: str, place: _Place) -> None:
+    def _svg_attribute(self, element: str, name: str, value: str, shown: str, position: _Position) -> None:
         if name in ("href", "xlink:href"):
             match element:
                 case "a":
-                    self.link(value, shown, place)
+                    self.link(value, shown, position)
                 case "image" | "feImage":
-                    self.resource(value, shown, place)
+                    self.resource(value, shown, position)
                 case _ if _scheme(_as_browser(value)) == "data":
-                    self.say("unsafe_address", place, f"{shown} must not be a data address")
+                    self.say("unsafe_address", position, f"{shown} must not be a data address")
                 case _:
-                    self.resource(value, shown, place)
+                    self.resource(value, shown, position)
         elif name == "attributeName" and element in lists.ANIMATIONS:
             target = value.strip()
             if target not in (lists.SVG_ATTRIBUTES | lists.SVG_STYLES) - {"style", "id", "class", "xmlns", "begin"}:
-                self.say("unsafe_attribute", place, f"{shown} must not change {quoted(value)}")
+                self.say("unsafe_attribute", position, f"{shown} must not change {quoted(value)}")
         elif name in lists.SVG_STYLES:
-            self.styles(value, place)
+            self.styles(value, position)
         elif name not in lists.SVG_ATTRIBUTES and not _FOREIGN_NAME.fullmatch(name):
-            self.say("unsafe_attribute", place, f"{shown} is not allowed")
+            self.say("unsafe_attribute", position, f"{shown} is not allowed")
 
     # --- addresses
 
-    def has_picture(self, value: str, place: _Place) -> bool:
+    def has_picture(self, value: str, position: _Position) -> bool:
         """Whether an address is that of a picture in the report, or a picture itself."""
         trial = replace(self, issues=[], _known=set(), _leads=[])
-        trial.resource(value, "", place)
+        trial.resource(value, "", position)
         return not trial.issues
 
-    def resource(self, value: str, shown: str, place: _Place, *, recorded: bool = False, font: bool = False) -> None:
+    def resource(
+        self, value: str, shown: str, position: _Position, *, recorded: bool = False, font: bool = False
+    ) -> None:
         """Check an address that is fetched: a file of the report, or a data address of a harmless kind."""
         address = _as_browser(value)
         if not address or address.startswith("#"):
             return
         if _scheme(address) != "data":
-            self._entry(address, shown, place)
+            self._entry(address, shown, position)
         else:
             kind = _data_kind(address)
             if kind == _DRAWING:
-                self._nested(address, shown, place, self.picture)
+                self._nested(address, shown, position, self.picture)
             elif not (
                 kind in _BITMAPS
                 or address == "data:,"
                 or (recorded and _RECORDINGS.fullmatch(kind))
                 or (font and _FONTS.fullmatch(kind))
             ):
-                self.say("unsafe_address", place, f"{shown} is a data address of the kind {quoted(kind)}")
+                self.say("unsafe_address", position, f"{shown} is a data address of the kind {quoted(kind)}")
         if recorded:
-            self.will_not_run(place, f"{shown}: sounds and films are not played where reports are shown")
+            self.will_not_run(position, f"{shown}: sounds and films are not played where reports are shown")
 
-    def link(self, value: str, shown: str, place: _Place) -> None:
+    def link(self, value: str, shown: str, position: _Position) -> None:
         """Check an address that somebody may follow."""
         address = _as_browser(value)
         scheme = _scheme(address)
         if scheme is None:
-            if (name := self._named(address, place)) in self.names:
+            if (name := self._named(address, position)) in self.names:
                 self.lead(name)
         elif scheme not in _LINKED and not (scheme == "data" and _data_kind(address) in _DOWNLOADS):
             self.say(
-                "unsafe_address", place, f"{shown} is an address of the kind {quoted(scheme)}, which is not allowed"
+                "unsafe_address", position, f"{shown} is an address of the kind {quoted(scheme)}, which is not allowed"
             )
 
-    def _script(self, value: str, shown: str, place: _Place) -> None:
+    def _script(self, value: str, shown: str, position: _Position) -> None:
         address = _as_browser(value)
         if _scheme(address) is not None or address.startswith("#"):
-            self.say("unsafe_address", place, f"{shown} is not a file of the report")
-        elif self._entry(address, shown, place):
+            self.say("unsafe_address", position, f"{shown} is not a file of the report")
+        elif self._entry(address, shown, position):
             hint = "The page must show without it what it is about."
-            self.will_not_run(place, f"{shown}: scripts do not run where reports are shown", hint)
+            self.will_not_run(position, f"{shown}: scripts do not run where reports are shown", hint)
 
-    def _style_sheet(self, value: str, shown: str, place: _Place) -> None:
+    def _style_sheet(self, value: str, shown: str, position: _Position) -> None:
         address = _as_browser(value)
         if not address or address.startswith("#"):
             return
         if _scheme(address) != "data":
-            self._entry(address, shown, place, kind=".css")
+            self._entry(address, shown, position, kind=".css")
             return
         if (kind := _data_kind(address)) != "text/css":
-            self.say("unsafe_address", place, f"{shown} is a data address of the kind {quoted(kind)}")
+            self.say("unsafe_address", position, f"{shown} is a data address of the kind {quoted(kind)}")
             return
-        self._nested(address, shown, place, lambda data, place: self.styles(data.decode("utf-8", "replace"), place))
-        self.will_not_run(place, f"{shown}: a style sheet in a data address is not applied where reports are shown")
+        self._nested(address, shown, position, lambda data, place: self.styles(data.decode("utf-8", "replace"), place))
+        self.will_not_run(position, f"{shown}: a style sheet in a data address is not applied where reports are shown")
 
-    def _nested(self, address: str, shown: str, place: _Place, check: Callable[[bytes, _Place], None]) -> None:
-        if place.nested == _MOST_NESTED:
-            self.say("unsafe_address", place, f"{shown} nests data addresses too deeply")
+    def _nested(self, address: str, shown: str, position: _Position, check: Callable[[bytes, _Position], None]) -> None:
+        if position.nested == _MOST_NESTED:
+            self.say("unsafe_address", position, f"{shown} nests data addresses too deeply")
         else:
-            check(_data_bytes(address), replace(place, nested=place.nested + 1))
+            check(_data_bytes(address), replace(position, nested=position.nested + 1))
 
-    def _entry(self, address: str, shown: str, place: _Place, *, kind: str | None = None) -> str | None:
+    def _entry(self, address: str, shown: str, position: _Position, *, kind: str | None = None) -> str | None:
         """The file of the report that an address means, which is to be checked too; None after an issue about it."""
         if _scheme(address) is not None or address.startswith(("/", "\\")):
             self.say(
                 "unsafe_address",
-                place,
+                position,
                 f"{shown} is {quoted(address)}, which is not in the report",
                 hint="Put the file into the report and name it by a relative path, or write it as a data address.",
             )
             return None
-        if place.nested:
-            self.say("unsafe_address", place, f"{shown} is {quoted(address)}, which leads nowhere in a data address")
+        if position.nested:
+            self.say("unsafe_address", position, f"{shown} is {quoted(address)}, which leads nowhere in a data address")
             return None
-        name = self._named(address, place)
+        name = self._named(address, position)
         if name in self.names:
             self.lead(name, kind)
             return name
         if name.startswith("../"):
-            self.say("unsafe_address", place, f"{shown} is {quoted(address)}, which leads out of the report")
+            self.say("unsafe_address", position, f"{shown} is {quoted(address)}, which leads out of the report")
         else:
-            self.say("entry_missing", place, f"{shown} is {quoted(address)}, which is not in the report")
+            self.say("entry_missing", position, f"{shown} is {quoted(address)}, which is not in the report")
         return None
 
-    def _named(self, address: str, place: _Place) -> str:
+    def _named(self, address: str, position: _Position) -> str:
         path = unquote(re.split(r"[?#]", address, maxsplit=1)[0]).replace("\\", "/")
-        return posixpath.normpath(posixpath.join(posixpath.dirname(place.entry), path))
+        return posixpath.normpath(posixpath.join(posixpath.dirname(position.entry), path))
 
     # --- styles
 
-    def styles(self, text: str, place: _Place, *, sheet: bool = False) -> None:
+    def styles(self, text: str, position: _Position, *, sheet: bool = False) -> None:
         """Check CSS: whatever it is written as, its tokens are all there is to know of what it can fetch or run."""
         parse: Any = load_library("tinycss2", _HINT).parse_component_value_list
         # Names of functions around a token, the innermost last
@@ -489,10 +493,12 @@ class _Check:
             before = ""
             for token in tokens:
                 if token.type in _TELLING:
-                    self._style_token(token, within, self._style_place(place, token, sheet))
+                    self._style_token(token, within, self._style_position(position, token, sheet))
                 if before in ("behavior", "-moz-binding") and token.type == "literal" and token.value == ":":
                     self.say(
-                        "unsafe_style", self._style_place(place, token, sheet), f"{before} is not allowed in a style"
+                        "unsafe_style",
+                        self._style_position(position, token, sheet),
+                        f"{before} is not allowed in a style",
                     )
                 if token.type != "whitespace":
                     before = token.lower_value if token.type == "ident" else ""
@@ -501,42 +507,42 @@ class _Check:
                 elif token.type.endswith("block"):
                     waiting.append((token.content, within))
 
-    def _style_place(self, place: _Place, token: Any, sheet: bool) -> _Place:
-        column = token.source_column if sheet or token.source_line > 1 else place.column
-        return place.at(place.line + token.source_line - 1, column)
+    def _style_position(self, position: _Position, token: Any, sheet: bool) -> _Position:
+        column = token.source_column if sheet or token.source_line > 1 else position.column
+        return position.at(position.line + token.source_line - 1, column)
 
-    def _style_token(self, token: Any, within: str, place: _Place) -> None:
+    def _style_token(self, token: Any, within: str, position: _Position) -> None:
         addressed = within in lists.ADDRESS_FUNCTIONS
         match token.type:
             case "url":
-                self.resource(token.value, "a url() of a style", place, font=True)
+                self.resource(token.value, "a url() of a style", position, font=True)
             case "string" if addressed:
-                self.resource(token.value, f"{within}() of a style", place, font=True)
+                self.resource(token.value, f"{within}() of a style", position, font=True)
             case "function" if addressed and token.lower_name not in ("url", "src", "type", *_GRADIENTS):
                 shown = quoted(token.lower_name, 60)[1:-1]
-                self.say("unsafe_style", place, f"{shown}() within {within}() is not allowed in a style")
+                self.say("unsafe_style", position, f"{shown}() within {within}() is not allowed in a style")
             case "function" if token.lower_name not in _FUNCTIONS and not addressed:
-                self.say("unsafe_style", place, f"{quoted(token.lower_name, 60)[1:-1]}() is not allowed in a style")
+                self.say("unsafe_style", position, f"{quoted(token.lower_name, 60)[1:-1]}() is not allowed in a style")
             case "at-keyword" if token.lower_value not in lists.AT_RULES:
-                self.say("unsafe_style", place, f"@{quoted(token.lower_value, 60)[1:-1]} is not allowed in a style")
+                self.say("unsafe_style", position, f"@{quoted(token.lower_value, 60)[1:-1]} is not allowed in a style")
             case "error" if token.kind == "bad-url":
-                self.say("unsafe_style", place, "a style has a url() that is not one")
+                self.say("unsafe_style", position, "a style has a url() that is not one")
             case _:
                 pass
 
     # --- pictures
 
-    def picture(self, data: bytes, place: _Place) -> None:
+    def picture(self, data: bytes, position: _Position) -> None:
         """Check an SVG file."""
-        reader = _SvgReader(self, place)
+        reader = _SvgReader(self, position)
         try:
             reader.read(data)
         except expat.ExpatError as error:
-            at = place.at(error.lineno, error.offset + 1)
+            at = position.at(error.lineno, error.offset + 1)
             why = expat.ErrorString(error.code)
             self.say("unsafe_markup", at, f"a picture is not well-formed XML, and is not shown: {why}")
         except _OwnDocumentType:
-            self.say("unsafe_markup", place, "a picture must not define its own document type")
+            self.say("unsafe_markup", position, "a picture must not define its own document type")
 
 
 _TELLING = frozenset({"url", "string", "function", "at-keyword", "error"})
@@ -548,9 +554,9 @@ _GRADIENTS = frozenset(name for name in lists.CSS_FUNCTIONS if name.endswith("gr
 class _SvgReader:
     """Reads an SVG file, element by element."""
 
-    def __init__(self, check: _Check, place: _Place) -> None:
+    def __init__(self, check: _Check, position: _Position) -> None:
         self._check = check
-        self._whole = place
+        self._whole = position
         self._style: list[str] | None = None
         self._depth = 0
         self._parser = expat.ParserCreate("utf-8", " ")
@@ -570,12 +576,12 @@ class _SvgReader:
         """
         self._parser.Parse(data, True)
 
-    def _place(self) -> _Place:
+    def _position(self) -> _Position:
         return self._whole.at(self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1)
 
     def _declaration(self, version: str, encoding: str | None, standalone: int) -> None:
         if encoding is not None and encoding.lower() not in _UTF8:
-            self._check.say("unsafe_markup", self._place(), f"a picture is {quoted(encoding)}; it must be UTF-8")
+            self._check.say("unsafe_markup", self._position(), f"a picture is {quoted(encoding)}; it must be UTF-8")
 
     def _document_type(self, name: str, system: str | None, public: str | None, has_subset: int) -> None:
         if has_subset:
@@ -585,11 +591,11 @@ class _SvgReader:
     def _instruction(self, target: str, data: str) -> None:
         if target.lower() != "xpacket":
             shown = quoted(target, 60)[1:-1]
-            self._check.say("unsafe_markup", self._place(), f"a picture must not have the instruction <?{shown}?>")
+            self._check.say("unsafe_markup", self._position(), f"a picture must not have the instruction <?{shown}?>")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         space, _, local = name.rpartition(" ")
-        place = self._place()
+        place = self._position()
         if self._style is not None:
             self._check.say("unsafe_markup", place, "a <style> holds markup")
         if space in ("", _XHTML):
@@ -609,7 +615,7 @@ class _SvgReader:
 
     def _end(self, name: str) -> None:
         if name == f"{_SVG} style" and self._style is not None:
-            self._check.styles("".join(self._style), self._place())
+            self._check.styles("".join(self._style), self._position())
             self._style = None
 
     def _text(self, data: str) -> None:

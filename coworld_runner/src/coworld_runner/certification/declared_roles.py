@@ -11,7 +11,7 @@ from coworld_core.roles.role_record import ROLES_DIRECTORY, RoleRecord
 
 from ..backend import Backend, Publish
 from ..package.resolver import Package
-from ..roles.kept_answer import answer_place
+from ..roles.kept_answer import answer_directory
 from ..roles.optimizer_advice import ask_for_plan
 from ..roles.role_jobs import RoleJob, RoleResult, run_roles
 from ..roles.role_program import RoleProgram, declared_ids, find_role
@@ -56,7 +56,7 @@ async def run_declared_roles(
     plans: list[Evidence] = []
     for identifier in declared_ids(package, "optimizer"):
         program = find_role(package, "optimizer", identifier)
-        place = answer_place(episode, program)
+        place = answer_directory(episode, program)
         try:
             record = await ask_for_plan(
                 package,

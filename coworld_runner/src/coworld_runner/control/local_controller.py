@@ -36,7 +36,7 @@ from ..episode.episode_record import versions
 from ..episode.run_context import entered_backend, find_plan
 from ..episode.single import run_episode
 from ..errors import unwrapped
-from ..records.known_places import remember_place
+from ..records.known_places import remember_directory
 from ..records.local_runs import LocalRuns
 from ..runs.workspace import LATEST, default_workspace
 from .local_episode import LocalEpisode, OwnRun, read_info, state_of
@@ -128,7 +128,7 @@ class LocalController:
         if starting.problem is not None:
             raise starting.problem
         assert starting.workspace is not None
-        await anyio.to_thread.run_sync(remember_place, starting.workspace.parent)
+        await anyio.to_thread.run_sync(remember_directory, starting.workspace.parent)
         episode = self._own[starting.run_id] = LocalEpisode(starting.run_id, starting.workspace, starting.own)
         return episode
 

@@ -131,7 +131,7 @@ class RunningProgram:
     _places: Sequence[Placement] = field(repr=False)
 
     @property
-    def place(self) -> Placement:
+    def placement(self) -> Placement:
         """The latest placement that the program got."""
         return self._places[-1]
 

@@ -72,20 +72,20 @@ def _entries(root: YamlNode, path: tuple[Path, ...]) -> dict[str, YamlNode]:
     return found | {name: _extended(place, ()) for name, place in own.items()}
 
 
-def _included(place: YamlNode, path: tuple[Path, ...]) -> dict[str, YamlNode]:
+def _included(node: YamlNode, path: tuple[Path, ...]) -> dict[str, YamlNode]:
     """Return the services of one entry of `include`."""
-    entry = place.entries("An entry of `include`") if place.node.id == "mapping" else {"path": place}
+    entry = node.entries("An entry of `include`") if node.node.id == "mapping" else {"path": node}
     if "path" not in entry:
-        raise place.wrong("include_missing", "An entry of `include` names no `path`.", hint="Name the file to include.")
+        raise node.wrong("include_missing", "An entry of `include` names no `path`.", hint="Name the file to include.")
     files = [_file(item) for item in _texts(entry["path"])]
-    directory = files[0].parent if files else place.reading.directory
+    directory = files[0].parent if files else node.reading.directory
     if "project_directory" in entry:
-        directory = place.reading.directory / entry["project_directory"].text()
+        directory = node.reading.directory / entry["project_directory"].text()
     root: YamlNode | None = None
     for file in files:
         if file in path:
-            raise place.wrong("include_circle", f"{shown(str(file))} includes itself.", hint="Remove one `include`.")
-        reading = place.reading.further(file, directory=directory) if root is None else root.reading.further(file)
+            raise node.wrong("include_circle", f"{shown(str(file))} includes itself.", hint="Remove one `include`.")
+        reading = node.reading.further(file, directory=directory) if root is None else root.reading.further(file)
         reading.directory = directory
         for item in _texts(entry["env_file"]) if "env_file" in entry and root is None else ():
             reading.add_env_file(_file(item))
@@ -93,20 +93,20 @@ def _included(place: YamlNode, path: tuple[Path, ...]) -> dict[str, YamlNode]:
     return _entries(root, (*path, *files)) if root is not None else {}
 
 
-def _extended(place: YamlNode, seen: tuple[tuple[Path, str], ...]) -> YamlNode:
+def _extended(node: YamlNode, seen: tuple[tuple[Path, str], ...]) -> YamlNode:
     """Return a service merged over what it extends."""
-    if place.base is not None:
+    if node.base is not None:
         # Each of two files that are merged may extend another service
-        return _extended(place.alone(), seen).over(_extended(place.base, seen))
-    if place.node.id != "mapping":
-        return place
-    extends = place.entries("A service").get("extends")
+        return _extended(node.alone(), seen).over(_extended(node.base, seen))
+    if node.node.id != "mapping":
+        return node
+    extends = node.entries("A service").get("extends")
     if extends is None or extends.is_null:
-        return place
+        return node
     entry = extends.entries("`extends`") if extends.node.id == "mapping" else {"service": extends}
     if "service" not in entry:
         raise extends.wrong("extends_missing", "`extends` names no `service`.", hint="Name the service to extend.")
-    name, reading = entry["service"].text(), place.reading
+    name, reading = entry["service"].text(), node.reading
     if "file" in entry:
         reading = reading.further(_file(entry["file"]))
     step = (reading.path, name)
@@ -118,17 +118,17 @@ def _extended(place: YamlNode, seen: tuple[tuple[Path, str], ...]) -> YamlNode:
         near = closest(name, others)
         hint = f"Did you mean {near!r}?" if near else "Name a service of that file."
         raise entry["service"].wrong("extends_unknown", f"{reading.path.name} has no service {name!r}.", hint=hint)
-    return place.over(_extended(others[name], (*seen, step)))
+    return node.over(_extended(others[name], (*seen, step)))
 
 
-def _texts(place: YamlNode) -> list[YamlNode]:
-    return place.items() if place.node.id == "sequence" else [place]
+def _texts(node: YamlNode) -> list[YamlNode]:
+    return node.items() if node.node.id == "sequence" else [node]
 
 
-def _file(place: YamlNode) -> Path:
-    text = place.text()
-    path = place.reading.directory / Path(text).expanduser()
+def _file(node: YamlNode) -> Path:
+    text = node.text()
+    path = node.reading.directory / Path(text).expanduser()
     if not text or "\0" in text or not path.is_file():
         hint = "Paths are relative to the file that names them; a file that is elsewhere has to be fetched first."
-        raise place.wrong("compose_missing", f"There is no file {shown(text)!r}.", hint=hint)
+        raise node.wrong("compose_missing", f"There is no file {shown(text)!r}.", hint=hint)
     return path

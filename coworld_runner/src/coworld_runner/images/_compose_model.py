@@ -29,26 +29,26 @@ _UNREAD_BUILD_KEYS = frozenset({"additional_contexts", "secrets", "ssh", "entitl
 """Keys of `build` that change the resulting image but are not passed to the engine."""
 
 
-def _optional(place: YamlNode) -> str | None:
-    return place.text() or None
+def _optional(node: YamlNode) -> str | None:
+    return node.text() or None
 
 
-def _image(place: YamlNode) -> str:
-    text = place.text()
+def _image(node: YamlNode) -> str:
+    text = node.text()
     try:
-        ImageRef.parse(text).require_runnable(f"the image of service {place.pointer.split('/')[2]!r}")
+        ImageRef.parse(text).require_runnable(f"the image of service {node.pointer.split('/')[2]!r}")
     except ImageError as error:
-        raise place.wrong(error.code, error.message, hint=error.hint) from error
+        raise node.wrong(error.code, error.message, hint=error.hint) from error
     return text
 
 
-def _platform(place: YamlNode) -> str:
-    text = place.text()
+def _platform(node: YamlNode) -> str:
+    text = node.text()
     try:
         if text:
             Platform.parse(text)
     except ValueError as error:
-        raise place.wrong("bad_platform", f"The platform {error}.") from error
+        raise node.wrong("bad_platform", f"The platform {error}.") from error
     return text
 
 
@@ -56,28 +56,28 @@ def _without_empty(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(text for text in texts if text)
 
 
-def _context(place: YamlNode) -> Path:
-    text = place.text()
+def _context(node: YamlNode) -> Path:
+    text = node.text()
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://|git@|github\.com/", text):
         message = f"The build context {shown(text)!r} is not a directory of this machine."
-        raise place.wrong("context_remote", message, hint="Fetch it first and name the directory.")
+        raise node.wrong("context_remote", message, hint="Fetch it first and name the directory.")
     if not text.strip() or "\0" in text:
         hint = "Write `.` for the directory of the compose file."
-        raise place.wrong("context_empty", "The build context is empty.", hint=hint)
-    return Path(os.path.normpath(place.reading.directory / Path(text).expanduser()))
+        raise node.wrong("context_empty", "The build context is empty.", hint=hint)
+    return Path(os.path.normpath(node.reading.directory / Path(text).expanduser()))
 
 
-def _args(place: YamlNode) -> dict[str, YamlNode | str]:
+def _args(node: YamlNode) -> dict[str, YamlNode | str]:
     """Return build arguments from a mapping or a list of `KEY=VALUE`; missing values come from the environment."""
     args: dict[str, YamlNode | str | None] = {}
-    if place.node.id == "sequence":
-        for item in place.alone().items():
+    if node.node.id == "sequence":
+        for item in node.alone().items():
             key, equals, value = item.text().partition("=")
             args[key] = value if equals else None
     else:
-        args = {key: None if value.is_null else value for key, value in place.alone().entries("`args`").items()}
-    known = {key: place.reading.variables.get(key) if value is None else value for key, value in args.items()}
-    base = _args(place.base) if place.base is not None else {}
+        args = {key: None if value.is_null else value for key, value in node.alone().entries("`args`").items()}
+    known = {key: node.reading.variables.get(key) if value is None else value for key, value in args.items()}
+    base = _args(node.base) if node.base is not None else {}
     return base | {key: value for key, value in known.items() if value is not None}
 
 
@@ -109,23 +109,23 @@ class Build:
     """Platforms that the file asks for, in its order."""
 
 
-def _build(place: YamlNode) -> dict[str, YamlNode]:
+def _build(node: YamlNode) -> dict[str, YamlNode]:
     """Return the fields of `Build` from the key `build`."""
-    service = place.pointer.split("/")[2]
-    entries = _build_entries(place, service)
+    service = node.pointer.split("/")[2]
+    entries = _build_entries(node, service)
     for key in sorted(_UNREAD_BUILD_KEYS & entries.keys()):
         _not_read(entries[key], f"build.{key}", "Build the image yourself and name it under `image`, without `build`.")
     if "dockerfile" in entries and "dockerfile_inline" in entries:
         message = f"The service {service!r} gives both `dockerfile` and `dockerfile_inline`."
         entries["dockerfile_inline"].wrong("dockerfile_twice", message, at_key=True, hint="Keep one of them.")
-    return {"context": place.implied("context", "."), **entries}
+    return {"context": node.implied("context", "."), **entries}
 
 
-def _build_entries(place: YamlNode, service: str) -> dict[str, YamlNode]:
-    base = _build_entries(place.base, service) if place.base is not None else {}
-    if place.node.id == "scalar":
-        return merged({"context": place.alone()}, base)
-    return merged(place.alone().entries(f"`build` of the service {service!r}"), base)
+def _build_entries(node: YamlNode, service: str) -> dict[str, YamlNode]:
+    base = _build_entries(node.base, service) if node.base is not None else {}
+    if node.node.id == "scalar":
+        return merged({"context": node.alone()}, base)
+    return merged(node.alone().entries(f"`build` of the service {service!r}"), base)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,24 +146,24 @@ class Service:
         return placeholder(self.name)
 
 
-def _service(place: YamlNode) -> dict[str, Any]:
+def _service(node: YamlNode) -> dict[str, Any]:
     """Return the fields of `Service` from a service's entry."""
-    name = place.name
+    name = node.name
     if not _SERVICE_NAME.fullmatch(name):
         message = f"{name!r} is not a service name: letters, digits, dots, hyphens and underscores only."
-        raise place.wrong("bad_service_name", message, at_key=True)
-    entries = place.entries(f"The service {name!r}")
+        raise node.wrong("bad_service_name", message, at_key=True)
+    entries = node.entries(f"The service {name!r}")
     if "image" not in entries and "build" in entries:
-        entries["image"] = place.implied("image", f"{place.reading.top.project}-{name}".lower())
+        entries["image"] = node.implied("image", f"{node.reading.top.project}-{name}".lower())
     elif "image" not in entries:
         message = f"The service {name!r} has neither `image` nor `build`."
-        place.wrong("image_missing", message, at_key=True, hint="Give it an image to use, or a directory to build.")
-    return {**entries, "name": name, "line": place.line if place.reading is place.reading.top else None}
+        node.wrong("image_missing", message, at_key=True, hint="Give it an image to use, or a directory to build.")
+    return {**entries, "name": name, "line": node.line if node.reading is node.reading.top else None}
 
 
-def _not_read(place: YamlNode, key: str, hint: str) -> None:
+def _not_read(node: YamlNode, key: str, hint: str) -> None:
     message = f"`{key}` is not read here, so what it says has no effect on the build."
-    place.wrong("key_not_read", message, at_key=True, hint=hint, severity="warning")
+    node.wrong("key_not_read", message, at_key=True, hint=hint, severity="warning")
 
 
 @functools.cache

@@ -195,14 +195,14 @@ class Reading:
         else:
             self.variables = WatchedVariables({**found, **self.variables})
 
-    def filled(self, place: YamlNode) -> str:
+    def filled(self, node: YamlNode) -> str:
         """Return a place's text with variables expanded; each unset variable is reported once."""
         try:
-            text = interpolate(place.node.value, self.variables)
+            text = interpolate(node.node.value, self.variables)
         except ValueError as error:
-            raise place.wrong("bad_variable", str(error)) from error
+            raise node.wrong("bad_variable", str(error)) from error
         for name in self.variables.missed - self._reported:
-            place.wrong(
+            node.wrong(
                 "variable_unset",
                 f"The variable {name} is not set; it counts as empty.",
                 hint=f"Set it, put it into .env beside the file, or write ${{{name}:-default}}.",

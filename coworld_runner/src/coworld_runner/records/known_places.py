@@ -12,7 +12,7 @@ from coworld_core.files.locks import while_opening
 from coworld_core.files.regular import read_regular
 from coworld_core.operating_system import plays_here
 
-__all__ = ["default_index", "known_places", "remember_place", "workspaces_at"]
+__all__ = ["default_index", "known_places", "remember_directory", "workspaces_at"]
 
 _MARKS = frozenset({"events.ndjson", "episode.json", "episodes.jsonl", "certification.json", "tournament.toml"})
 """Files of which one is in every workspace."""
@@ -41,14 +41,19 @@ def known_places() -> list[Path]:
     return [Path(os.fsdecode(line)) for line in lines if line.startswith(b"/")]
 
 
-def remember_place(place: Path) -> None:
+def remember_directory(directory: Path) -> None:
     """Have runs at a directory found from now on: a workspace, or a directory with results.
 
     Nothing happens where that cannot be noted: runs do not depend on being found.
     """
-    place = place.expanduser().absolute()
+    directory = directory.expanduser().absolute()
     known = known_places()
-    if not plays_here() or "\n" in str(place) or place in known or any(place.parent == other for other in known):
+    if (
+        not plays_here()
+        or "\n" in str(directory)
+        or directory in known
+        or any(directory.parent == other for other in known)
+    ):
         return
     with contextlib.suppress(OSError):
         path = _list()
@@ -57,7 +62,7 @@ def remember_place(place: Path) -> None:
             known = known_places()
             if len(known) >= _MOST:
                 known = [other for other in known if other.exists()][-_MOST:]
-            write_whole(path, b"".join(os.fsencode(other) + b"\n" for other in [*known, place]))
+            write_whole(path, b"".join(os.fsencode(other) + b"\n" for other in [*known, directory]))
 
 
 def workspaces_at(places: Iterable[Path], known: Collection[str]) -> Iterator[Path]:

@@ -24,7 +24,7 @@ from ..runs.run_labels import change_labels
 from ..runs.workspace import remove_workspace
 from .index_scan import Refreshed, refresh
 from .index_store import IndexStore
-from .known_places import default_index, known_places, remember_place
+from .known_places import default_index, known_places, remember_directory
 from .run_search import find_episodes, find_runs
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class LocalRuns:
         for place in self._below:
             if not place.is_dir():
                 raise UsageError(f"There is no directory {place}.", code="no_such_place", context={"path": str(place)})
-            remember_place(place)
+            remember_directory(place)
         with ExitStack() as stack:
             self._store = stack.enter_context(IndexStore(self._path))
             self.notices = self._store.notices

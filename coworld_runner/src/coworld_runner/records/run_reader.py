@@ -86,10 +86,10 @@ class ReadRows:
     problem: str = ""
 
 
-def stamps_of(place: Path) -> Stamps:
+def stamps_of(directory: Path) -> Stamps:
     """The stamps of the files from which the index knows a run; empty if it is gone."""
     found: dict[str, tuple[int, int]] = {}
-    base = os.fspath(place) + os.sep
+    base = os.fspath(directory) + os.sep
     for name in _NAMES:
         # The record of an episode is written last, so the rest is as it was
         if _RECORD in found and name not in _WITH_RECORD:
@@ -102,15 +102,15 @@ def stamps_of(place: Path) -> Stamps:
     return found
 
 
-def read_run(place: Path) -> ReadRun | None:
+def read_run(directory: Path) -> ReadRun | None:
     """Read a run; None if no run of coworld has written to the directory, or it has only begun to.
 
     What cannot be read is said in `problem`; nothing is raised, whatever is in the directory.
     """
     problems: list[str] = []
     try:
-        found = _read(place, problems)
-        labels = _labels(place, problems) if found is not None else RunLabels()
+        found = _read(directory, problems)
+        labels = _labels(directory, problems) if found is not None else RunLabels()
     except Exception as error:  # noqa: BLE001 - one run must not cost the others theirs
         found, labels = ReadRun(kind="episode"), RunLabels()
         problems.append(f"It cannot be read: {type(error).__name__}: {error}")
@@ -121,32 +121,32 @@ def read_run(place: Path) -> ReadRun | None:
     return replace(found or ReadRun(kind="episode"), labels=labels, problem=problem)
 
 
-def _labels(place: Path, problems: list[str]) -> RunLabels:
+def _labels(directory: Path, problems: list[str]) -> RunLabels:
     try:
-        return read_labels(place)
+        return read_labels(directory)
     except CoworldError as error:
         problems.append(f"{LABELS_NAME}: {error.message}")
         return RunLabels()
 
 
-def _read(place: Path, problems: list[str]) -> ReadRun | None:
-    record, events = place / _RECORD, place / _EVENTS
-    if (place / _TOURNAMENT).is_file():
-        return _tournament(place, events, problems)
+def _read(directory: Path, problems: list[str]) -> ReadRun | None:
+    record, events = directory / _RECORD, directory / _EVENTS
+    if (directory / _TOURNAMENT).is_file():
+        return _tournament(directory, events, problems)
     if record.is_file():
         return _of_record(record, problems)
     begun, ended = _events(events, problems)
-    rows = ROWS_NAME if (place / ROWS_NAME).is_file() else ""
+    rows = ROWS_NAME if (directory / ROWS_NAME).is_file() else ""
     if begun is None and not rows:
         return None
     told = _FileValues(_EVENTS, begun or {}, problems)
-    plan = _FileValues(_PLAN, _file_object(place / _PLAN, problems), problems)
+    plan = _FileValues(_PLAN, _file_object(directory / _PLAN, problems), problems)
     kind = plan.text("kind") or told.text("what") or "batch"
     over = ended is not None or is_free(events)
     found = ReadRun(
         kind=kind,
         # One that is resumed has the report of its beginning, and is looked at often
-        outcome=_outcome(place, kind) if over else "",
+        outcome=_outcome(directory, kind) if over else "",
         rows=rows,
         **told.texts("run_id", "coworld", "version", "variant", "backend"),
         started_at=told.time("time"),
@@ -159,16 +159,16 @@ def _read(place: Path, problems: list[str]) -> ReadRun | None:
     return replace(found, status="lost" if over else "running")
 
 
-def _tournament(place: Path, events: Path, problems: list[str]) -> ReadRun | None:
+def _tournament(directory: Path, events: Path, problems: list[str]) -> ReadRun | None:
     """A tournament: its log has a line for each episode, and the rules at its beginning."""
     begun = _first_line(events, problems) or {}
     rules = begun.get("rules")
     if not isinstance(rules, dict):
         return None
-    over = is_free(events) and bool(_file_object(place / _REPORT, problems).get("stopped"))
+    over = is_free(events) and bool(_file_object(directory / _REPORT, problems).get("stopped"))
     return ReadRun(
         kind="tournament",
-        outcome=_outcome(place, "tournament"),
+        outcome=_outcome(directory, "tournament"),
         rows=_EVENTS,
         **_FileValues(_EVENTS, cast("dict[str, object]", rules), problems).texts("coworld", "version", "variant"),
         status="completed" if over else "interrupted" if is_free(events) else "running",
@@ -177,9 +177,9 @@ def _tournament(place: Path, events: Path, problems: list[str]) -> ReadRun | Non
     )
 
 
-def _outcome(place: Path, kind: str) -> str:
+def _outcome(directory: Path, kind: str) -> str:
     """What the report of a run of many says in a sentence; empty without one, or if another version wrote it."""
-    if not (place / _REPORT).is_file():
+    if not (directory / _REPORT).is_file():
         return ""
     from coworld_core.documents.records import open_record, read_as
     from coworld_core.evaluation.evaluation_files import KINDS
@@ -189,7 +189,7 @@ def _outcome(place: Path, kind: str) -> str:
     measured = {name: found.report for name, found in KINDS.items()}
     model = {**measured, "improvement": ImprovementReport, "tournament": TournamentReport}.get(kind)
     try:
-        document = open_record(place, what="report", name=_REPORT)
+        document = open_record(directory, what="report", name=_REPORT)
         return writable(read_as(model, document, what="report").headline) if model is not None else ""
     except CoworldError:
         return ""

@@ -129,11 +129,11 @@ async def resolve_replay(
         yield replay
 
 
-def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
+def last_replay(directory: Path, *, below: bool = False) -> tuple[Path, Path]:
     """Find the newest replay among the results of a package.
 
     Args:
-        place: The package's directory.
+        directory: The package's directory.
         below: Whether to search packages one or two directories below, too.
 
     Returns:
@@ -144,12 +144,12 @@ def last_replay(place: Path, *, below: bool = False) -> tuple[Path, Path]:
     """
     found = [
         (replay.stat().st_mtime_ns, package, replay)
-        for package, run in runs_below(place, below=below)
+        for package, run in runs_below(directory, below=below)
         for replay in replays_of(run)
     ]
     if not found:
         raise UsageError(
-            f"There is no replay{' at or below' if below else ' of an episode in'} {place} yet.",
+            f"There is no replay{' at or below' if below else ' of an episode in'} {directory} yet.",
             code="no_replay",
             hint=Hint("play_first", "run_episode leaves one; any other can be named by its path."),
         )

@@ -137,7 +137,7 @@ async def open_replay_mode(
             await unit.wait_ready(HttpProbe(timeout=options.ready_timeout))
         except NotReadyError as error:
             raise await _unloadable(unit, error.message) from error
-        address, uri = unit.endpoint().here, running.place.input_uri(file)
+        address, uri = unit.endpoint().here, running.placement.input_uri(file)
         dialect, result = await _page(address, uri)
         if not result.ok:
             raise await _unloadable(unit, f"The game shows no replay page: {result.detail}.")

@@ -39,8 +39,8 @@ from ..runs.workspace import digest, plain_name
 from .episode_bundle import EndedEpisode, bundle_episode, read_episode
 from .kept_answer import (
     EVENTS_KEPT,
+    answer_directory,
     answer_name,
-    answer_place,
     kept_record,
     refuse_foreign,
     role_finished,
@@ -379,5 +379,5 @@ def named_player(seats: Sequence[DiagnosedPlayer], named: int | str, *, of: str)
 def _directory(program: RoleProgram, episodes: Sequence[EndedEpisode], player: DiagnosedPlayer | None) -> Path:
     first = episodes[0]
     if len(episodes) == 1 and first.path.is_dir():
-        return answer_place(first.path, program, player)
+        return answer_directory(first.path, program, player)
     return Path.cwd() / f"{plain_name(first.id)}-{answer_name(program, player)}"

@@ -36,8 +36,8 @@ from .role_run import RoleOptions, RoleWork, run_role
 
 __all__ = [
     "EVENTS_KEPT",
+    "answer_directory",
     "answer_name",
-    "answer_place",
     "keep_answer",
     "kept_record",
     "made_apart",
@@ -157,7 +157,7 @@ def answer_name(program: RoleProgram | RoleRecord, player: DiagnosedPlayer | Non
     return "-".join(filter(None, (program.role, plain_name(program.id), f"slot-{player.slot}" if player else "")))
 
 
-def answer_place(workspace: Path, program: RoleProgram, player: DiagnosedPlayer | None = None) -> Path:
+def answer_directory(workspace: Path, program: RoleProgram, player: DiagnosedPlayer | None = None) -> Path:
     """Where what a program says about an episode is kept in its workspace."""
     return workspace / ROLES_DIRECTORY / answer_name(program, player)
 

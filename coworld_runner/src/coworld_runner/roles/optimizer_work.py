@@ -58,17 +58,17 @@ def optimizer_work(
     grades = [index for index, each in enumerate(task.evidence) if each.grade]
     diagnoses = [index for index, each in enumerate(task.evidence) if each.diagnosis]
 
-    def variables(place: Placement) -> Mapping[str, str]:
+    def variables(placement: Placement) -> Mapping[str, str]:
         return {
             **_variables(
-                place,
+                placement,
                 optimizer,
                 grades=[f"{_EVIDENCE}/{n}/grade.json" for n in grades],
                 diagnoses=[f"{_EVIDENCE}/{n}/diagnosis.zip" for n in diagnoses],
             ),
-            "COGAME_POLICY_WORKSPACE_URI": place.input_uri(_PLAYER),
-            "COWORLD_IMPROVEMENT_TASK_URI": place.input_uri(IMPROVEMENT_TASK),
-            "COWORLD_IMPROVED_PLAYER_URI": place.uri(PLAYER_OUTPUT),
+            "COGAME_POLICY_WORKSPACE_URI": placement.input_uri(_PLAYER),
+            "COWORLD_IMPROVEMENT_TASK_URI": placement.input_uri(IMPROVEMENT_TASK),
+            "COWORLD_IMPROVED_PLAYER_URI": placement.uri(PLAYER_OUTPUT),
         }
 
     directories = {_PLAYER: player, _EVIDENCE: evidence, _DOCS: docs}
@@ -101,14 +101,16 @@ def plan_work(
     )
 
 
-def _variables(place: Placement, optimizer: str, *, grades: Iterable[str], diagnoses: Iterable[str]) -> dict[str, str]:
+def _variables(
+    placement: Placement, optimizer: str, *, grades: Iterable[str], diagnoses: Iterable[str]
+) -> dict[str, str]:
     """The variables of the published contract; those of grades and diagnoses only if there are some."""
     given = {
-        "COWORLD_MANIFEST_URI": place.input_uri(_MANIFEST),
+        "COWORLD_MANIFEST_URI": placement.input_uri(_MANIFEST),
         "COGAME_OPTIMIZER_ID": optimizer,
-        "COGAME_OPTIMIZER_OUTPUT_URI": place.uri(PLAN_OUTPUT),
-        "COGAME_GRADER_OUTPUT_URIS": ",".join(map(place.input_uri, grades)),
-        "COGAME_DIAGNOSER_OUTPUT_URIS": ",".join(map(place.input_uri, diagnoses)),
+        "COGAME_OPTIMIZER_OUTPUT_URI": placement.uri(PLAN_OUTPUT),
+        "COGAME_GRADER_OUTPUT_URIS": ",".join(map(placement.input_uri, grades)),
+        "COGAME_DIAGNOSER_OUTPUT_URIS": ",".join(map(placement.input_uri, diagnoses)),
     }
     return {name: value for name, value in given.items() if value}
 

@@ -147,7 +147,7 @@ async def run_role(
 
     async def talk(running: RunningProgram) -> None:
         assert ask is not None
-        await ask_reporter(running.unit, ask(running.place), program.id, publish=publish)
+        await ask_reporter(running.unit, ask(running.placement), program.id, publish=publish)
 
     run = await run_program(
         Program(

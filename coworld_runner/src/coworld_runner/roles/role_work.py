@@ -53,10 +53,10 @@ _MEDIA_TYPES = {
 def grade_work(bundle: Path) -> RoleWork[Grade]:
     """The work of a grader: one bundle in, one JSON object with a `score` out."""
 
-    def variables(place: Placement) -> Mapping[str, str]:
+    def variables(placement: Placement) -> Mapping[str, str]:
         return {
-            "COGAME_EPISODE_BUNDLE_URI": place.input_uri(_BUNDLE),
-            "COGAME_GRADE_URI": place.uri(_GRADE),
+            "COGAME_EPISODE_BUNDLE_URI": placement.input_uri(_BUNDLE),
+            "COGAME_GRADE_URI": placement.uri(_GRADE),
         }
 
     return RoleWork(inputs={_BUNDLE: bundle}, variables=variables, output=_GRADE, read=read_grade)
@@ -65,12 +65,12 @@ def grade_work(bundle: Path) -> RoleWork[Grade]:
 def diagnosis_work(bundle: Path, player: DiagnosedPlayer) -> RoleWork[DiagnosisManifest]:
     """The work of a diagnoser: one bundle and one of its players in, a zip out."""
 
-    def variables(place: Placement) -> Mapping[str, str]:
+    def variables(placement: Placement) -> Mapping[str, str]:
         return {
-            "COGAME_EPISODE_BUNDLE_URI": place.input_uri(_BUNDLE),
-            "COGAME_TARGET_POLICY_URI": place.input_uri(_TARGET),
+            "COGAME_EPISODE_BUNDLE_URI": placement.input_uri(_BUNDLE),
+            "COGAME_TARGET_POLICY_URI": placement.input_uri(_TARGET),
             "COGAME_TARGET_SLOT": str(player.slot),
-            "COGAME_DIAGNOSIS_URI": place.uri(_DIAGNOSIS),
+            "COGAME_DIAGNOSIS_URI": placement.uri(_DIAGNOSIS),
         }
 
     return RoleWork(
@@ -98,20 +98,20 @@ async def report_work(
         for index, path in enumerate(bundles)
     ]
 
-    def request(place: Placement) -> str:
-        episodes = tuple(_episode(bundle, f"episode-{index}", place) for index, bundle in enumerate(extracted))
-        asked = ReportRequest(request_id=request_id, report_uri=place.uri(_REPORT), episodes=episodes)
+    def request(placement: Placement) -> str:
+        episodes = tuple(_episode(bundle, f"episode-{index}", placement) for index, bundle in enumerate(extracted))
+        asked = ReportRequest(request_id=request_id, report_uri=placement.uri(_REPORT), episodes=episodes)
         return asked.to_json().decode()
 
-    def variables(place: Placement) -> Mapping[str, str]:
-        metadata = {"COWORLD_EPISODE_METADATA_URI": place.input_uri(_METADATA)}
+    def variables(placement: Placement) -> Mapping[str, str]:
+        metadata = {"COWORLD_EPISODE_METADATA_URI": placement.input_uri(_METADATA)}
         if socket:
             # With a request in its environment, a program that can do both would not serve
             return metadata
-        text = request(place)
+        text = request(placement)
         return {
             **metadata,
-            "COGAME_REPORT_REQUEST_URI": place.input_uri(_REQUEST),
+            "COGAME_REPORT_REQUEST_URI": placement.input_uri(_REQUEST),
             **({"COGAME_REPORT_REQUEST": text} if len(text.encode()) <= _MOST_IN_VARIABLE else {}),
         }
 
@@ -125,7 +125,7 @@ async def report_work(
     )
 
 
-def _episode(bundle: Bundle, directory: str, place: Placement) -> ReportEpisode:
+def _episode(bundle: Bundle, directory: str, placement: Placement) -> ReportEpisode:
     """An episode of a report request."""
     single: dict[str, ArtifactRef] = {}
     several: dict[str, dict[str, ArtifactRef]] = {}
@@ -140,7 +140,7 @@ def _episode(bundle: Bundle, directory: str, place: Placement) -> ReportEpisode:
             error = _error(b"".join(bundle.pieces(file)))
         elif part in ReportArtifacts.model_fields:
             reference = ArtifactRef(
-                uri=place.input_uri(f"{directory}/{file.name}"), media_type=_MEDIA_TYPES.get(part, "text/plain")
+                uri=placement.input_uri(f"{directory}/{file.name}"), media_type=_MEDIA_TYPES.get(part, "text/plain")
             )
             if file.key is None:
                 single[part] = reference

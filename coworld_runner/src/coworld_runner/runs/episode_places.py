@@ -60,62 +60,62 @@ def row_at(workspace: Path) -> EpisodeRow | None:
     return None
 
 
-def not_one_episode(place: Path) -> UsageError | None:
+def not_one_episode(directory: Path) -> UsageError | None:
     """Return the error for a run of many episodes or a package with runs, in place of an episode; None for all else."""
-    if (place / ROWS_NAME).is_file():
+    if (directory / ROWS_NAME).is_file():
         return UsageError(
-            f"{place} holds a run of several episodes.",
+            f"{directory} holds a run of several episodes.",
             code="several_episodes",
-            hint=f"Name one of them by its number, from 1: {place / '1'}.",
-            context={"path": str(place)},
+            hint=f"Name one of them by its number, from 1: {directory / '1'}.",
+            context={"path": str(directory)},
         )
-    runs = _runs(place, below=False)
+    runs = _runs(directory, below=False)
     if not runs:
         return None
-    latest, link = max(runs)[1], place / _RESULTS / LATEST
+    latest, link = max(runs)[1], directory / _RESULTS / LATEST
     return UsageError(
-        f"{place} is a package, not a run.",
+        f"{directory} is a package, not a run.",
         code="not_an_episode",
         hint=f"Its last run: {link if link.exists() else latest}",
-        context={"path": str(place)},
+        context={"path": str(directory)},
     )
 
 
-def runs_below(place: Path, *, below: bool) -> Iterator[tuple[Path, Path]]:
+def runs_below(directory: Path, *, below: bool) -> Iterator[tuple[Path, Path]]:
     """Find the directories among the results of packages.
 
     Args:
-        place: A package's directory.
+        directory: A package's directory.
         below: Whether to search packages one or two directories below, too.
 
     Yields:
         The directory of a package, and one in its results.
     """
     for depth in ("", "*/", "*/*/")[: 3 if below else 1]:
-        for results in place.glob(f"{depth}{_RESULTS}"):
+        for results in directory.glob(f"{depth}{_RESULTS}"):
             yield from ((results.parent, run) for run in results.glob("*") if not run.is_symlink())
 
 
-def _runs(place: Path, *, below: bool) -> list[tuple[int, Path]]:
+def _runs(directory: Path, *, below: bool) -> list[tuple[int, Path]]:
     """The workspaces of the runs of packages, each with its age."""
     return [
         (file.stat().st_mtime_ns, run)
-        for _, run in runs_below(place, below=below)
+        for _, run in runs_below(directory, below=below)
         for file in (EpisodeLayout(run).record, run / ROWS_NAME)
         if file.is_file()
     ]
 
 
-def latest_run(place: Path) -> Path:
+def latest_run(directory: Path) -> Path:
     """Return the workspace of the newest run of the packages at or below a directory.
 
     Raises:
         UsageError: There is none (`no_run`).
     """
-    found = _runs(place, below=True)
+    found = _runs(directory, below=True)
     if not found:
         raise UsageError(
-            f"There is no run at or below {place} yet.",
+            f"There is no run at or below {directory} yet.",
             code="no_run",
             hint=Hint("play_and_name", "run_episode leaves one; any other can be named by the path of its workspace."),
         )

@@ -88,19 +88,19 @@ def find_holder(file: Path) -> LockHolder | None:
     return None
 
 
-def busy(place: Path, file: Path) -> WorkspaceError:
+def busy(directory: Path, file: Path) -> WorkspaceError:
     """Return the error for a place that another run writes to (code `workspace_busy`).
 
     Args:
-        place: What the run writes to.
+        directory: What the run writes to.
         file: The file that it has locked.
     """
     who = find_holder(file)
     return WorkspaceError(
-        f"Another run is writing to {place}{f': {who}' if who is not None else ''}.",
+        f"Another run is writing to {directory}{f': {who}' if who is not None else ''}.",
         code="workspace_busy",
         hint="Wait for it to end, or name another directory.",
-        context={"path": str(place)},
+        context={"path": str(directory)},
     )
 
 

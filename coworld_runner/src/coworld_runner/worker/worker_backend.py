@@ -138,7 +138,7 @@ class JobBackend(BaseBackend):
                     await self._drop_service(publish)
             beside.cancel()
 
-    def _unit(self, spec: UnitSpec, place: JobContext, publish: Publish) -> GameUnit | PlayerUnit:
+    def _unit(self, spec: UnitSpec, context: JobContext, publish: Publish) -> GameUnit | PlayerUnit:
         if spec.inputs is not None:
             raise CapabilityError(
                 f"A hosted job cannot give {spec.name} inputs of its own.",
@@ -148,8 +148,8 @@ class JobBackend(BaseBackend):
         if spec.component == "game":
             # The game's files are on the volume that it shares with this worker; its two streams are merged
             spec = dataclasses.replace(spec, directory=self._settings.workdir, stderr=None)
-            return GameUnit(spec, place, backend=self, publish=publish)
-        return PlayerUnit(spec, place, backend=self, publish=publish)
+            return GameUnit(spec, context, backend=self, publish=publish)
+        return PlayerUnit(spec, context, backend=self, publish=publish)
 
     # --- the game's Service
 

@@ -46,11 +46,11 @@ class JobContext:
     """Waits until new players can reach the game."""
 
 
-def _watched(unit: BaseUnit, place: JobContext, name: str, container: str) -> WatchedPod:
+def _watched(unit: BaseUnit, context: JobContext, name: str, container: str) -> WatchedPod:
     return WatchedPod(
         unit,
-        cluster=place.cluster,
-        tasks=place.tasks,
+        cluster=context.cluster,
+        tasks=context.tasks,
         name=name,
         container=container,
         explain=_explain,
@@ -69,11 +69,11 @@ def _explain(trouble: Trouble) -> tuple[str, str]:
 class GameUnit(BaseUnit):
     """The game: a container that the platform made and that ends with this pod, so it cannot be stopped from here."""
 
-    def __init__(self, spec: UnitSpec, place: JobContext, *, backend: Backend, publish: Publish) -> None:
+    def __init__(self, spec: UnitSpec, context: JobContext, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec, backend=backend, publish=publish)
-        self._settings = place.settings
-        self.pod = _watched(self, place, place.settings.pod_name, GAME)
-        self.pod.uid = place.settings.pod_uid
+        self._settings = context.settings
+        self.pod = _watched(self, context, context.settings.pod_name, GAME)
+        self.pod.uid = context.settings.pod_uid
 
     @property
     def id(self) -> str:
@@ -114,17 +114,17 @@ class GameUnit(BaseUnit):
 class PlayerUnit(BaseUnit):
     """A player: a pod of its own, with a Secret for its confidential variables."""
 
-    def __init__(self, spec: UnitSpec, place: JobContext, *, backend: Backend, publish: Publish) -> None:
+    def __init__(self, spec: UnitSpec, context: JobContext, *, backend: Backend, publish: Publish) -> None:
         assert spec.slot is not None
         self._slot = spec.slot
         super().__init__(spec, backend=backend, publish=publish)
-        self._place = place
-        self._cluster = place.cluster
-        self.pod = _watched(self, place, pod_name(place.settings, self._slot), PLAYER)
+        self._job_context = context
+        self._cluster = context.cluster
+        self.pod = _watched(self, context, pod_name(context.settings, self._slot), PLAYER)
         given, secrets = spec.environment(_PLACEMENT), spec.secret_env
         direct = without_proxy({**given, **secrets}, spec.direct)
         self._plain, self._concealed = player_environment(
-            place.settings,
+            context.settings,
             self._slot,
             variables={**given, **direct},
             secrets={**secrets, **{name: value for name, value in direct.items() if name in secrets}},
@@ -151,9 +151,9 @@ class PlayerUnit(BaseUnit):
 
     async def make(self) -> None:
         """Make its Secret; the pod is made when the game is ready, because many players do not retry."""
-        settings = self._place.settings
+        settings = self._job_context.settings
         if self._concealed and not settings.players.plain_environment:
-            body = player_secret(settings, self._slot, self._place.attempt, self._concealed)
+            body = player_secret(settings, self._slot, self._job_context.attempt, self._concealed)
             self._secret = body["metadata"]["name"]
             try:
                 # Create without reading back: the worker has no permission to read Secrets
@@ -178,7 +178,7 @@ class PlayerUnit(BaseUnit):
 
     async def _make_pod(self) -> None:
         """Make its pod, replacing one that this worker may have left before it was restarted."""
-        place, spec = self._place, self.spec
+        place, spec = self._job_context, self.spec
         await place.routed()
         body = player_pod(
             place.settings,
@@ -260,7 +260,7 @@ class PlayerUnit(BaseUnit):
             if found is None:
                 return ""
             labels: Mapping[str, str] = found["metadata"].get("labels") or {}
-            if labels.get(ATTEMPT) != self._place.attempt:
+            if labels.get(ATTEMPT) != self._job_context.attempt:
                 return ""
             self.pod.uid = str(found["metadata"]["uid"])
         return await self._delete(0)

@@ -82,14 +82,14 @@ class _Attempt:
 class DockerUnit(BaseUnit):
     """A unit that runs as a container. Created by `DockerBackend.units`."""
 
-    def __init__(self, spec: UnitSpec, place: ContainerContext, *, backend: Backend, publish: Publish) -> None:
+    def __init__(self, spec: UnitSpec, context: ContainerContext, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec, backend=backend, publish=publish)
-        self._tasks = place.tasks
+        self._tasks = context.tasks
         self._signals = Signals(self, self._send)
-        self._engine = place.engine
-        self._emulation = place.emulation
-        self._run = place.run
-        self._found = place.found
+        self._engine = context.engine
+        self._emulation = context.emulation
+        self._run = context.run
+        self._found = context.found
         self._container = object_name(spec.run_id, spec.name)
         """Its name, known before it exists."""
         self._id = ""

@@ -73,29 +73,29 @@ class PodContext:
 class KubernetesUnit(BaseUnit):
     """A unit that runs as a pod. Created by `KubernetesBackend.units`."""
 
-    def __init__(self, spec: UnitSpec, place: PodContext, *, backend: Backend, publish: Publish) -> None:
+    def __init__(self, spec: UnitSpec, context: PodContext, *, backend: Backend, publish: Publish) -> None:
         super().__init__(spec, backend=backend, publish=publish)
-        self._place = place
-        self._cluster = place.cluster
+        self._pods = context
+        self._cluster = context.cluster
         self._signals = Signals(self, self._send)
         self.pod = WatchedPod(
             self,
-            cluster=place.cluster,
-            tasks=place.tasks,
+            cluster=context.cluster,
+            tasks=context.tasks,
             name=object_name(spec.run_id, spec.name),
             explain=self._explain,
             forbidden_hint=Hint("check_permissions", "KubernetesBackend.check says what is not permitted."),
-            pending=place.room.wait_timeout,
+            pending=context.room.wait_timeout,
             on_wait=self._note_waiting,
             settle=self._settle,
             signalling=self._signals.lock,
         )
         self._token = secrets.token_urlsafe(24)
-        self._collector = Collector(place.cluster, self.pod.name, collector_port(spec), self._token)
+        self._collector = Collector(context.cluster, self.pod.name, collector_port(spec), self._token)
         self._body: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
         self._given = UnitFiles()
-        self._ports = LocalPorts(place.cluster, self.pod.name)
+        self._ports = LocalPorts(context.cluster, self.pod.name)
         self._written = Written(self, self.pod, self._collector)
 
     # --- what it is
@@ -133,12 +133,12 @@ class KubernetesUnit(BaseUnit):
         Raises:
             StartError: Something could not be created; `remove` removes the rest.
         """
-        spec, call = self.spec, self._place.call
-        await self._ports.open(spec, self._place.tasks)
+        spec, call = self.spec, self._pods.call
+        await self._ports.open(spec, self._pods.tasks)
         self._environment = self.variables(self.inside())
         self._given = await anyio.to_thread.run_sync(UnitFiles.of, spec)
         try:
-            owner = await self._uncancelled(lambda: self._place.run.owner(self.publish))
+            owner = await self._uncancelled(lambda: self._pods.run.owner(self.publish))
             secret = secret_body(
                 spec,
                 call,
@@ -155,7 +155,7 @@ class KubernetesUnit(BaseUnit):
                     if spec.network != "open":
                         tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
             self._body = pod_body(
-                spec, call, owner, options=self._place.options, environment=self._environment, files=self._given
+                spec, call, owner, options=self._pods.options, environment=self._environment, files=self._given
             )
         except (ClusterRefused, ClusterGone) as error:
             raise self.pod.refused("objects", error) from error
@@ -179,7 +179,7 @@ class KubernetesUnit(BaseUnit):
             StartError: It could not be started.
         """
         await self.pod.launch(
-            lambda: self._place.room.take(self.spec.run_id, self._make_pod, self._note_waiting),
+            lambda: self._pods.room.take(self.spec.run_id, self._make_pod, self._note_waiting),
             self._bring_files if self._given.large else None,
         )
 
@@ -198,7 +198,7 @@ class KubernetesUnit(BaseUnit):
     async def _bring_files(self) -> None:
         """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""
         await self.pod.until(lambda: bool(state.pod_address(self.pod.state)) or self._has_node())
-        until = anyio.current_time() + self._place.room.wait_timeout
+        until = anyio.current_time() + self._pods.room.wait_timeout
         try:
             while not await self._collector_answers():
                 self.pod.raise_trouble()
@@ -229,7 +229,7 @@ class KubernetesUnit(BaseUnit):
     def _explain(self, trouble: state.Trouble) -> tuple[str, str]:
         """Return the code and the hint for a container that could not start."""
         own = trouble.container == MAIN
-        image = self.spec.image if own else self._place.options.collector_image
+        image = self.spec.image if own else self._pods.options.collector_image
         hints = {
             "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
             if own

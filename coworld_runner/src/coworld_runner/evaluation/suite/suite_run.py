@@ -100,7 +100,7 @@ async def play_suite(
 
 
 def _started(
-    place: Path,
+    directory: Path,
     name: str,
     seed: int,
     package: Package,
@@ -123,14 +123,14 @@ def _started(
         hooks=tuple(hook.record() for hook in hooks),
         cells=tuple(cell.record for cell in cells),
     )
-    if not (place / SUITE_NAME).is_file():
-        prepare_workspace(place)
+    if not (directory / SUITE_NAME).is_file():
+        prepare_workspace(directory)
         return report
-    resumed = resumed_suite(place, report, [cell.plan for cell in cells])
-    require_same_hooks(read_suite_file(place).hooks, hooks)
+    resumed = resumed_suite(directory, report, [cell.plan for cell in cells])
+    require_same_hooks(read_suite_file(directory).hooks, hooks)
     return resumed
 
 
-def _write(place: Path, report: SuiteReport) -> None:
+def _write(directory: Path, report: SuiteReport) -> None:
     for name, content in suite_files(report).items():
-        atomic_write(place / name, content)
+        atomic_write(directory / name, content)

@@ -121,10 +121,12 @@ def _as_toml(config: Mapping[str, Any]) -> Item:
         ) from None
 
 
-def _refuse_existing(place: Path) -> None:
-    if (place / SETTINGS_NAME).exists():
+def _refuse_existing(directory: Path) -> None:
+    if (directory / SETTINGS_NAME).exists():
         raise UsageError(
-            f"{place} has a tournament already.", code="tournament_exists", hint="Name another directory, or edit it."
+            f"{directory} has a tournament already.",
+            code="tournament_exists",
+            hint="Name another directory, or edit it.",
         )
 
 
@@ -221,11 +223,16 @@ async def withdraw_entrant(directory: str | os.PathLike[str], name: str) -> Tour
 
 
 def _change(
-    place: Path, wanted: TournamentSettings, package: Package, *, add: tuple[str, str] | None = None, remove: str = ""
+    directory: Path,
+    wanted: TournamentSettings,
+    package: Package,
+    *,
+    add: tuple[str, str] | None = None,
+    remove: str = "",
 ) -> Tournament:
     """Change the settings, then the log; if killed between the two, the next command continues from the settings."""
-    with TournamentFolder(place) as folder:
-        entrants = folder.entrants(wanted, package, rules_of(wanted, place))
+    with TournamentFolder(directory) as folder:
+        entrants = folder.entrants(wanted, package, rules_of(wanted, directory))
         folder.refuse(wanted, entrants)
-        change_entrants(place, add=add, remove=remove)
+        change_entrants(directory, add=add, remove=remove)
         return folder.update(wanted, entrants)

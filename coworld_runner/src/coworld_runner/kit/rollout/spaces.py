@@ -87,7 +87,7 @@ def codec(schema: _Json) -> Codec:
     return replace(_codec(schema, schema, ""), schema=schema)
 
 
-def like(example: Any, place: str = "") -> _Json:
+def like(example: Any, where: str = "") -> _Json:
     """Return the JSON Schema of values with the structure of an example: the same fields, lists of the same length.
 
     Raises:
@@ -107,15 +107,15 @@ def like(example: Any, place: str = "") -> _Json:
             return {
                 "type": "object",
                 "required": list(fields),
-                "properties": {name: like(value, f"{place}/{name}") for name, value in fields.items()},
+                "properties": {name: like(value, f"{where}/{name}") for name, value in fields.items()},
             }
         case list() if example:
-            items = [like(item, f"{place}/{index}") for index, item in enumerate(cast("list[Any]", example))]
+            items = [like(item, f"{where}/{index}") for index, item in enumerate(cast("list[Any]", example))]
             if all(item == items[0] for item in items):
                 return {"type": "array", "items": items[0], "minItems": len(items), "maxItems": len(items)}
             return {"type": "array", "prefixItems": items}
         case _:
-            raise NoSpaceError(place or "/")
+            raise NoSpaceError(where or "/")
 
 
 def every_value(schema: _Json, *, most: int = MOST_CHOICES) -> list[Any] | None:
@@ -207,15 +207,15 @@ def _product(parts: Sequence[list[Any] | None], most: int) -> list[Any] | None:
 # --- spaces ---------------------------------------------------------------------------------------------------------
 
 
-def _codec(schema: Any, root: _Json, place: str) -> Codec:
+def _codec(schema: Any, root: _Json, where: str) -> Codec:
     known = resolved(schema, root)
     kinds = _types(known, root)
     others = [kind for kind in kinds if kind.get("type") != "null" and kind.get("const", 0) is not None]
     if len(kinds) > 1 and len(others) == 1:
-        return _optional(_codec(others[0], root, place))
+        return _optional(_codec(others[0], root, where))
     if len(kinds) > 1:
         values = every_value({**known, "$defs": root.get("$defs", {})})
-        return _choices(values) if values else _one_of([_codec(kind, root, place) for kind in kinds])
+        return _choices(values) if values else _one_of([_codec(kind, root, where) for kind in kinds])
     known = kinds[0]
     if "const" in known or "enum" in known:
         return _choices([known["const"]] if "const" in known else list(known["enum"]))
@@ -229,11 +229,11 @@ def _codec(schema: Any, root: _Json, place: str) -> Codec:
         case "string":
             return _text(known.get("maxLength", TEXT))
         case "array":
-            return _array(known, root, place)
+            return _array(known, root, where)
         case "object" if known.get("properties"):
-            return _object(known, root, place)
+            return _object(known, root, where)
         case _:
-            raise NoSpaceError(place or "/")
+            raise NoSpaceError(where or "/")
 
 
 def _choices(values: list[Any]) -> Codec:
@@ -360,11 +360,11 @@ def _one_of(several: list[Codec]) -> Codec:
     )
 
 
-def _object(known: _Json, root: _Json, place: str) -> Codec:
+def _object(known: _Json, root: _Json, where: str) -> Codec:
     needed: Any = known.get("required", [])
     fields: dict[str, Codec] = {}
     for name, inner in known["properties"].items():
-        one = _codec(inner, root, f"{place}/{name}")
+        one = _codec(inner, root, f"{where}/{name}")
         always = name in needed or "default" in inner
         fields[name] = one if always else _optional(one)
     space = spaces.Dict({name: one.space for name, one in fields.items()})
@@ -390,11 +390,11 @@ def _object(known: _Json, root: _Json, place: str) -> Codec:
     )
 
 
-def _array(known: _Json, root: _Json, place: str) -> Codec:
-    first = [_codec(inner, root, f"{place}/{index}") for index, inner in enumerate(known.get("prefixItems", []))]
+def _array(known: _Json, root: _Json, where: str) -> Codec:
+    first = [_codec(inner, root, f"{where}/{index}") for index, inner in enumerate(known.get("prefixItems", []))]
     if first:
         return _tuple(first)
-    item = _codec(known.get("items", {}), root, f"{place}/*")
+    item = _codec(known.get("items", {}), root, f"{where}/*")
     least, most = known.get("minItems", 0), known.get("maxItems")
     if most is not None and least == most:
         return _fixed(item, most)

@@ -77,7 +77,7 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
         UsageError: The name is not valid for a game, or the directory is not empty.
     """
     place, name = (Path(name), Path(name).name) if directory is None else (directory, name)
-    require_game_place(name, place)
+    require_game_directory(name, place)
     module, class_name = rules_names(name)
     words = {
         "NEWGAME": module.upper(),
@@ -90,7 +90,7 @@ def new_game(name: str, *, directory: Path | None = None) -> NewFiles:
     return write_files(_TEMPLATES / "game", place, words)
 
 
-def require_game_place(name: str, place: Path) -> None:
+def require_game_directory(name: str, directory: Path) -> None:
     """Check that a new game may have a name and a directory.
 
     Raises:
@@ -105,7 +105,7 @@ def require_game_place(name: str, place: Path) -> None:
         )
     if keyword.iskeyword(module) or module in sys.stdlib_module_names:
         raise UsageError(f"{name!r} is a name that Python uses itself.", code="bad_name", hint="Choose another one.")
-    _require_room(place)
+    _require_room(directory)
 
 
 def rules_names(name: str) -> tuple[str, str]:
@@ -247,22 +247,27 @@ def _form(manifest: Manifest, path: Path) -> str:
     return "session"
 
 
-def _require_room(place: Path) -> None:
-    if place.is_file() or (place.is_dir() and any(place.iterdir())):
-        raise UsageError(f"{place} already exists.", code="path_taken", hint="Name a new directory.")
-    above = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+def _require_room(directory: Path) -> None:
+    if directory.is_file() or (directory.is_dir() and any(directory.iterdir())):
+        raise UsageError(f"{directory} already exists.", code="path_taken", hint="Name a new directory.")
+    above = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
-        raise UsageError(f"{place} cannot be written: see {above}.", code="path_unwritable")
+        raise UsageError(f"{directory} cannot be written: see {above}.", code="path_unwritable")
 
 
 def write_files(
-    source: Traversable, place: Path, replacements: Mapping[str, str], *, only: str = "", without: Container[str] = ()
+    source: Traversable,
+    directory: Path,
+    replacements: Mapping[str, str],
+    *,
+    only: str = "",
+    without: Container[str] = (),
 ) -> NewFiles:
     """Copy the files of a folder, replacing words in their contents and names.
 
     Args:
         source: The folder.
-        place: The target directory.
+        directory: The target directory.
         replacements: The words to replace, each with its replacement.
         only: Suffix of the file names to copy.
         without: Names of files and directories to leave out.
@@ -281,13 +286,13 @@ def write_files(
         for name, file in _files(source, without=without):
             if not name.endswith(only):
                 continue
-            target = place / renamed(name)
+            target = directory / renamed(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(renamed(file.read_text("utf-8")), encoding="utf-8")
-            made.append(str(target.relative_to(place)))
+            made.append(str(target.relative_to(directory)))
     except OSError as error:
-        raise UsageError(f"{place} cannot be written: {error.strerror}.", code="path_unwritable") from error
-    return NewFiles(directory=place, paths=tuple(sorted(made)))
+        raise UsageError(f"{directory} cannot be written: {error.strerror}.", code="path_unwritable") from error
+    return NewFiles(directory=directory, paths=tuple(sorted(made)))
 
 
 def _files(folder: Traversable, under: str = "", *, without: Container[str] = ()) -> list[tuple[str, Traversable]]:

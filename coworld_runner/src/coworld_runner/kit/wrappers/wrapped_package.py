@@ -16,7 +16,7 @@ from coworld_core.errors import EnvironmentFault
 from ...backends.process.child_environment import child_environment
 from ...package.own_players.player_file import with_imports
 from ...package.random_player import RANDOM
-from ..server.scaffolds import NewFiles, new_game, require_game_place, rules_names, write_files
+from ..server.scaffolds import NewFiles, new_game, require_game_directory, rules_names, write_files
 from .card import Card, measure_card
 from .game_catalogue import LIBRARIES
 from .libraries import requirement
@@ -63,7 +63,7 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
         EnvironmentFault: The game does not run on this machine.
     """
     if directory is not None:
-        require_game_place(_name(directory.resolve().name), directory)
+        require_game_directory(_name(directory.resolve().name), directory)
     with Trials() as trials:
         game = trials.find(source)
     # The module of an environment of one's own keeps its name, so the rules need another one.
