@@ -370,7 +370,6 @@ def test_an_experience_request_as_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("body", "values", "where"),
     [
-        (PlayerBody, {"name": "a\nb"}, "name"),
         (PlayerBody, {"name": " " * 70}, "name"),
         (PolicySecretEnvBody, {"policy_secret_env": {"A": "secret\0"}}, "policy_secret_env.A"),
         (ExperienceBody, {"coworld_id": "cow_1", "roster": [], "num_episodes": 101}, "roster"),

@@ -63,6 +63,24 @@ def test_episodes_are_counted_by_how_they_ended() -> None:
     assert value("coworld_runs_running", what="episode") == 1
 
 
+def test_names_of_games_are_few_and_plain() -> None:
+    registry = prometheus_client.CollectorRegistry()
+    metrics = RunMetrics(registry)
+    names = ["a\u202eb\n", "y" * 500, *(f"game-{number}" for number in range(300))]
+    for number, name in enumerate([*names, "game-0"]):
+        bus = EventBus(f"run-{number}", metrics)
+        bus.publish(RunStarted(what="episode", coworld=name, backend="process"))
+        bus.publish(RunFinished(status="completed", ok=True, seconds=1.0))
+    found = {
+        sample.labels["coworld"]: sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "coworld_episodes_total"
+    }
+    assert len(found) == 201
+    assert (found["a?b?"], found["y" * 100], found["game-0"], found["other"]) == (1, 1, 2, 102)
+
+
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(UsageError, match="prometheus-client") as caught:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from observatory import server
 from observatory.identity.accounts import add_user
-from observatory.name_keys import name_key
+from observatory.names import name_key
 from observatory.operations.traces import PlatformTraces
 from observatory.quotas import Quotas
 from observatory.services import Services

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from ._open_enums import OpenText
 from ._wire_models import Body, LongText, Time, Wire, newer, required
@@ -56,16 +56,8 @@ class OwnedPlayer(Wire):
     user_id: str | None = Field(default=None, description="Its owner.")
 
 
-def _printable(name: str) -> str:
-    if not name.isprintable():
-        raise ValueError("has characters that cannot be printed")
-    return name
-
-
-PlayerName = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64), AfterValidator(_printable)
-]
-"""Names appear in tables and logs, so they must not break a line or move the cursor."""
+PlayerName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
+"""Which characters a name may have is the platform's rule, and its refusal says which one is wrong."""
 
 
 class SignInCodeBody(Body):

@@ -26,6 +26,9 @@ __all__ = ["RunMetrics", "require_prometheus"]
 _EPISODE_SECONDS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 _PHASE_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 _EPISODE = "episode"
+_MOST_COWORLDS = 200
+"""Names of games that are label values; each makes some thirty series, and anybody may bring one."""
+_LONGEST_NAME = 100
 
 
 def require_prometheus() -> None:
@@ -47,8 +50,9 @@ class RunMetrics:
     print(prometheus_client.generate_latest(metrics.registry).decode())
     ```
 
-    Labels never hold what players or people write: a game's name is checked, all other values are from fixed lists. The
-    metrics are listed in `docs/metrics.md`.
+    Labels hold nothing that people write but names of games: cut to 100 characters, without what cannot be printed, and
+    `other` for all after the first 200. All other values are from fixed lists. The metrics are listed in
+    `docs/metrics.md`.
 
     Args:
         registry: The registry that they are added to, once; None: a new one.
@@ -105,6 +109,7 @@ class RunMetrics:
             "coworld_role_seconds", "How long roles took.", ["role"], buckets=_EPISODE_SECONDS, registry=into
         )
         self._leaks = prometheus.Counter("coworld_leaks", "Things that could not be removed.", registry=into)
+        self._coworlds: set[str] = set()
         self._begun: dict[str, RunStarted] = {}
         self._parties: dict[str, str] = {}
         """Of each run with a fault, whose the first one was."""
@@ -141,5 +146,14 @@ class RunMetrics:
         if begun.what != _EPISODE:
             self._runs.labels(begun.what, event.status).inc()
             return
-        self._episodes.labels(begun.coworld, begun.backend, event.status, party).inc()
-        self._episode_seconds.labels(begun.coworld, begun.backend).observe(event.seconds)
+        coworld = self._named(begun.coworld)
+        self._episodes.labels(coworld, begun.backend, event.status, party).inc()
+        self._episode_seconds.labels(coworld, begun.backend).observe(event.seconds)
+
+    def _named(self, coworld: str) -> str:
+        """A game's name as the value of a label."""
+        name = "".join(character if character.isprintable() else "?" for character in coworld[:_LONGEST_NAME])
+        if name not in self._coworlds and len(self._coworlds) >= _MOST_COWORLDS:
+            return "other"
+        self._coworlds.add(name)
+        return name

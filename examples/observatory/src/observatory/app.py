@@ -26,7 +26,8 @@ from coworld_core.api import Problem
 from coworld_runner.telemetry import health_of
 
 from .api.routing import PREFIX
-from .errors import Refusal
+from .errors import Refusal, explained
+from .names import NameRefused
 from .operations.metrics import platform_trouble
 from .services import Services
 from .store.columns import JsonObject
@@ -137,6 +138,7 @@ def _application(url: str) -> FastAPI:
         openapi_url=None,
         exception_handlers={
             Refusal: _refused,
+            NameRefused: _name_refused,
             RequestValidationError: _invalid,
             HTTPException: _http_refused,
             Exception: _failed,
@@ -195,6 +197,12 @@ async def _invalid(request: Request, error: Exception) -> Response:
         {"type": issue["type"], "loc": list(issue["loc"]), "msg": issue["msg"]} for issue in error.errors()[:100]
     ]
     return await _refused(request, Refusal(422, issues, code="validation_error"))
+
+
+async def _name_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NameRefused)
+    status = 409 if error.code == "name_taken" else 422
+    return await _refused(request, Refusal(status, explained(error), code=error.code))
 
 
 async def _http_refused(request: Request, error: Exception) -> Response:

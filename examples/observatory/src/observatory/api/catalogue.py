@@ -27,11 +27,11 @@ from coworld_core.versions import next_version
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..name_keys import name_key
+from ..names import NameRefused, look_alike, name_key, new_name
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.kept_labels import change_labels, labelled, labels_of
-from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed, RegistryManifest
+from ..store.models import Coworld, CoworldName, Game, Image, League, LeagueSeed, RegistryManifest, User
 from ..work.smoke import check_state, order_check
 from .images import find_image, image_at, public_uri
 from .leagues import slug
@@ -226,6 +226,7 @@ async def add_coworld(
     Raises:
         Refusal: 403 if another account owns the name, 409 if the version exists with other content, 422 for images that
             were not uploaded here.
+        NameRefused: A new name cannot be used, or can be taken for one that another account owns.
     """
     user = caller.require()
     key, version = name_key(manifest.game.name), manifest.game.version
@@ -243,6 +244,7 @@ async def add_coworld(
             code="version_taken",
         )
     if owner is None:
+        await _check_new(session, user, manifest.game.name)
         session.add(CoworldName(key=key, name=manifest.game.name, user_id=user.id))
         await session.flush()
     coworld = Coworld(
@@ -265,6 +267,20 @@ async def add_coworld(
     await _choose_canonical(session, coworld, manifest)
     await order_check(session, coworld, user.id)
     return coworld
+
+
+async def _check_new(session: AsyncSession, user: User, text: str) -> None:
+    name = new_name(text)
+    if name != text:
+        # The manifest is kept as it was uploaded, so its name cannot be changed here
+        raise NameRefused(f"The name {text!a} is not in its normal form.", hint=f"Write it as {name!r}.")
+    others = await session.scalars(sa.select(CoworldName.name).where(CoworldName.user_id != user.id))
+    if (other := look_alike(name, others)) is not None:
+        raise NameRefused(
+            f"{name!r} can be taken for {other!r}, a Coworld of somebody else.",
+            code="name_taken",
+            hint="Choose another name.",
+        )
 
 
 async def _choose_canonical(session: AsyncSession, added: Coworld, manifest: Manifest) -> None:

@@ -13,7 +13,7 @@ from coworld_core import api
 from ..errors import Refusal, forbidden, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..name_keys import name_key
+from ..names import name_key
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Coworld, CoworldName, CoworldSecret

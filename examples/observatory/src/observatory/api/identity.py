@@ -8,10 +8,10 @@ import sqlalchemy as sa
 
 from coworld_core import api
 
-from ..errors import conflict, not_found
+from ..errors import not_found
 from ..identity.auth import PLAYER_SESSION, take_code
 from ..identity.limits import require_player
-from ..name_keys import look_alike
+from ..names import NameRefused, look_alike, new_name
 from ..store.columns import JsonObject
 from ..store.models import Player, User
 from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
@@ -75,16 +75,18 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
     """Create a player; the first one becomes your default."""
     user = call.caller.require()
     mine = (await call.db.scalars(sa.select(Player.name).where(Player.user_id == user.id))).all()
-    if body.name in mine:
-        raise conflict(f"You already have a player named {body.name!r}.", code="name_taken")
+    name = new_name(body.name)
+    if name in mine:
+        raise NameRefused(f"You already have a player named {name!r}.", code="name_taken", hint="Choose another name.")
     await require_player(call.db, user, call.services.settings.quotas)
     others = [sa.select(Player.name).where(Player.user_id != user.id), sa.select(User.name).where(User.id != user.id)]
-    if (other := look_alike(body.name, await call.db.scalars(sa.union(*others)))) is not None:
-        raise conflict(
-            f"{body.name!r} can be taken for {other!r}, the name of somebody else. Choose another name.",
+    if (other := look_alike(name, await call.db.scalars(sa.union(*others)))) is not None:
+        raise NameRefused(
+            f"{name!r} can be taken for {other!r}, the name of somebody else.",
             code="name_taken",
+            hint="Choose another name.",
         )
-    player = Player(user_id=user.id, name=body.name, is_default=not mine)
+    player = Player(user_id=user.id, name=name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()
     return Json(player_json(player))

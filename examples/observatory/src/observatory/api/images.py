@@ -19,6 +19,7 @@ from coworld_core import api
 from ..errors import Refusal, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
+from ..names import new_name
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
 from ..store.models import Image, RegistryTag, User
@@ -167,7 +168,7 @@ async def _new_image(session: AsyncSession, user: User, body: api.ImageUploadBod
     version = (last or 0) + 1
     image = Image(
         user_id=user.id,
-        name=body.name,
+        name=new_name(body.name),
         version=version,
         client_hash=body.client_hash,
         repository=repository,

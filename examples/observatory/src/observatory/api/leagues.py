@@ -22,7 +22,7 @@ from coworld_runner.evaluation.tournament import find_pairing
 
 from ..errors import conflict, invalid, not_found
 from ..identity.auth import Caller
-from ..name_keys import name_key
+from ..names import Name, NameRefused, look_alike, name_key, new_name
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
@@ -159,6 +159,8 @@ async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
     if body.template not in TEMPLATES:
         raise invalid(f"Unknown template: {body.template!r}. Allowed: {', '.join(TEMPLATES)}.", at=("body", "template"))
     seed = LeagueSeed(**body.model_dump(), created_by=call.caller.require().id)
+    if body.league_name is not None:
+        seed.league_name = new_name(body.league_name)
     if body.enabled:
         try:
             league = await create_league(
@@ -170,8 +172,6 @@ async def create_seed(call: Team, body: api.LeagueSeedBody) -> Json:
             )
             seed.league_id = league.id
         except LeagueError as error:
-            if error.code == "name_taken":
-                raise conflict(error.message, code=error.code) from error
             if error.code != "unknown_coworld":
                 raise invalid(error.message, at=("body",)) from error
     call.db.add(seed)
@@ -189,14 +189,10 @@ async def change_seed(call: Team, seed_id: str, body: api.LeagueSeedChangeBody) 
     if body.enabled is not None:
         seed.enabled = body.enabled
     if body.league_name is not None:
-        seed.league_name = body.league_name
-        if league is not None:
-            taken = await call.db.scalar(
-                sa.select(League.id).where(League.name == body.league_name, League.id != league.id)
-            )
-            if taken is not None:
-                raise conflict(f"A league named {body.league_name!r} already exists.", code="name_taken")
-            league.name, league.slug = body.league_name, slug(body.league_name)
+        seed.league_name = name = new_name(body.league_name)
+        if league is not None and league.name != name:
+            await _require_free(call.db, name, League.id != league.id)
+            league.name, league.slug = name, slug(name)
     await call.db.flush()
     return Json(_seed_json(seed))
 
@@ -296,15 +292,12 @@ async def create_league(
         divisions: The number of divisions.
 
     Raises:
-        LeagueError: Codes `bad_name`, `name_taken`, `unknown_coworld`, `unknown_variant`, `unknown_role`.
+        NameRefused: The name cannot be used, is taken, or looks like another league's.
+        LeagueError: Codes `unknown_coworld`, `unknown_variant`, `unknown_role`.
         UsageError: There is no such pairing, or no such commissioner.
     """
-    if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise LeagueError(
-            f"{name!r} is not a valid name for a league.", code="bad_name", hint="1 to 200 printable characters."
-        )
-    if await session.scalar(sa.select(League.id).where(League.name == name)) is not None:
-        raise LeagueError(f"A league named {name!r} already exists.", code="name_taken", hint="Choose another name.")
+    name = new_name(name)
+    await _require_free(session, name)
     game = await session.scalar(
         sa.select(Game).join(CoworldName, CoworldName.key == Game.name_key).where(CoworldName.key == name_key(coworld))
     )
@@ -449,6 +442,12 @@ def _who_decides(terms: LeagueSettings, coworld: Coworld | None) -> str | None:
         hint = "Name one that the Coworld declares."
         raise LeagueError("No commissioner is named.", code="unknown_commissioner", hint=hint)
     return None
+
+
+async def _require_free(session: AsyncSession, name: Name, *among: sa.ColumnElement[bool]) -> None:
+    if (other := look_alike(name, await session.scalars(sa.select(League.name).where(*among)))) is not None:
+        said = f"A league named {name!r} already exists." if other == name else f"{name!r} can be taken for {other!r}."
+        raise NameRefused(said, code="name_taken", hint="Choose another name.")
 
 
 def slug(name: str) -> str:

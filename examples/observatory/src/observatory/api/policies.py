@@ -16,11 +16,12 @@ from coworld_core import api
 from coworld_core.reserved_env import is_reserved_env
 
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
+from ..names import Name, NameRefused, look_alike, new_name
 from ..operations.moderation import disabled_since
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.kept_labels import labelled, labels_of, set_labels
-from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion
+from ..store.models import Image, Policy, PolicySecretEnv, PolicyVersion, User
 from ..store.player_files import PLAYER_MEDIA, holds_player, keep_player
 from .images import find_image
 from .pagination import Envelope, LabelledQuery, paginate
@@ -156,13 +157,7 @@ async def _next_version(
     run: Sequence[str] | None = None,
 ) -> JsonObject:
     user = call.caller.require()
-    policy = await call.db.scalar(
-        sa.select(Policy).where(Policy.user_id == user.id, Policy.name == body.name).with_for_update()
-    )
-    if policy is None:
-        policy = Policy(user_id=user.id, name=body.name)
-        call.db.add(policy)
-        await call.db.flush()
+    policy = await _own_named(call, user, body.name) or await _new_policy(call, user, new_name(body.name))
     last = await call.db.scalar(
         sa.select(sa.func.max(PolicyVersion.version)).where(PolicyVersion.policy_id == policy.id)
     )
@@ -182,6 +177,31 @@ async def _next_version(
     subject = f"{policy.name}:v{version.version}"
     audit(call.db, "policy.uploaded", user_id=user.id, subject=subject, id=version.id, image=image.digest)
     return {"id": version.id, "name": policy.name, "version": version.version, "pools": None, "submit_error": None}
+
+
+async def _own_named(call: Call, user: User, name: str) -> Policy | None:
+    return await call.db.scalar(
+        sa.select(Policy).where(Policy.user_id == user.id, Policy.name == name).with_for_update()
+    )
+
+
+async def _new_policy(call: Call, user: User, name: Name) -> Policy:
+    """The caller's policy of a name that is not written in this way yet.
+
+    Raises:
+        NameRefused: It can be taken for the name of another account. Policies of several accounts may have one name.
+    """
+    if (policy := await _own_named(call, user, name)) is not None:
+        return policy
+    others = await call.db.scalars(sa.select(User.name).where(User.id != user.id))
+    if (other := look_alike(name, others)) is not None:
+        raise NameRefused(
+            f"{name!r} can be taken for the user {other!r}.", code="name_taken", hint="Choose another name."
+        )
+    policy = Policy(user_id=user.id, name=name)
+    call.db.add(policy)
+    await call.db.flush()
+    return policy
 
 
 async def _own_image(call: Call, image_id: str) -> Image:

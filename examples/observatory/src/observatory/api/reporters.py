@@ -19,7 +19,7 @@ from coworld_core.manifest import RoleRunnable
 
 from ..episodes.access import visible
 from ..errors import not_found
-from ..name_keys import name_key
+from ..names import name_key
 from ..store.columns import JsonObject
 from ..store.models import Coworld, EpisodeRequest, RoleRun, User
 from ..work.role_orders import declared_roles

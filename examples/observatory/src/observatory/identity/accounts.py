@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import CoworldError
 
-from ..name_keys import look_alike
+from ..names import NameRefused, look_alike, new_name
 from ..quotas import read_quotas
 from ..store.audit import audit
 from ..store.columns import now
@@ -32,18 +32,17 @@ async def add_user(
     """Create an account with its first token.
 
     Raises:
-        AccountError: The name is empty, too long, not printable, taken, or one that looks like another account's.
+        NameRefused: The name cannot be used, is taken, or looks like another account's.
     """
-    if not name.strip() or name != name.strip() or not name.isprintable() or len(name) > 100:
-        raise AccountError(f"{name!r} is not a valid name.", code="bad_name", hint="1 to 100 printable characters.")
+    name = new_name(name)
     if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
-        raise AccountError(
+        raise NameRefused(
             f"A user named {name!r} already exists.",
             code="name_taken",
             hint=f"`observatory user token {name}` makes another token.",
         )
     if (other := look_alike(name, await session.scalars(sa.select(User.name)))) is not None:
-        raise AccountError(
+        raise NameRefused(
             f"{name!r} can be taken for the user {other!r}.", code="name_taken", hint="Choose another name."
         )
     user = User(name=name, email=email, is_team=team)

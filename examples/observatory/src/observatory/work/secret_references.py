@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import EnvironmentFault, UsageError
 
-from ..name_keys import name_key
+from ..names import name_key
 from ..store.models import Coworld, CoworldSecret
 from ..store.vault import Vault
 
