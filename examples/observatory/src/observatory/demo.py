@@ -94,6 +94,7 @@ async def open_league(services: Services) -> Demo:
 async def _begin(services: Services, session: AsyncSession, house: Any) -> League:
     from .api.catalogue import add_coworld
     from .api.leagues import create_league
+    from .identity.accounts import add_user
 
     world = services.settings.packages[0]
     manifest = await _uploaded(services, session, house.user_id, world)
@@ -101,14 +102,16 @@ async def _begin(services: Services, session: AsyncSession, house: Any) -> Leagu
     league = await create_league(session, _LEAGUE, coworld=coworld.name, variant_id=_VARIANT, every=_EVERY_SECONDS)
     [division] = await session.scalars(sa.select(Division).where(Division.league_id == league.id))
     for bundled in manifest.player:
-        player = Player(user_id=house.user_id, name=bundled.name)
-        policy = Policy(user_id=house.user_id, name=bundled.id)
+        # Players of one account would not meet
+        owner, _ = await add_user(session, services.tokens, bundled.id)
+        player = Player(user_id=owner.id, name=bundled.name)
+        policy = Policy(user_id=owner.id, name=bundled.id)
         session.add_all([player, policy])
         await session.flush()
         version = PolicyVersion(
             policy_id=policy.id,
             version=1,
-            user_id=house.user_id,
+            user_id=owner.id,
             player_id=player.id,
             image_id=bundled.image,
             run=list(bundled.run),
@@ -120,7 +123,7 @@ async def _begin(services: Services, session: AsyncSession, house: Any) -> Leagu
                 league_id=league.id,
                 division_id=division.id,
                 policy_version_id=version.id,
-                user_id=house.user_id,
+                user_id=owner.id,
                 player_id=player.id,
                 is_champion=True,
                 substatus="champion",

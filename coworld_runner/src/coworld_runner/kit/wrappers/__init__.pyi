@@ -6,6 +6,7 @@ from .openspiel import OpenSpielConfig as OpenSpielConfig
 from .openspiel import load_game as load_game
 from .openspiel import play_on as play_on
 from .pettingzoo import PettingZoo as PettingZoo
+from .pettingzoo import PettingZooConfig as PettingZooConfig
 from .practice import Practised as Practised
 from .textarena import TextArena as TextArena
 from .textarena import TextArenaConfig as TextArenaConfig
