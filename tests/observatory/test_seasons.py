@@ -191,9 +191,20 @@ async def test_who_retires_at_the_top_has_no_place(tmp_path: Path) -> None:
             board = (await anybody.get(f"/v2/divisions/{world.division}/leaderboard")).json()
             assert [(line["rank"], line["player_name"]) for line in board] == [(1, "bot1"), (2, "bot2"), (None, "bot0")]
             view = (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json()["views"][0]
-            assert [row["values"]["withdrawn"] for row in view["rows"]] == [False, False, True]
+            assert [row["values"]["absent"] for row in view["rows"]] == [None, None, "withdrawn"]
+            second = sa.update(Membership).where(Membership.policy_version_id == versions["bot2"])
+            async with database.writing() as session:
+                await session.execute(second.values(is_champion=False))
+            view = (await anybody.get(f"/v2/divisions/{world.division}/leaderboards")).json()["views"][0]
+            assert {row["subject_name"]: row["values"]["absent"] for row in view["rows"]} == {
+                "bot1": None,
+                "bot0": "withdrawn",
+                "bot2": "benched",
+            }
+            async with database.writing() as session:
+                await session.execute(second.values(is_champion=True))
             page = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
-            assert "withdrawn" in page
+            assert '<span class="soft">withdrawn</span>' in page
             assert "have played 50 % of its rounds" in page
             home = (await anybody.get(platform.url)).text
             assert "<span>bot1</span>" in home, "who leads is in the league"

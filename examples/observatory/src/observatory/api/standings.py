@@ -17,7 +17,7 @@ from coworld_core.evaluation import shared_places
 
 from ..store.columns import JsonObject
 from ..store.models import Division, Player, Round, RoundResult, Tally, User
-from ..work.seasons import COMMISSIONED, Holder, entry_of_tally, holders_of, last_report, subjects_in
+from ..work.seasons import COMMISSIONED, Holder, absent_among, entry_of_tally, holders_of, last_report
 from .leagues import find_division
 from .routing import Anyone, ApiRouter, Json, QueryModel
 
@@ -52,7 +52,7 @@ class Standing:
     """One line of a leaderboard."""
 
     rank: int | None
-    """From 1; equal scores share it. None: it has withdrawn."""
+    """From 1; equal scores share it. None: it is `absent`."""
     entry_id: str
     """The entry in the league (`Membership.entry_id`)."""
     subject_id: str
@@ -77,8 +77,8 @@ class Standing:
     """Matches won; with several players, the share of opponents beaten."""
     played: int = 0
     """Matches that counted."""
-    withdrawn: bool = False
-    """Whether it has no champion in the league any more."""
+    absent: str | None = None
+    """Why it does not compete now: it is `benched`, or has `withdrawn`; None if it competes."""
     points: float | None = None
     """The score that a commissioner gave it with its last place; None without a commissioner."""
 
@@ -104,8 +104,8 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
     """The leaderboard of a division in the current season, best first.
 
     If the league plays rounds, the order is that of the last finished round, given by the pairing or the commissioner;
-    newer members are below. Otherwise the order is by score. Whoever has withdrawn comes last and has no rank. If a
-    commissioner moves a member to another division during a season, its line moves too.
+    newer members are below. Otherwise the order is by score. Whoever does not compete now comes last, without a rank.
+    If a commissioner moves a member to another division during a season, its line moves too.
 
     The score of an entry is the mean over all finished episodes of the division's rounds, with all its policies.
     Requested episodes do not count, wherever they were played (`Tally`).
@@ -122,7 +122,8 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
         sums[id].holder = holder
     report = await last_report(session, division_id, season) or {"standings": []}
     stands = {line["subject"]: line for line in report["standings"]}
-    here = set(await subjects_in(session, division_id))
+    # Leagues without rounds of their own may list those who were never members
+    absent = await absent_among(session, division, holders)
     lines = [
         Standing(
             rank=None,
@@ -134,20 +135,20 @@ async def standings(session: AsyncSession, division_id: str) -> list[Standing]:
             episodes=found.episodes,
             policy_version_ids=tuple(sorted(found.versions)),
             subject_ids=frozenset(found.subjects),
-            withdrawn=id in holders and id not in here,
+            absent=absent.get(id),
             **{key: stands[id][key] for key in _STORED if key in stands.get(id, ())},
         )
         for id, found in sums.items()
     ]
     if division.league.commissioner_key == COMMISSIONED:
         # It may have moved to another division, where its line is
-        lines = [line for line in lines if line.entry_id in here]
+        lines = [line for line in lines if line.entry_id not in absent]
     places = {id: line["place"] for id, line in stands.items()}
     lines.sort(key=lambda line: (places.get(line.entry_id, math.inf), -line.score, -line.episodes, line.entry_id))
     ranked = _ranked(
-        [line for line in lines if not line.withdrawn], {id: line.get("rank") for id, line in stands.items()}
+        [line for line in lines if line.absent is None], {id: line.get("rank") for id, line in stands.items()}
     )
-    return [*ranked, *(line for line in lines if line.withdrawn)]
+    return [*ranked, *(line for line in lines if line.absent is not None)]
 
 
 @dataclass
@@ -221,8 +222,8 @@ async def leaderboards(call: Anyone, division_id: str) -> Json:
     about = "Computed from the pairing and the ratings after each round."
     if division.league.commissioner_key == COMMISSIONED:
         about = "Decided by the commissioner after each round."
-    pointed = any(line.points is not None for line in lines)
-    keys = [key for key in _COLUMNS if (rated or key not in _STORED) and (pointed or key != "points")]
+    unused = {key for key in ("points", "absent") if all(getattr(line, key) is None for line in lines)}
+    keys = [key for key in _COLUMNS if (rated or key not in _STORED) and key not in unused]
     return Json(
         {
             "default_view_key": "score",
@@ -262,7 +263,7 @@ _COLUMNS = {
     "rounds": {"label": "Rounds", "value_type": "integer", "sort": "desc"},
     "score": {"label": "Score", "value_type": "number", "sort": "desc"},
     "episodes": {"label": "Episodes", "value_type": "integer", "sort": "desc"},
-    "withdrawn": {"label": "Withdrawn", "value_type": "boolean", "sort": "asc"},
+    "absent": {"label": "Absent", "value_type": "string", "sort": "asc"},
 }
 
 _Recent = Sequence[tuple[Round, Sequence[RoundResult]]]

@@ -269,7 +269,7 @@ async def _card(visit: Visit, row: League) -> dict[str, Any]:
         .limit(1)
     )
     table = await standings(visit.db, top) if top is not None else []
-    leaders = [line for line in table if not line.withdrawn]
+    leaders = [line for line in table if line.absent is None]
     return {
         "id": row.id,
         "name": row.name,

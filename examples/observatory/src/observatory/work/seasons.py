@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -24,6 +24,7 @@ __all__ = [
     "CONTINUOUS",
     "MOST_RETREAT",
     "Holder",
+    "absent_among",
     "change_division",
     "change_league",
     "close_season",
@@ -114,9 +115,9 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     for division in divisions:
         report = await last_report(session, division.id, league.season) or {"standings": []}
         members = await subjects_in(session, division.id)
-        lines = final_places(
-            report["standings"], members, least=terms.played_percent / 100 * await _rounds(session, division)
-        )
+        absent = await absent_among(session, division, [line["subject"] for line in report["standings"]])
+        least = terms.played_percent / 100 * await _rounds(session, division)
+        lines = final_places(report["standings"], absent, least=least)
         placed = [line["subject"] for line in lines if line["place"] is not None]
         ladder.append(placed + [one for one in members if one not in placed])
         names = await names_of(session, league.id, [line["subject"] for line in lines])
@@ -158,22 +159,20 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     return season
 
 
-def final_places(lines: Sequence[JsonObject], members: Collection[str], *, least: float) -> list[JsonObject]:
+def final_places(lines: Sequence[JsonObject], absent: Mapping[str, str], *, least: float) -> list[JsonObject]:
     """The places of a season: those who withdrew or hardly played have none, and are listed last.
 
     Args:
         lines: The last standings, best first (`Round.report`).
-        members: The entries that are in the division now.
+        absent: The entries that do not compete there now, and why (`absent_among`).
         least: The least number of rounds that an entry must have played.
 
     Returns:
-        The lines, each with its new `place`, or None and the reason as `unplaced`: `withdrawn` or `few_rounds`.
+        The lines, each with its new `place`, or None and the reason as `unplaced`: that in `absent`, or `few_rounds`.
     """
 
     def unplaced(line: JsonObject) -> str | None:
-        if line["subject"] not in members:
-            return "withdrawn"
-        return "few_rounds" if line["rounds"] < least else None
+        return absent.get(line["subject"]) or ("few_rounds" if line["rounds"] < least else None)
 
     placed = [line for line in lines if unplaced(line) is None]
     places = shared_places([line["place"] for line in placed])
@@ -372,6 +371,16 @@ async def subjects_in(session: AsyncSession, division_id: str) -> list[str]:
         .order_by(Membership.created_at, Membership.id)
     )
     return list(dict.fromkeys(found))
+
+
+async def absent_among(session: AsyncSession, division: Division, entries: Collection[str]) -> dict[str, str]:
+    """Which of these entries do not compete in a division, and why: they are `benched`, or have `withdrawn`."""
+    here = set(await subjects_in(session, division.id))
+    staying = await session.scalars(
+        sa.select(Membership.entry_id).where(Membership.league_id == division.league_id, Membership.end_time.is_(None))
+    )
+    benched = set(staying) - here
+    return {entry: "benched" if entry in benched else "withdrawn" for entry in entries if entry not in here}
 
 
 async def _means(session: AsyncSession, division: Division) -> dict[str, JsonObject]:
