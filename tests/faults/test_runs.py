@@ -480,4 +480,5 @@ async def test_a_check_that_came_too_late_says_nothing_about_the_game(
     assert found.record.ok
     seen = {event.probe: (event.ok, event.counts) for event in found.of_kind("probe_finished")}
     assert seen.pop("global_message") == (False, False)
-    assert set(seen.values()) == {(True, True)}
+    # Others may have come too late, too, where the machine is that busy
+    assert set(seen.values()) <= {(True, True), (False, False)}

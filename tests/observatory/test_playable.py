@@ -75,6 +75,12 @@ async def test_image_that_local_processes_cannot_run_is_refused(tmp_path: Path) 
         files = await accepted(platform, ann, "/stats/policies/files", {"name": "files", "player": player})
         for version in (made["id"], files["id"]):
             await accepted(platform, ann, SUBMIT, {"league_id": world.league, "policy_version_id": version})
+        # A secret that the package does not declare keeps it from being played here, not from being uploaded
+        kept = await accepted(platform, ann, "/stats/policy-secret-envs", {"policy_secret_env": {"API_KEY": "x"}})
+        body = make_body(await image_of(platform, QUICK.image), *QUICK.player)
+        secret = await accepted(platform, ann, MAKE, {**body, "policy_secret_env_id": kept["id"]})
+        body = {"league_id": world.league, "policy_version_id": secret["id"]}
+        assert "the variables API_KEY" in await refused(platform, ann, SUBMIT, body)
 
 
 async def test_files_are_refused_where_they_are_not_trusted(tmp_path: Path) -> None:

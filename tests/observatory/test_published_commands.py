@@ -7,6 +7,7 @@ answer that it cannot read, or advice to try again what is never offered.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -20,7 +21,8 @@ from support.observatory_kit import Platform, World, open_platform, roster, seed
 from support.paintarena_image import paintarena_image
 from support.published_client import Published, install, published
 
-from observatory.store.models import Image
+from observatory.store.columns import now
+from observatory.store.models import Image, WorkerRow
 
 pytestmark = [pytest.mark.slow, pytest.mark.more, pytest.mark.timeout(900)]
 
@@ -160,6 +162,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         await platform.join(world, versions[1])
         episode = await platform.play_round(world, *versions)
         row = await platform.until_played(episode)
+        # Other workers of the platform have containers, so images may be uploaded
+        async with platform.services.database.writing() as session:
+            seen_at = now() + dt.timedelta(hours=1)
+            session.add(WorkerRow(name="other", backend="docker", parallel=1, seen_at=seen_at))
         names = {
             "league": world.league,
             "division": world.division,

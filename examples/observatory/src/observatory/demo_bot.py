@@ -6,20 +6,24 @@ It needs nothing but websockets, which the game's own image has, so it plays the
 import asyncio
 import json
 import os
+from contextlib import suppress
 from typing import Any
 
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosedOK
 
 
 async def main() -> None:
     """Answer each observation with a move, until the game is over."""
-    async with connect(os.environ["COWORLD_PLAYER_WS_URL"], proxy=None) as game:
-        async for text in game:
-            seen = json.loads(text)
-            if seen["type"] == "observation":
-                await game.send(json.dumps({"move": move(seen)}))
-            elif seen["type"] == "final":
-                return
+    # The game may be over while it thinks
+    with suppress(ConnectionClosedOK):
+        async with connect(os.environ["COWORLD_PLAYER_WS_URL"], proxy=None) as game:
+            async for text in game:
+                seen = json.loads(text)
+                if seen["type"] == "observation":
+                    await game.send(json.dumps({"move": move(seen)}))
+                elif seen["type"] == "final":
+                    return
 
 
 def move(seen: dict[str, Any]) -> str:

@@ -137,7 +137,7 @@ async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     if version is None or version.user_id != user.id:
         raise not_found("policy version of yours", body.policy_version_id)
     require_enabled(version)
-    await require_version_runs(call, version, await call.db.get_one(Image, version.image_id))
+    await require_version_runs(call, version, await call.db.get_one(Image, version.image_id), is_played=True)
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
         raise forbidden("A player's session can submit only as that player.", code="other_player")

@@ -27,13 +27,14 @@ async def require_image_runs(call: Call, name: str) -> None:
             admission.require_image(name)
 
 
-async def require_version_runs(call: Call, version: PolicyVersion, image: Image) -> None:
+async def require_version_runs(call: Call, version: PolicyVersion, image: Image, *, is_played: bool) -> None:
     """Refuse a policy version if it does not run here.
 
     Args:
         call: The request.
         version: The version.
         image: Its image or files.
+        is_played: Whether it is to be played now, with its secrets: a program may be declared without variables.
 
     Raises:
         Refusal: 409 with the reason and what to do instead (code `not_declared`).
@@ -47,7 +48,8 @@ async def require_version_runs(call: Call, version: PolicyVersion, image: Image)
         if await holds_player(call.db, image):
             admission.require_files(image.name)
             return
-        secrets = await call.services.vault.policy_env(version.secret_env_id) if version.secret_env_id else {}
+        id = version.secret_env_id if is_played else None
+        secrets = await call.services.vault.policy_env(id) if id else {}
         await admission.admit(call.db, policy_runnable(version), owner=version.user_id, secrets=secrets)
 
 

@@ -170,7 +170,7 @@ async def _next_version(
         run=list(run) if run is not None else None,
         secret_env_id=body.policy_secret_env_id,
     )
-    await require_version_runs(call, version, image)
+    await require_version_runs(call, version, image, is_played=False)
     call.db.add(version)
     await call.db.flush()
     await set_labels(call.db, version.id, body.tags)
