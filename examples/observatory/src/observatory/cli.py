@@ -24,6 +24,7 @@ from .cli_options import (
     changing,
     commissioned,
     followed,
+    judges_members,
     keep_secret,
     limits_seats,
     looking,
@@ -478,14 +479,6 @@ def league_group() -> None:
     "--size", type=click.IntRange(1), default=8, show_default=True, help="Members of each division except the lowest."
 )
 @click.option(
-    "--played-percent",
-    type=click.IntRange(0, 100),
-    metavar="N",
-    default=50,
-    show_default=True,
-    help="Percentage of a season's rounds that an entry must have played to get a place in it.",
-)
-@click.option(
     "--entries-per-user",
     type=click.IntRange(0),
     metavar="N",
@@ -500,14 +493,7 @@ def league_group() -> None:
     metavar="N",
     help="Disqualify a policy that was at fault in each of its last N episodes.  [default: never]",
 )
-@click.option(
-    "--unplayable",
-    type=click.IntRange(0),
-    metavar="N",
-    default=3,
-    show_default=True,
-    help="Bench a policy that the platform could not play in any of its last N episodes. 0: never.",
-)
+@judges_members
 @limits_seats
 @followed
 @commissioned
@@ -558,12 +544,6 @@ def league_add(
 @click.option("--moves", type=click.IntRange(0), help="How many members change places at the end of a season.")
 @click.option("--size", type=click.IntRange(1), help="Members of each division except the lowest.")
 @click.option(
-    "--played-percent",
-    type=click.IntRange(0, 100),
-    metavar="N",
-    help="Percentage of a season's rounds that an entry must have played to get a place in it.",
-)
-@click.option(
     "--entries-per-user",
     type=click.IntRange(0),
     metavar="N",
@@ -571,12 +551,7 @@ def league_add(
 )
 @click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
-@click.option(
-    "--unplayable",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Episodes in a row that the platform could not play with a policy, until it is benched; 0: never.",
-)
+@judges_members
 @limits_seats
 @followed
 @commissioned

@@ -30,6 +30,7 @@ __all__ = [
     "changing",
     "commissioned",
     "followed",
+    "judges_members",
     "keep_secret",
     "limits_seats",
     "looking",
@@ -247,22 +248,30 @@ traces_option = click.option(
 verbose_option = click.option("--verbose", "-v", is_flag=True, help="Log every request.")
 
 
-def followed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of what follows an episode of a league to a command: fields of `LeagueSettings`."""
-    for option in (
-        click.option(
-            "--report/--no-report",
-            default=None,
-            help="Have the Coworld's reporters report on each completed episode of a round.  [default: no]",
-        ),
-        click.option(
-            "--grade/--no-grade",
-            default=None,
-            help="Have the Coworld's graders grade each completed episode of a round.  [default: no]",
-        ),
-    ):
-        function = option(function)
-    return function
+def _together(*options: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator that adds several options to a command; its help lists the last one first."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for option in options:
+            function = option(function)
+        return function
+
+    return add
+
+
+followed = _together(
+    click.option(
+        "--report/--no-report",
+        default=None,
+        help="Have the Coworld's reporters report on each completed episode of a round.  [default: no]",
+    ),
+    click.option(
+        "--grade/--no-grade",
+        default=None,
+        help="Have the Coworld's graders grade each completed episode of a round.  [default: no]",
+    ),
+)
+"""Add the options of what follows an episode of a league to a command: fields of `LeagueSettings`."""
 
 
 class _Size(click.IntRange):
@@ -278,54 +287,36 @@ class _Size(click.IntRange):
         return super().convert(size, param, ctx)
 
 
-def limits_seats(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of what a seat may leave to a command: fields of `LeagueSettings`."""
-    for option in (
-        click.option(
-            "--artifact-bytes",
-            type=_Size(0),
-            metavar="SIZE",
-            help="The largest artifact of a seat to keep; a larger one is not kept.  [default: 16M]",
-        ),
-        click.option(
-            "--log-bytes",
-            type=_Size(LEAST_LOG_BYTES),
-            metavar="SIZE",
-            help="Bytes to keep of each player's log, from its end; at least 8K.  [default: 1M]",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def commissioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a league with a commissioner to a command: fields of `LeagueSettings`."""
-    for option in (
-        click.option(
-            "--lifetime",
-            "lifetime_seconds",
-            type=click.FloatRange(0, min_open=True),
-            metavar="SECONDS",
-            help="How long a commissioner's round may take, its episodes included.  [default: 3600]",
-        ),
-        click.option(
-            "--hook",
-            "hooks",
-            multiple=True,
-            type=click.Choice([*HOOKS, "none"]),
-            callback=_named_hooks,
-            help="Also ask the commissioner this, which it must have a hook for: after each episode or round, for a "
-            "division's standings, or for its description. May be repeated.  [default: none]",
-        ),
-        click.option(
-            "--commissioner",
-            "commissioner_runnable_id",
-            metavar="ID",
-            help="Have a commissioner of the Coworld's manifest decide rounds, divisions and places, not a pairing.",
-        ),
-    ):
-        function = option(function)
-    return function
+judges_members = _together(
+    click.option(
+        "--unplayable",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Bench a policy that the platform could not play in any of its last N episodes. 0: never.  [default: 3]",
+    ),
+    click.option(
+        "--played-percent",
+        type=click.IntRange(0, 100),
+        metavar="N",
+        help="Percentage of a season's rounds that an entry must have played to get a place in it.  [default: 50]",
+    ),
+)
+"""Add the options of who gets a place and who is benched to a command: fields of `LeagueSettings`."""
+limits_seats = _together(
+    click.option(
+        "--artifact-bytes",
+        type=_Size(0),
+        metavar="SIZE",
+        help="The largest artifact of a seat to keep; a larger one is not kept.  [default: 16M]",
+    ),
+    click.option(
+        "--log-bytes",
+        type=_Size(LEAST_LOG_BYTES),
+        metavar="SIZE",
+        help="Bytes to keep of each player's log, from its end; at least 8K.  [default: 1M]",
+    ),
+)
+"""Add the options of what a seat may leave to a command: fields of `LeagueSettings`."""
 
 
 def _named_hooks(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> list[str] | None:
@@ -333,6 +324,33 @@ def _named_hooks(context: click.Context, option: click.Parameter, names: tuple[s
     if "none" in names and len(names) > 1:
         raise click.BadParameter("'none' stands alone: leave it out, or the other hooks.", context, option)
     return [name for name in dict.fromkeys(names) if name != "none"] if names else None
+
+
+commissioned = _together(
+    click.option(
+        "--lifetime",
+        "lifetime_seconds",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="How long a commissioner's round may take, its episodes included.  [default: 3600]",
+    ),
+    click.option(
+        "--hook",
+        "hooks",
+        multiple=True,
+        type=click.Choice([*HOOKS, "none"]),
+        callback=_named_hooks,
+        help="Also ask the commissioner this, which it must have a hook for: after each episode or round, for a "
+        "division's standings, or for its description. May be repeated.  [default: none]",
+    ),
+    click.option(
+        "--commissioner",
+        "commissioner_runnable_id",
+        metavar="ID",
+        help="Have a commissioner of the Coworld's manifest decide rounds, divisions and places, not a pairing.",
+    ),
+)
+"""Add the options of a league with a commissioner to a command: fields of `LeagueSettings`."""
 
 
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from typing import NewType
 
 from coworld_core.errors import CoworldError
 
-__all__ = ["Name", "NameRefused", "look_alike", "name_key", "new_name"]
+__all__ = ["Name", "NameRefused", "look_alike", "name_key", "new_name", "require_distinct"]
 
 Name = NewType("Name", str)
 """A name in the form that Unicode calls NFKC, trimmed, all of whose characters show, in one script."""
@@ -86,6 +86,23 @@ def look_alike(name: str, others: Iterable[str]) -> str | None:
     """
     look = _look(name)
     return next((other for other in others if _look(other) == look), None)
+
+
+def require_distinct(name: Name, others: Iterable[str], said: str = "{!r}") -> None:
+    """Refuse a new name that a person may take for another.
+
+    Args:
+        name: The new name.
+        others: The names that there are.
+        said: How to name the other one in the message.
+
+    Raises:
+        NameRefused: It looks like one of them (code `name_taken`).
+    """
+    if (other := look_alike(name, others)) is not None:
+        raise NameRefused(
+            f"{name!r} can be taken for {said.format(other)}.", code="name_taken", hint="Choose another name."
+        )
 
 
 def _check_marks(name: str) -> None:

@@ -27,7 +27,7 @@ from coworld_core.versions import next_version
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..identity.limits import require_stored
-from ..names import NameRefused, look_alike, name_key, new_name
+from ..names import NameRefused, name_key, new_name, require_distinct
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.kept_labels import change_labels, labelled, labels_of
@@ -275,12 +275,7 @@ async def _check_new(session: AsyncSession, user: User, text: str) -> None:
         # The manifest is kept as it was uploaded, so its name cannot be changed here
         raise NameRefused(f"The name {text!a} is not in its normal form.", hint=f"Write it as {name!r}.")
     others = await session.scalars(sa.select(CoworldName.name).where(CoworldName.user_id != user.id))
-    if (other := look_alike(name, others)) is not None:
-        raise NameRefused(
-            f"{name!r} can be taken for {other!r}, a Coworld of somebody else.",
-            code="name_taken",
-            hint="Choose another name.",
-        )
+    require_distinct(name, others, "{!r}, a Coworld of somebody else")
 
 
 async def _choose_canonical(session: AsyncSession, added: Coworld, manifest: Manifest) -> None:

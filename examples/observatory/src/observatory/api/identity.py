@@ -11,7 +11,7 @@ from coworld_core import api
 from ..errors import not_found
 from ..identity.auth import PLAYER_SESSION, take_code
 from ..identity.limits import require_player
-from ..names import NameRefused, look_alike, new_name
+from ..names import NameRefused, new_name, require_distinct
 from ..store.columns import JsonObject
 from ..store.models import Player, User
 from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
@@ -80,12 +80,7 @@ async def create_player(call: InPerson, body: api.PlayerBody) -> Json:
         raise NameRefused(f"You already have a player named {name!r}.", code="name_taken", hint="Choose another name.")
     await require_player(call.db, user, call.services.settings.quotas)
     others = [sa.select(Player.name).where(Player.user_id != user.id), sa.select(User.name).where(User.id != user.id)]
-    if (other := look_alike(name, await call.db.scalars(sa.union(*others)))) is not None:
-        raise NameRefused(
-            f"{name!r} can be taken for {other!r}, the name of somebody else.",
-            code="name_taken",
-            hint="Choose another name.",
-        )
+    require_distinct(name, await call.db.scalars(sa.union(*others)), "{!r}, the name of somebody else")
     player = Player(user_id=user.id, name=name, is_default=not mine)
     call.db.add(player)
     await call.db.flush()

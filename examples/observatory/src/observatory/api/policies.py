@@ -16,7 +16,7 @@ from coworld_core import api
 from coworld_core.reserved_env import is_reserved_env
 
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
-from ..names import Name, NameRefused, look_alike, new_name
+from ..names import Name, new_name, require_distinct
 from ..operations.moderation import disabled_since
 from ..store.audit import audit
 from ..store.columns import JsonObject
@@ -194,10 +194,7 @@ async def _new_policy(call: Call, user: User, name: Name) -> Policy:
     if (policy := await _own_named(call, user, name)) is not None:
         return policy
     others = await call.db.scalars(sa.select(User.name).where(User.id != user.id))
-    if (other := look_alike(name, others)) is not None:
-        raise NameRefused(
-            f"{name!r} can be taken for the user {other!r}.", code="name_taken", hint="Choose another name."
-        )
+    require_distinct(name, others, "the user {!r}")
     policy = Policy(user_id=user.id, name=name)
     call.db.add(policy)
     await call.db.flush()

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import CoworldError
 
-from ..names import NameRefused, look_alike, new_name
+from ..names import NameRefused, new_name, require_distinct
 from ..quotas import read_quotas
 from ..store.audit import audit
 from ..store.columns import now
@@ -41,10 +41,7 @@ async def add_user(
             code="name_taken",
             hint=f"`observatory user token {name}` makes another token.",
         )
-    if (other := look_alike(name, await session.scalars(sa.select(User.name)))) is not None:
-        raise NameRefused(
-            f"{name!r} can be taken for the user {other!r}.", code="name_taken", hint="Choose another name."
-        )
+    require_distinct(name, await session.scalars(sa.select(User.name)), "the user {!r}")
     user = User(name=name, email=email, is_team=team)
     session.add(user)
     await session.flush()

@@ -88,8 +88,8 @@ async def _divisions(database: Database) -> Sequence[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Due:
-    """What a division's next step needs, as read from the database."""
+class _Step:
+    """What is to be done next in a division."""
 
     last: str | None
     """Id of the division's last round."""
@@ -98,6 +98,13 @@ class _Due:
     """Whether that round is over and has to be closed."""
     begins: bool
     """Whether it is time for another round."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Due:
+    """A division's next step, and what it needs, as read from the database."""
+
+    step: _Step
     terms: LeagueSettings
     setup: GameSetup
     entrants: Mapping[str, Candidate]
@@ -143,28 +150,27 @@ async def advance(database: Database, division_id: str) -> str | None:
         # Read again: another server may have been faster, or a player's account may have been closed. Whoever changes
         # champions meanwhile does so for the next round.
         division = await session.get_one(Division, division_id, with_for_update={"of": Division})
-        again = await _look(session, division_id, rounds=False)
-        if again is None or (again.last, again.season) != (due.last, due.season):
+        step, again = due.step, await _next_step(session, division)
+        if again is None or (again.last, again.season) != (step.last, step.season):
             return None
         versions = {candidate.policy_version_id for candidate in due.entrants.values()}
         if versions.intersection(await session.scalars(disabled_versions())):
             return None
         shrunk = False
-        if due.closes and due.last is not None:
-            shrunk = await _close(session, await session.get_one(Round, due.last), table, due.terms)
+        if step.closes and step.last is not None:
+            shrunk = await _close(session, await session.get_one(Round, step.last), table, due.terms)
         if table.report["over"] == "rounds":
             await _end_season(session, division)
-        if shrunk or not due.begins or table.config is None:
+        if shrunk or not step.begins or table.config is None:
             return None
         return await _begin(session, division, due, table)
 
 
-async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True) -> _Due | None:
-    """Read what the next step needs; None if there is no round to close and none to begin."""
-    division = await session.get_one(Division, division_id)
+async def _next_step(session: AsyncSession, division: Division) -> _Step | None:
+    """What is to be done next; None if there is no round to close and none to begin."""
     league = division.league
     last = await session.scalar(
-        sa.select(Round).where(Round.division_id == division_id).order_by(Round.round_number.desc()).limit(1)
+        sa.select(Round).where(Round.division_id == division.id).order_by(Round.round_number.desc()).limit(1)
     )
     closes = last is not None and last.status == "running"
     if last is not None and closes:
@@ -181,25 +187,31 @@ async def _look(session: AsyncSession, division_id: str, *, rounds: bool = True)
         begins = not (report or {}).get("over")
     if not closes and not begins:
         return None
+    return _Step(last=last.id if last is not None else None, season=league.season, closes=closes, begins=begins)
+
+
+async def _look(session: AsyncSession, division_id: str) -> _Due | None:
+    """Read what the next step needs; None if there is none, or nobody to play."""
+    division = await session.get_one(Division, division_id)
+    league = division.league
+    step = await _next_step(session, division)
+    if step is None:
+        return None
     members = (await session.scalars(_competing(division_id))).unique().all()
     coworld = await session.get(Coworld, league.game.coworld_id)
-    few = len({row.user_id for row in members}) < 2
-    if coworld is None or (few and rounds and not closes):
+    if coworld is None or (len({row.user_id for row in members}) < 2 and not step.closes):
         return None
-    setup = setup_of(coworld, league.variant_id)
+    terms, setup = LeagueSettings.of(league.commissioner_config), setup_of(coworld, league.variant_id)
     rules = season_rules(terms, setup)
-    since, state = await _stored(session, division_id, league.season, rules) if rounds else (0, None)
+    since, state = await _stored(session, division_id, league.season, rules)
     return _Due(
-        last=last.id if last is not None else None,
-        season=league.season,
-        closes=closes,
-        begins=begins,
+        step=step,
         terms=terms,
         setup=setup,
         entrants={row.entry_id: Candidate.of(row.policy_version, row.player) for row in members},
         rules=rules,
         state=state,
-        rounds=await _played(session, division_id, league.season, since, rules) if rounds else (),
+        rounds=await _played(session, division_id, league.season, since, rules),
     )
 
 

@@ -375,12 +375,15 @@ async def subjects_in(session: AsyncSession, division_id: str) -> list[str]:
 
 async def absent_among(session: AsyncSession, division: Division, entries: Collection[str]) -> dict[str, str]:
     """Which of these entries do not compete in a division, and why: they are `benched`, or have `withdrawn`."""
-    here = set(await subjects_in(session, division.id))
-    staying = await session.scalars(
-        sa.select(Membership.entry_id).where(Membership.league_id == division.league_id, Membership.end_time.is_(None))
+    rows = await session.execute(
+        sa.select(Membership.entry_id, sa.and_(Membership.is_champion, Membership.division_id == division.id)).where(
+            Membership.league_id == division.league_id, Membership.end_time.is_(None)
+        )
     )
-    benched = set(staying) - here
-    return {entry: "benched" if entry in benched else "withdrawn" for entry in entries if entry not in here}
+    staying: dict[str, bool] = {}
+    for entry, competes in rows:
+        staying[entry] = staying.get(entry, False) or competes
+    return {entry: "benched" if entry in staying else "withdrawn" for entry in entries if not staying.get(entry, False)}
 
 
 async def _means(session: AsyncSession, division: Division) -> dict[str, JsonObject]:
