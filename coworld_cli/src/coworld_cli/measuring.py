@@ -13,7 +13,7 @@ from .options.play_options import MeasuringOptions
 from .output import Output
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from coworld_core.evaluation import ShownReport
@@ -39,7 +39,6 @@ __all__ = [
     "markdown_option",
     "measured",
     "play_evaluation",
-    "refuse_given",
     "show_report",
 ]
 
@@ -132,17 +131,6 @@ def margin_option(says: str) -> Callable[[_Command], _Command]:
         metavar="X",
         help=says,
     )
-
-
-def refuse_given(options: Mapping[str, bool], why: str) -> None:
-    """Refuse options that have no meaning here.
-
-    Raises:
-        click.UsageError: One of the options was given.
-    """
-    for option, is_given in options.items():
-        if is_given:
-            raise click.UsageError(f"{option} {why}", click.get_current_context())
 
 
 async def play_evaluation(

@@ -18,10 +18,9 @@ from ..measuring import (
     markdown_option,
     measured,
     play_evaluation,
-    refuse_given,
     show_report,
 )
-from ..options.declarations import SectionOption, takes
+from ..options.declarations import SectionOption, refuse_options, takes
 from ..options.play_options import REQUIREMENTS, MeasuringOptions
 from ..options.values import RATINGS
 from ..output import Output, output_options
@@ -131,17 +130,12 @@ def compare(
 
     if elo0 is not None and elo1 is None:
         raise click.UsageError("--elo0 needs --elo1.", click.get_current_context())
-    refuse_given({"--margin": margin is not None and elo1 is not None}, "and --elo1 exclude each other.")
+    if elo1 is not None:
+        refuse_options({"margin"}, "and --elo1 exclude each other.")
     must_win = _BETTER in options.require
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
     if only_plan:
-        given = {
-            "--markdown": markdown,
-            "--output-dir": options.output_dir is not None,
-            "--on-platform": options.on_platform,
-            "--others": options.others is not None,
-        }
-        refuse_given(given, "has no meaning with --plan.")
+        refuse_options({"markdown", "output_dir", "on_platform", "others"}, "has no meaning with --plan.")
         terms = {"margin": margin, "elo0": elo0, "elo1": elo1, "alpha": alpha, "beta": beta}
         return run_async(out, lambda running: _forecast(options, running, new, old, terms))
 

@@ -18,10 +18,9 @@ from ..measuring import (
     markdown_option,
     measured,
     play_evaluation,
-    refuse_given,
     show_report,
 )
-from ..options.declarations import SectionOption, takes
+from ..options.declarations import SectionOption, refuse_options, takes
 from ..options.play_options import MeasuringOptions
 from ..output import Output, output_options
 
@@ -62,16 +61,10 @@ def scrimmage(out: Output, options: MeasuringOptions, game: str, bot: str, markd
 
     options = options.but(manifest=game)
     if options.episodes == 1:
-        given = {
-            "--metric": bool(options.metric),
-            "--forfeit": options.forfeit is not None,
-            "--count-starved": options.count_starved,
-            "--markdown": markdown,
-            "--on-platform": options.on_platform,
-        }
-        refuse_given(given, "needs -n 2 or more: one episode measures nothing.")
+        measures = {"metric", "forfeit", "count_starved", "markdown", "on_platform"}
+        refuse_options(measures, "needs -n 2 or more: one episode measures nothing.")
         return run_async(out, lambda running: play_episodes(options.but(players=(bot,)), running))
-    refuse_given({"--verify-replay": options.verify_replay}, "is for one episode.")
+    refuse_options({"verify_replay"}, "is for one episode.")
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import scrimmage
