@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import anyio
 
@@ -25,17 +26,29 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="coworld-worker",
-        description="One episode on Kubernetes, run inside the Job that a platform made for it.",
+        description="What runs in pods: one episode, in the Job that a platform made for it, or the chunks of a run.",
         epilog="Environment variables configure it; docs/worker.md lists them.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("init-config", help="write the game's config before the game starts")
     commands.add_parser("run", help="play the episode beside the game, and upload its outputs")
+    carry = commands.add_parser(
+        "carry", help="bring the chunks of a run from its store to a directory, and take back rows"
+    )
+    carry.add_argument("store", help="s3://BUCKET/PREFIX and the like")
+    carry.add_argument("--folder", required=True, type=Path, help="the directory that it shares with what plays")
+    play = commands.add_parser("play", help="play the chunks of a run in worker processes")
+    play.add_argument("store", nargs="?", help="where they are; without it, another process carries them")
+    play.add_argument("--folder", type=Path, help="the directory that it shares with what carries")
     try:
         chosen = parser.parse_args(args)
+        if chosen.command == "play" and (chosen.store is None) == (chosen.folder is None):
+            parser.error("play takes the store, or --folder if another process carries the chunks")
     except SystemExit as leave:
         return int(leave.code or 0)
     _configure_log()
+    if chosen.command in ("carry", "play"):
+        return anyio.run(_take_part, chosen.store, chosen.folder, chosen.command == "play")
     return anyio.run(_init_config if chosen.command == "init-config" else _run)
 
 
@@ -54,6 +67,19 @@ async def _run() -> int:
     from .worker_run import run_worker
 
     return 0 if (await run_worker(os.environ)).counts else 1
+
+
+async def _take_part(url: str | None, folder: Path | None, plays: bool) -> int:
+    from ..errors import unwrapped
+    from ..jobs.taking_part import take_part
+
+    try:
+        with unwrapped():
+            await take_part(url, folder, plays=plays, name=os.environ.get("POD_NAME", ""))
+    except CoworldError as error:
+        _log.error("%s: %s %s", error.code, error.message, error.hint or "")
+        return 1
+    return 0
 
 
 async def _init_config() -> int:

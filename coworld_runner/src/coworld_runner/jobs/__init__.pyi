@@ -1,0 +1,3 @@
+from .job_pods import JobPods as JobPods
+from .job_venue import JobVenue as JobVenue
+from .pulled_run import pull_run as pull_run

@@ -1,0 +1,102 @@
+"""Plays the chunks that appear in a directory, in worker processes, and leaves their rows and evidence there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+
+from coworld_core.documents.records import open_record, read_as
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow
+from coworld_core.errors import CoworldError, EnvironmentFault
+
+from ..episode.episode_options import EpisodeOptions
+from ..episode.venue import VenueRun, Wanted
+from ..evaluation.worker_venue import WorkerVenue
+from ..package.resolver import resolve_package
+from ..runs.workspace import atomic_write
+from .job_files import RUN, JobRun, PlannedChunk, Problem, SentPlans
+from .shared_folder import SharedFolder
+
+__all__ = ["OUT", "play_chunks"]
+
+OUT = "out"
+"""The name of the directory with what is left of a chunk: rows, and evidence by key."""
+
+
+async def play_chunks(folder: SharedFolder) -> None:
+    """Play chunks until there are no more.
+
+    Raises:
+        EnvironmentFault: The machine failed, or the courier is gone.
+    """
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(folder.beat, "player")
+        await folder.until("courier", lambda: folder.run.exists() or folder.over.exists())
+        if not folder.over.exists():
+            run = read_as(JobRun, open_record(folder.run / RUN, what="run", name=RUN), what="run")
+            package = await resolve_package(folder.run / "package" / run.manifest)
+            if run.environment:
+                package = package.with_environment(run.environment)
+            options = EpisodeOptions(
+                on_player_failure=cast("Any", run.on_player_failure), failure_grace_seconds=run.failure_grace_seconds
+            )
+            async with WorkerVenue(package, options=options) as venue:
+                plans = SentPlans(package, run, folder.run / "players")
+                while True:
+                    await folder.until("courier", lambda: folder.chunk.exists() or folder.over.exists())
+                    if not folder.chunk.exists():
+                        break
+                    await _play_chunk(folder, run, venue, plans)
+        tasks.cancel_scope.cancel()
+
+
+async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, plans: SentPlans) -> None:
+    out = folder.chunk / OUT
+    # What an earlier half of this pod has begun
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    problem: Problem | None = None
+    try:
+        path = folder.chunk / "chunk.json"
+        chunk = read_as(PlannedChunk, open_record(path, what="chunk", name=path.name), what="chunk")
+        wanted = list(plans.plans(chunk))
+        for seats in {id(one.plan.seats): one.plan.seats for one in wanted}.values():
+            if reason := await venue.reason_against(seats):
+                problem = Problem(code="not_portable", message=f"Pods cannot play it: {reason}.")
+        if problem is None:
+            await _play(out, run, venue, wanted, chunk)
+    except EnvironmentFault:
+        raise
+    except CoworldError as error:
+        problem = Problem(code=error.code, message=error.message, hint=str(error.hint) if error.hint else None)
+    atomic_write(folder.ended, problem.to_document() if problem is not None else b"{}")
+    await folder.until("courier", lambda: not folder.ended.exists())
+
+
+async def _play(out: Path, run: JobRun, venue: WorkerVenue, wanted: list[Wanted], chunk: PlannedChunk) -> None:
+    slots = {one.key: chunk.tables[one.table].slots for one in chunk.episodes}
+    terms = VenueRun(
+        run_id=run.run_id,
+        workspace=out,
+        publish=lambda event: None,
+        parallel=None,
+        options=None,
+        hooks=(),
+        episode_listeners=None,
+        same_players=True,
+        measured=run.measured,
+        keeps_results=run.keeps_results,
+    )
+    with (out / ROWS_NAME).open("ab") as file:
+
+        def take(rows: Any) -> bool:
+            row: EpisodeRow
+            for row in rows:
+                # Versions in a registry are known only where it is
+                file.write(row.model_copy(update={"slots": slots[row.key]}).to_line())
+            return False
+
+        await venue.play(terms, iter(wanted), take)

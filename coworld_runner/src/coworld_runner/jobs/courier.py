@@ -1,0 +1,223 @@
+"""Brings the chunks of a run from its store to what plays them, and takes back rows and evidence.
+
+Any number of couriers share a run, and any of them may die at any time. A chunk is played by whoever creates the next
+claim on it: the first, or another if the last claim has had no sign of life for longer than the lease.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.documents.records import open_record, read_as
+from coworld_core.episode.record import ROWS_NAME
+from coworld_core.errors import EnvironmentFault
+from coworld_core.files.regular import MAX_FILE, read_regular
+
+from .chunk_player import OUT
+from .job_files import (
+    CLOSED,
+    PACKAGE,
+    RUN,
+    JobRun,
+    PlannedChunk,
+    RowsHead,
+    chunk_number,
+    no_run,
+    read_object,
+    unpack,
+)
+from .job_store import JobStore
+from .shared_folder import SharedFolder, Signs
+
+__all__ = ["ATTEMPTS", "IDLE_SECONDS", "Courier", "attempts_of"]
+
+ATTEMPTS = 3
+"""How often a chunk is begun: one whose pods die each time is given up."""
+_MOST_EVIDENCE = 1 << 30
+"""Bytes of evidence of a chunk that are taken along."""
+IDLE_SECONDS = 900.0
+"""How long a courier waits for further chunks of a run that is not closed: its driver may be resumed."""
+_LOOK_SECONDS = 1.0
+_AT_ONCE = 8
+
+
+class Courier:
+    """One courier.
+
+    Args:
+        store: The store of the run.
+        folder: The directory that it shares with what plays.
+        name: What tells it from other couriers, such as its pod's name.
+        idle: Seconds that it waits for further chunks.
+    """
+
+    def __init__(self, store: JobStore, folder: SharedFolder, *, name: str, idle: float = IDLE_SECONDS) -> None:
+        self._store = store
+        self._folder = folder
+        self._name = name
+        self._idle = idle
+        self._fetched: set[str] = set()
+        self._finished = 0
+        """Up to this number, all chunks have been played."""
+
+    async def run(self) -> None:
+        """Bring chunks until the run is closed, or nothing was to be done for long.
+
+        Raises:
+            EnvironmentFault: The store cannot be reached, or what plays is gone.
+        """
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._folder.beat, "courier")
+            run = await self._prepared()
+            signs = Signs(run.lease_seconds)
+            idle_since = time.monotonic()
+            while True:
+                claimed = await self._claim(signs)
+                if claimed is not None:
+                    await self._carry(*claimed, run)
+                    idle_since = time.monotonic()
+                    continue
+                closed = await self._store.get(CLOSED) is not None
+                if closed or time.monotonic() - idle_since > self._idle:
+                    break
+                await anyio.sleep(_LOOK_SECONDS)
+            self._folder.over.touch()
+            tasks.cancel_scope.cancel()
+
+    async def _prepared(self) -> JobRun:
+        """Bring what all chunks need; it appears whole."""
+        run = await read_object(self._store, RUN, JobRun, what="run")
+        if run is None:
+            raise no_run(self._store)
+        ready = self._folder.path / "run.new"
+        shutil.rmtree(ready, ignore_errors=True)
+        await self._unpack(PACKAGE, ready / "package")
+        (ready / "players").mkdir()
+        (ready / RUN).write_bytes(run.to_document())
+        shutil.rmtree(self._folder.run, ignore_errors=True)
+        ready.rename(self._folder.run)
+        return run
+
+    async def _unpack(self, name: str, directory: Path) -> None:
+        data = await self._store.get(name, most=1 << 30)
+        if data is None:
+            raise EnvironmentFault(f"{self._store} has no {name}.", code="store_incomplete")
+        archive = self._folder.path / "archive.zip"
+        archive.write_bytes(data)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        new = directory.with_name(f"{directory.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        await anyio.to_thread.run_sync(unpack, archive, new)
+        new.rename(directory)
+        archive.unlink()
+
+    async def _claim(self, signs: Signs) -> tuple[int, int] | None:
+        """Claim a chunk; returns its number and that of the attempt, or None if there is none to play now."""
+        after = f"{self._finished:06}~"
+        chunks = [chunk_number(one.name) for one in await self._store.list("chunks", after=f"chunks/{after}")]
+        if not chunks:
+            return None
+        played = {chunk_number(one.name) for one in await self._store.list("rows", after=f"rows/{after}")}
+        played |= {chunk_number(one.name) for one in await self._store.list("problems")}
+        while self._finished + 1 in played:
+            self._finished += 1
+        open_chunks = [number for number in chunks if number not in played]
+        claims = await attempts_of(self._store, after=after) if open_chunks else {}
+        for number in open_chunks:
+            attempt, tag = claims.get(number, (0, ""))
+            if attempt and not signs.is_gone(f"{number}.{attempt}", tag):
+                continue
+            if attempt < ATTEMPTS and await self._create(f"claims/{number:06}.{attempt + 1}"):
+                return number, attempt + 1
+        return None
+
+    async def _create(self, name: str) -> bool:
+        sign = self._sign(0)
+        return await self._store.create(name, sign) or await self._store.get(name) == sign
+
+    def _sign(self, count: int) -> bytes:
+        return json.dumps({"by": self._name, "beat": count}).encode()
+
+    async def _carry(self, number: int, attempt: int, run: JobRun) -> None:
+        """Have a chunk played, and hand over what is left of it."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._keep, f"claims/{number:06}.{attempt}", run.lease_seconds / 6)
+            name = f"chunks/{number:06}.json"
+            data = await self._store.get(name)
+            if data is None:
+                raise EnvironmentFault(f"{self._store} has no {name} any more.", code="store_incomplete")
+            chunk = read_as(PlannedChunk, open_record(data, what=f"{self._store}/{name}", name=name), what="chunk")
+            for files in chunk.players.values():
+                if files.archive and files.archive not in self._fetched:
+                    await self._unpack(files.archive, self._folder.run / "players" / Path(files.archive).stem)
+                    self._fetched.add(files.archive)
+            ready = self._folder.path / "chunk.new"
+            shutil.rmtree(ready, ignore_errors=True)
+            ready.mkdir()
+            (ready / "chunk.json").write_bytes(data)
+            ready.rename(self._folder.chunk)
+            await self._folder.until("player", self._folder.ended.exists)
+            await self._hand_over(number, attempt)
+            # What plays waits for this
+            self._folder.chunk.rename(ready)
+            shutil.rmtree(ready)
+            tasks.cancel_scope.cancel()
+
+    async def _keep(self, claim: str, seconds: float) -> None:
+        count = 0
+        while True:
+            await anyio.sleep(seconds)
+            count += 1
+            await self._store.put(claim, self._sign(count))
+
+    async def _hand_over(self, number: int, attempt: int) -> None:
+        """Hand over evidence and then the rows of a chunk, or why it cannot be played."""
+        ended = read_regular(self._folder.ended)
+        if ended != b"{}":
+            await self._store.create(f"problems/{number:06}.json", ended)
+            return
+        out = self._folder.chunk / OUT
+        files = await anyio.to_thread.run_sync(lambda: list(_evidence(out)))
+        room = anyio.CapacityLimiter(_AT_ONCE)
+
+        async def put(name: str, path: Path) -> None:
+            async with room:
+                await self._store.put(f"episodes/{number:06}.{attempt}/{name}", read_regular(path, most=_MOST_EVIDENCE))
+
+        async with anyio.create_task_group() as tasks:
+            for name, path in files:
+                tasks.start_soon(put, name, path)
+        rows = read_regular(out / ROWS_NAME, most=MAX_FILE - 1000)
+        # Whoever comes second has played it for nothing
+        await self._store.create(f"rows/{number:06}.jsonl", RowsHead(attempt=attempt).to_line() + rows)
+
+
+async def attempts_of(store: JobStore, *, after: str = "") -> dict[int, tuple[int, str]]:
+    """The last attempt at each chunk, and its last sign of life, by the chunk's number."""
+    found: dict[int, tuple[int, str]] = {}
+    for one in await store.list("claims", after=f"claims/{after}" if after else ""):
+        attempt = one.name.rpartition(".")[2]
+        if (number := chunk_number(one.name)) and attempt.isascii() and attempt.isdigit() and len(attempt) < 4:
+            found[number] = max(found.get(number, (0, "")), (int(attempt), one.tag))
+    return found
+
+
+def _evidence(out: Path) -> Iterator[tuple[str, Path]]:
+    """The regular files of episodes, as far as there is room: what plays may have put anything there."""
+    room = _MOST_EVIDENCE
+    for place, directories, names in os.walk(out):
+        directories.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            status = path.lstat()
+            if Path(place) != out and stat.S_ISREG(status.st_mode) and (room := room - status.st_size) > 0:
+                yield path.relative_to(out).as_posix(), path

@@ -1,0 +1,367 @@
+"""What a run leaves in its store: what is played, the chunks of episodes, who plays them, and their rows.
+
+| object | written by | what it is |
+|---|---|---|
+| `run.json` | the driver, once | what all episodes have in common |
+| `files/….zip` | the driver, once | the package, and each player, by content |
+| `drivers/N` | the N-th driver, again and again | a sign of life; a later driver takes over from an earlier one |
+| `chunks/N.json` | the driver, once | episodes to play, with everything that a plan needs |
+| `claims/N.A` | the pod that plays it, again and again | a sign of life of the A-th attempt at a chunk |
+| `episodes/N.A/KEY/…` | the same pod | evidence, as in the directory of an episode |
+| `rows/N.jsonl` | the first pod that has played it, once | which attempt counts, and the row of each episode |
+| `problems/N.json` | a pod | why no pod can play a chunk |
+| `closed` | the driver, once | there will be no further chunks |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from coworld_core.documents.records import Record, SchemaVersion, open_record, read_as
+from coworld_core.episode.record import EpisodeRow, SlotRow
+from coworld_core.errors import UsageError
+from coworld_core.files.zips import ZipWriter, open_zip
+
+from ..episode.venue import Wanted
+from ..images._compose_places import COMPOSE_NAMES
+from ..package.own_players.own_player import MOST_BYTES, OwnPlayer
+from ..package.plan import EpisodePlan, plan_episode
+from ..package.random_player import RANDOM
+from ..package.resolver import Package
+from ..package.source_files import source_files
+from .job_store import JobStore
+
+__all__ = [
+    "CLOSED",
+    "PACKAGE",
+    "RUN",
+    "ChunkWriter",
+    "Driver",
+    "JobRun",
+    "PlannedChunk",
+    "PlayerFiles",
+    "Problem",
+    "RowsHead",
+    "SentPlans",
+    "chunk_number",
+    "foreign",
+    "no_run",
+    "pack_package",
+    "pack_player",
+    "planned_slots",
+    "player_files",
+    "read_object",
+    "unpack",
+]
+
+_Model = TypeVar("_Model", bound=Record)
+
+RUN = "run.json"
+CLOSED = "closed"
+PACKAGE = "files/package.zip"
+
+
+class JobRun(Record):
+    """What all episodes of a run have in common."""
+
+    schema_version: SchemaVersion = 1
+    run_id: str
+    """The label of the run that began it."""
+    source: str
+    """Where the package was read from."""
+    manifest: str
+    """The name of its manifest in the archive."""
+    environment: dict[str, str]
+    """Variables for game and players, beside the manifest's."""
+    on_player_failure: str
+    failure_grace_seconds: float
+    measured: str
+    """As in `VenueRun`."""
+    keeps_results: bool
+    """As in `VenueRun`."""
+    lease_seconds: float
+    """Seconds without a sign of life after which whoever plays a chunk, or drives the run, is taken for dead."""
+
+
+class PlayerFiles(Record):
+    """Where a player's files are."""
+
+    archive: str
+    """The name of an object; empty: it is `random`."""
+    path: str
+    """Its file, or its directory, in the archive."""
+
+
+class PlannedTable(Record):
+    """What episodes with the same players and the same config have in common."""
+
+    variant: str
+    config_changes: dict[str, Any]
+    game_config: dict[str, Any]
+    """Without tokens, and without a seed."""
+    episode_tags: dict[str, str]
+    slots: tuple[SlotRow, ...]
+
+
+class PlannedEpisode(Record):
+    """An episode to play."""
+
+    index: int
+    key: str
+    table: int
+    """The number of its table in the chunk, from 0."""
+    seed: int | None
+    player_secret: str
+
+
+class PlannedChunk(Record):
+    """Episodes that are played by one pod."""
+
+    number: int
+    players: dict[str, PlayerFiles]
+    """Players that are files, by their image in `slots`."""
+    tables: tuple[PlannedTable, ...]
+    episodes: tuple[PlannedEpisode, ...]
+
+
+class RowsHead(Record):
+    """The first line of the rows of a chunk."""
+
+    attempt: int
+
+
+class Driver(Record):
+    """Who drives a run, or has driven it."""
+
+    by: str
+    """HOST:PROCESS, and what tells it from others there."""
+    beat: int = 0
+    ended: bool = False
+
+
+class Problem(Record):
+    """Why no pod can play something."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+def chunk_number(name: str) -> int:
+    """The number of the chunk that an object belongs to, by its name; 0: none."""
+    digits = name.rpartition("/")[2].partition(".")[0]
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
+
+
+async def read_object(store: JobStore, name: str, model: type[_Model], *, what: str) -> _Model | None:
+    """Read an object that anybody may have written; None if there is none.
+
+    Raises:
+        RecordError: It is not what it should be.
+    """
+    data = await store.get(name)
+    return read_as(model, open_record(data, what=f"{store}/{name}", name=name), what=what) if data is not None else None
+
+
+def no_run(store: JobStore) -> UsageError:
+    """The error for a store without a run."""
+    return UsageError(f"There is no run at {store}.", code="no_run", hint="Name the place of the run (--store).")
+
+
+# --- plans
+
+
+class ChunkWriter:
+    """Puts episodes into one chunk.
+
+    Args:
+        number: Its number.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._tables: dict[tuple[int, str], int] = {}
+        self._found: list[PlannedTable] = []
+        self._episodes: list[PlannedEpisode] = []
+        self.players: dict[str, OwnPlayer] = {}
+        """Players that are files, by their image."""
+
+    def add(self, episode: Wanted) -> None:
+        """Add an episode."""
+        plan = episode.plan
+        config = {name: value for name, value in plan.game_config.items() if name != "seed" or plan.seed is None}
+        key = (id(plan.seats), json.dumps([config, dict(plan.episode_tags)], sort_keys=True))
+        if key not in self._tables:
+            self._tables[key] = len(self._found)
+            table = PlannedTable(
+                variant=plan.variant,
+                config_changes=dict(plan.config_changes),
+                game_config=config,
+                episode_tags=dict(plan.episode_tags),
+                slots=planned_slots(plan),
+            )
+            self._found.append(table)
+            self.players |= {seat.image: seat.own for seat in plan.seats if seat.own is not None}
+        self._episodes.append(
+            PlannedEpisode(
+                index=episode.index,
+                key=episode.key,
+                table=self._tables[key],
+                seed=plan.seed,
+                player_secret=plan.player_secret,
+            )
+        )
+
+    def chunk(self) -> PlannedChunk:
+        """The chunk."""
+        files = {
+            image: PlayerFiles(archive="", path="") if own.kind == RANDOM else player_files(own)
+            for image, own in self.players.items()
+        }
+        return PlannedChunk(
+            number=self._number, players=files, tables=tuple(self._found), episodes=tuple(self._episodes)
+        )
+
+
+def planned_slots(plan: EpisodePlan) -> tuple[SlotRow, ...]:
+    """Who sits where, as in the rows of worker processes."""
+    return tuple(
+        SlotRow(
+            name=seat.name,
+            player_id=seat.player_id,
+            image=seat.image,
+            digest=seat.own.digest if seat.own is not None else "",
+            player_version=seat.player_version,
+        )
+        for seat in plan.seats
+    )
+
+
+class SentPlans:
+    """Makes plans from chunks, with the package and the players in a directory.
+
+    Args:
+        package: The package.
+        run: The run.
+        players: The directory with the players of each archive.
+    """
+
+    def __init__(self, package: Package, run: JobRun, players: Path) -> None:
+        self._package = package
+        self._run = run
+        self._players = players
+        self._bases: dict[str, EpisodePlan] = {}
+
+    def plans(self, chunk: PlannedChunk) -> Iterator[Wanted]:
+        """The episodes of a chunk.
+
+        Raises:
+            UsageError: A player's files are not those that were planned (`player_changed`).
+        """
+        bases = [self._base(table, chunk) for table in chunk.tables]
+        for one in chunk.episodes:
+            base = bases[one.table]
+            config = base.game_config if one.seed is None else {**base.game_config, "seed": one.seed}
+            plan = replace(base, game_config=config, player_secret=one.player_secret)
+            yield Wanted(index=one.index, key=one.key, plan=plan)
+
+    def _base(self, table: PlannedTable, chunk: PlannedChunk) -> EpisodePlan:
+        key = table.model_dump_json()
+        if key not in self._bases:
+            words = [slot.player_id or self._word(chunk.players[slot.image]) for slot in table.slots]
+            known = {variant.id for variant in self._package.manifest.variants}
+            plan = plan_episode(
+                self._package,
+                variant=table.variant if table.variant in known else None,
+                players=words,
+                config=table.config_changes,
+            )
+            for seat, slot in zip(plan.seats, table.slots, strict=True):
+                if seat.image != slot.image:
+                    raise UsageError(f"{slot.image} was to play, and {seat.image} is there.", code="player_changed")
+            seats = tuple(replace(seat, name=slot.name) for seat, slot in zip(plan.seats, table.slots, strict=True))
+            self._bases[key] = replace(
+                plan,
+                seats=seats,
+                game_config=table.game_config,
+                variant=table.variant,
+                episode_tags=table.episode_tags,
+                source=self._run.source,
+            )
+        return self._bases[key]
+
+    def _word(self, files: PlayerFiles) -> str:
+        return str(self._players / Path(files.archive).stem / files.path) if files.archive else RANDOM
+
+
+def foreign(row: EpisodeRow, plan: EpisodePlan) -> bool:
+    """Whether a row is that of another episode than the planned one of its key."""
+    return (row.seed, [slot.image for slot in row.slots]) != (plan.seed, [seat.image for seat in plan.seats])
+
+
+# --- files
+
+
+def pack_package(package: Package) -> tuple[bytes, str]:
+    """Pack the directory of a package, without what tools and runs leave there; also returns the manifest's name.
+
+    Raises:
+        UsageError: It has no directory, or images of it are built from elsewhere, or it is too large. Blocks.
+    """
+    root = package.directory
+    outside = [place for place in package.contexts.values() if root is None or not place.is_relative_to(root)]
+    if root is None or package.path is None or outside:
+        where = f"{outside[0]} is not below {root}" if outside and root is not None else "it has no directory here"
+        raise UsageError(
+            f"The files of {package.manifest.game.name} cannot be sent to a cluster: {where}.",
+            code="package_elsewhere",
+            hint="Copy the package, with everything that it is built from, into a directory of its own.",
+        )
+    files = dict(source_files(root))
+    for name in (package.path.name, *COMPOSE_NAMES):
+        if (root / name).is_file():
+            files[name] = root / name
+    return _packed({name: path for name, path in files.items() if path.is_file()}, str(root)), package.path.name
+
+
+def player_files(own: OwnPlayer) -> PlayerFiles:
+    """Where a player's files are, once they are packed."""
+    return PlayerFiles(archive=f"files/player-{own.digest.partition(':')[2][:24]}.zip", path=own.file)
+
+
+def pack_player(own: OwnPlayer) -> bytes:
+    """Pack a player: its file under its name, or its directory under that name."""
+    below = "" if own.file in own.files else f"{own.file}/"
+    parts: list[bytes] = []
+    with ZipWriter(parts.append) as archive:
+        for name, content in sorted(own.files.items()):
+            archive.add(f"{below}{name}", content)
+    return b"".join(parts)
+
+
+def _packed(files: dict[str, Path], what: str) -> bytes:
+    if sum(path.stat().st_size for path in files.values()) > MOST_BYTES:
+        raise UsageError(
+            f"{what} has more than {MOST_BYTES >> 20} MiB, which is too much to send.",
+            code="package_too_large",
+            hint="Name what no episode needs in its .dockerignore.",
+        )
+    parts: list[bytes] = []
+    with ZipWriter(parts.append) as archive:
+        for name, path in sorted(files.items()):
+            archive.add(name, path.read_bytes())
+    return b"".join(parts)
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack an archive into a directory that does not exist. Blocks.
+
+    Raises:
+        UsageError: It is damaged, or leads out of the directory.
+    """
+    with open_zip(archive, limit=2 * MOST_BYTES, what="archive", error=UsageError) as found:
+        found.extract_all(directory)

@@ -1,0 +1,205 @@
+"""The pods that play a run: one Job of a cluster, whose pods take the next chunk until there is none.
+
+The Job is a work queue as Kubernetes knows it: so many pods at a time, as long as none has ended well. The cluster's
+queue, if it has one, admits them by the labels of their template. Each pod has two containers: the courier has the
+store's credentials, and the player, in which the code of players runs, has nothing but the files of a chunk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coworld_core import time_limits
+from coworld_core.episode.events import Notice
+from coworld_core.errors import EnvironmentFault
+
+from ..backend import Publish
+from ..backends.engine import RUN
+from ..backends.kubernetes._cluster import Cluster
+from ..backends.kubernetes._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing
+from ..backends.kubernetes._pod_objects import MANAGED, label, object_name, owner_reference, run_selector
+from ..backends.kubernetes._pod_state import is_over, start_trouble, unschedulable
+from ..backends.registry import ClusterOptions
+from .job_store import JobStore, store_environment
+
+__all__ = ["JobPods", "make_job"]
+
+_FOLDER = "/coworld"
+_USER = 65534
+_RETRIES = 50
+"""Pods that may fail before the Job does: evicted ones count, too."""
+_COURIER = {"cpu": "50m", "memory": "128Mi"}
+
+
+@dataclass(kw_only=True)
+class JobPods:
+    """Which pods play a run.
+
+    Attributes:
+        image: An image with `coworld-runner[jobs]` and whatever rules and players import.
+        count: How many pods play at a time.
+        cpu: Processors of each: as many worker processes play in it.
+        memory: Memory of each.
+        cluster: Which cluster, and with which Secrets images are pulled.
+        store_secret: A Secret of the namespace with the variables that reach the store; None: those that are set here.
+    """
+
+    image: str
+    count: int = 4
+    cpu: str = "1"
+    memory: str = "1Gi"
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    store_secret: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    _connection: Cluster | None = field(default=None, init=False, repr=False)
+    _run_id: str = field(default="", init=False)
+    _told: str = field(default="", init=False)
+
+    async def start(self, run_id: str, store: JobStore) -> None:
+        """Create the Job, unless that of this run still runs.
+
+        Raises:
+            BackendUnavailable: The cluster cannot be used.
+        """
+        if self._connection is None:
+            where = self.cluster
+            self._connection = await Cluster.connect(
+                context=where.context, namespace=where.namespace, kubeconfig=where.kubeconfig
+            )
+        self._run_id = run_id
+        jobs = (await self._connection.list("jobs", run_selector(run_id)))["items"]
+        if any(not _ended(job) for job in jobs):
+            return
+        name = object_name(run_id, str(len(jobs) + 1))
+        handed = store_environment(os.environ) if self.store_secret is None else {}
+        job = await self._connection.create("jobs", make_job(self, name, run_id, store.url, tuple(handed)))
+        if handed:
+            metadata = {"name": name, "labels": _labels(run_id), "ownerReferences": [owner_reference(job)]}
+            await self._connection.create("secrets", secret(metadata, concealing(handed.values())))
+
+    async def trouble(self, publish: Publish) -> str:
+        """Why pods do not play, in the cluster's words; empty if they do.
+
+        Raises:
+            EnvironmentFault: The Job has failed, or no pod of it can start.
+        """
+        assert self._connection is not None
+        pods = (await self._connection.list("pods", run_selector(self._run_id)))["items"]
+        lasting = [found for pod in pods if not is_over(pod) and (found := start_trouble(pod, "player")) is not None]
+        if lasting and len(lasting) == len([pod for pod in pods if not is_over(pod)]):
+            raise EnvironmentFault(
+                f"The pods of {self._run_id} do not start: {lasting[0].message}",
+                code=lasting[0].code,
+                hint=f"Check that the cluster can pull {self.image} (--worker-image, --pull-secret).",
+            )
+        jobs = (await self._connection.list("jobs", run_selector(self._run_id)))["items"]
+        if not jobs or all(_ended(job) for job in jobs):
+            why = next((_why_failed(job) for job in jobs if _why_failed(job)), "it is not there any more")
+            raise EnvironmentFault(
+                f"The Job of {self._run_id} has ended: {why}.",
+                code="job_ended",
+                hint="Run the same command again to go on.",
+            )
+        held = next((why for pod in pods if (why := unschedulable(pod))), "")
+        if held and held != self._told:
+            publish(Notice(level="warning", message=f"Pods wait for room on the cluster: {held}"))
+        self._told = held
+        return held or next((f"{pod['status'].get('reason')}" for pod in pods if pod["status"].get("reason")), "")
+
+    async def close(self, *, remove: bool) -> None:
+        """Leave the cluster.
+
+        Args:
+            remove: Whether to remove the Job and its pods, too.
+        """
+        if self._connection is None:
+            return
+        try:
+            if remove:
+                for job in (await self._connection.list("jobs", run_selector(self._run_id)))["items"]:
+                    await self._connection.delete("jobs", job["metadata"]["name"])
+        finally:
+            await self._connection.close()
+            self._connection = None
+
+
+def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The Job as JSON.
+
+    Args:
+        pods: Its pods.
+        name: Its name, which is also that of the Secret with the variables that are handed.
+        run_id: The run's label.
+        url: The store.
+        handed: Names of the variables that reach the store.
+    """
+    mounts = [{"name": "shared", "mountPath": _FOLDER}]
+    unchanged = {"readOnlyRootFilesystem": True}
+    courier = container(
+        "courier",
+        pods.image,
+        argv=("coworld-worker", "carry", url, "--folder", _FOLDER),
+        concealed=handed,
+        secret=name,
+        env=[{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        requests=_COURIER,
+        limits={"memory": "512Mi"},
+        volumeMounts=mounts,
+        envFrom=[{"secretRef": {"name": pods.store_secret}}] if pods.store_secret else None,
+        user=_USER,
+        security=unchanged,
+    )
+    resources = {"cpu": pods.cpu, "memory": pods.memory}
+    player = container(
+        "player",
+        pods.image,
+        argv=("coworld-worker", "play", "--folder", _FOLDER),
+        requests=resources,
+        limits=resources,
+        volumeMounts=[*mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - its own
+        user=_USER,
+        security=unchanged,
+    )
+    spec = pod_spec(
+        courier,
+        player,
+        grace=10,
+        security={"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+        volumes=[{"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
+        imagePullSecrets=[{"name": one} for one in pods.cluster.pull_secrets],
+    )
+    template = {
+        "metadata": {"labels": {**_labels(run_id), **pods.labels}, "annotations": dict(UNDISTURBED)},
+        "spec": spec,
+    }
+    return thing(
+        "Job",
+        {"name": name, "labels": {**_labels(run_id), **pods.labels}, "annotations": {RUN: run_id}},
+        spec={
+            "parallelism": pods.count,
+            "backoffLimit": _RETRIES,
+            "ttlSecondsAfterFinished": time_limits.JOB_KEPT,
+            "template": template,
+        },
+    )
+
+
+def _labels(run_id: str) -> dict[str, str]:
+    return {**MANAGED, RUN: label(run_id)}
+
+
+def _conditions(job: Mapping[str, Any]) -> dict[str, str]:
+    status: Mapping[str, Any] = job.get("status") or {}
+    found: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
+    return {str(one["type"]): str(one.get("message") or "") for one in found if one.get("status") == "True"}
+
+
+def _ended(job: Mapping[str, Any]) -> bool:
+    return bool(job["metadata"].get("deletionTimestamp")) or not {"Complete", "Failed"}.isdisjoint(_conditions(job))
+
+
+def _why_failed(job: Mapping[str, Any]) -> str:
+    return _conditions(job).get("Failed", "")

@@ -1,0 +1,396 @@
+"""Plays the episodes of a run on a cluster: pods take them from a store in chunks, and leave rows and evidence there.
+
+This side writes chunks and reads rows. What it costs does not depend on how many pods play, and what is under way goes
+on without it; started again with the same store, it takes what was played meanwhile, and has only the rest played.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Self
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.episode.events import Notice
+from coworld_core.episode.record import EpisodeRow
+from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
+from coworld_core.evaluation.evaluation_files import PLAN_NAME
+
+from ..episode.episode_options import EpisodeOptions
+from ..episode.venue import Take, Venue, VenueRun, Wanted
+from ..evaluation.worker_pool import WorkerPool
+from ..evaluation.worker_rows import note_players
+from ..evaluation.worker_venue import refused
+from ..kit.rollout.match_process import PLAY_PROGRAMS
+from ..package.plan import EpisodePlan
+from ..package.resolver import Package
+from .courier import ATTEMPTS, attempts_of
+from .job_files import (
+    CLOSED,
+    PACKAGE,
+    RUN,
+    ChunkWriter,
+    Driver,
+    JobRun,
+    PlannedChunk,
+    Problem,
+    chunk_number,
+    foreign,
+    pack_package,
+    pack_player,
+    planned_slots,
+    player_files,
+    read_object,
+)
+from .job_pods import JobPods
+from .job_store import JobStore
+from .pulled_run import bring_evidence, read_chunk_rows
+from .shared_folder import Signs
+
+__all__ = ["JobVenue"]
+
+_FIRST = 32
+"""Episodes in the first chunk."""
+_MOST = 4096
+_SECONDS = 30.0
+"""Seconds that a pod is to play a chunk: its rows come when it has ended."""
+_LOOK_FIRST, _LOOK_LAST = 0.2, 2.0
+"""Seconds between two looks at the store: few after something has happened, more as nothing does."""
+_PODS_SECONDS = 15.0
+"""Seconds between two looks at the pods."""
+
+
+class JobVenue(Venue):
+    """Has games of the kit played by pods of a cluster, or by whoever runs `coworld-worker play STORE`.
+
+    Args:
+        package: The game.
+        store: The place of this run: a directory, or `s3://BUCKET/PREFIX` and the like; new, or of the same run.
+        pods: What plays; None: whoever runs a worker for this store.
+        at_once: How many chunks are played at a time.
+        lease: Seconds without a sign of life after which a pod, or another driver, is taken for dead.
+    """
+
+    name = "jobs"
+    hurried = 0.1
+
+    def __init__(
+        self,
+        package: Package,
+        store: str | os.PathLike[str],
+        *,
+        pods: JobPods | None = None,
+        at_once: int | None = None,
+        lease: float = 60.0,
+    ) -> None:
+        self._package = package
+        self._store = JobStore(store)
+        self._pods = pods
+        self._at_once = at_once or (pods.count if pods is not None else 1)
+        self._lease = lease
+        self._stack = AsyncExitStack()
+        self._begun = False
+        self._replaced = False
+        self._size = _FIRST
+        self._sent = 0
+        self._chunk_of: dict[str, int] = {}
+        """The chunk that an episode is in, by its key."""
+        self._keys: dict[int, frozenset[str]] = {}
+        """The episodes of each chunk that is under way."""
+        self._rows: dict[int, dict[str, EpisodeRow]] = {}
+        """The rows of chunks that were played, as far as nobody has taken them yet."""
+        self._attempt: dict[int, int] = {}
+        """Which attempt at a chunk counts."""
+        self._players: set[str] = set()
+        self._signs = Signs(lease)
+        self._looked = 0.0
+
+    def check(self, run: VenueRun) -> None:
+        """Refuse what pods cannot honour.
+
+        Raises:
+            CapabilityError: The game is not one of the kit, there are hooks, or options that only programs have.
+        """
+        reason = "hooks change their plans one by one" if run.hooks else refused(self._package, run.options)
+        if reason:
+            raise CapabilityError(
+                f"Jobs of a cluster play games of the kit with players of files, and {reason}.",
+                code="not_portable",
+                hint="--backend kubernetes plays programs of images.",
+            )
+
+    async def __aenter__(self) -> Self:
+        """Make room for what is checked here; pods start with the first episode."""
+        self._seats = await self._stack.enter_async_context(WorkerPool(self._package, workers=1))
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        """End the pods, unless the run was interrupted, or is another driver's now: then what is under way goes on."""
+        goes_on = self._replaced or (
+            kind is not None and issubclass(kind, (anyio.get_cancelled_exc_class(), KeyboardInterrupt))
+        )
+        with anyio.CancelScope(shield=True), anyio.move_on_after(self._lease):
+            if self._begun and kind is None:
+                await self._store.create(CLOSED, b"")
+            if self._pods is not None:
+                await self._pods.close(remove=not goes_on)
+        await self._stack.aclose()
+
+    async def play(
+        self, run: VenueRun, wanted: Iterator[Wanted], take: Take, *, fatal: tuple[type[CoworldError], ...] = ()
+    ) -> None:
+        """Have episodes played; see `Venue.play`. Rows are taken in the order of the plans.
+
+        Raises:
+            EnvironmentFault: The store or the cluster cannot be reached, or pods die again and again.
+            UsageError: A player cannot play there, the store is another run's, or another driver is at work.
+            RecordError: Somebody else writes to the store.
+        """
+        del fatal
+        await self._begin(run)
+        name, me = await self._take_over(run)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._keep, name, me)
+                if self._pods is not None:
+                    await self._pods.start(self._run.run_id, self._store)
+                await self._drive(run, wanted, take)
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(self._lease):
+                await self._store.put(name, Driver(by=me, ended=True).to_document())
+
+    async def _drive(self, run: VenueRun, wanted: Iterator[Wanted], take: Take) -> None:
+        waiting: deque[Wanted] = deque()
+        pause, more = _LOOK_FIRST, True
+        while True:
+            while more and len(self._keys) < 2 * self._at_once:
+                more = await self._send(run, wanted, waiting)
+            ready: list[EpisodeRow] = []
+            while waiting and (number := self._chunk_of[waiting[0].key]) in self._rows:
+                ready.append(await self._row(run, waiting.popleft(), number))
+            if ready and take(ready):
+                return
+            if not waiting and not more:
+                return
+            if await self._look(run):
+                pause = _LOOK_FIRST
+            elif not ready:
+                await anyio.sleep(pause)
+                pause = min(1.5 * pause, _LOOK_LAST)
+
+    # --- the store
+
+    async def _begin(self, run: VenueRun) -> None:
+        """Put down what all episodes have in common, or find it as it is; pods start."""
+        if self._begun:
+            return
+        archive, manifest = await anyio.to_thread.run_sync(pack_package, self._package)
+        options = run.options or EpisodeOptions()
+        mine = JobRun(
+            run_id=run.run_id,
+            source=self._package.source,
+            manifest=manifest,
+            environment=dict(self._package.environment),
+            on_player_failure=options.on_player_failure,
+            failure_grace_seconds=options.failure_grace_seconds,
+            measured=run.measured,
+            keeps_results=run.keeps_results,
+            lease_seconds=self._lease,
+        )
+        there = await read_object(self._store, RUN, JobRun, what="run")
+        if there is None:
+            await self._store.create(PACKAGE, archive)
+            await self._store.create(RUN, mine.to_document())
+            there = await read_object(self._store, RUN, JobRun, what="run") or mine
+        same = {"run_id": there.run_id, "source": there.source, "lease_seconds": there.lease_seconds}
+        if there != mine.model_copy(update=same) or await self._store.get(PACKAGE, most=1 << 30) != archive:
+            raise UsageError(
+                f"{self._store} has another run, or the package has changed since.",
+                code="store_of_another_run",
+                hint="Give this one a place of its own.",
+            )
+        self._run = there
+        plan = run.workspace / PLAN_NAME
+        if await anyio.Path(plan).is_file():
+            await self._store.put(PLAN_NAME, await anyio.Path(plan).read_bytes())
+        for one in await self._store.list("chunks"):
+            chunk = await read_object(self._store, one.name, PlannedChunk, what="chunk")
+            if chunk is not None and chunk.number == chunk_number(one.name):
+                self._note(chunk)
+        await self._store.delete(CLOSED)
+        self._begun = True
+
+    async def _take_over(self, run: VenueRun) -> tuple[str, str]:
+        """Become the driver, unless another is at work; returns the name of the sign of life, and who we are in it."""
+        me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        signs, before = Signs(self._lease), ""
+        while True:
+            last = next(reversed(await self._store.list("drivers")), None)
+            driver = await read_object(self._store, last.name, Driver, what="driver") if last is not None else None
+            if last is None or driver is None or driver.ended or _is_dead(driver.by):
+                free = True
+            else:
+                free = signs.is_gone(last.name, last.tag)
+                if before not in ("", last.tag):
+                    raise UsageError(
+                        f"Another command has its run at {self._store} ({driver.by}).",
+                        code="store_busy",
+                        hint="Wait for it to end, or name another place.",
+                    )
+                if not before:
+                    message = f"Waiting to see whether {driver.by} still has its run at {self._store}."
+                    run.publish(Notice(message=message))
+                before = last.tag
+            if not free:
+                await anyio.sleep(_LOOK_LAST)
+                continue
+            name = f"drivers/{chunk_number(last.name) + 1 if last is not None else 1:06}"
+            mine = Driver(by=me).to_document()
+            if await self._store.create(name, mine) or await self._store.get(name) == mine:
+                return name, me
+
+    async def _keep(self, name: str, me: str) -> None:
+        count = 0
+        while True:
+            await anyio.sleep(self._lease / 6)
+            if await self._store.list("drivers", after=f"{name}~"):
+                raise self._replaced_error()
+            count += 1
+            await self._store.put(name, Driver(by=me, beat=count).to_document())
+
+    def _replaced_error(self) -> UsageError:
+        self._replaced = True
+        return UsageError(
+            f"Another command has gone on with the run at {self._store}.",
+            code="driver_replaced",
+            hint="Leave it to that one, which shows the result.",
+        )
+
+    def _note(self, chunk: PlannedChunk) -> None:
+        keys = frozenset(one.key for one in chunk.episodes)
+        self._chunk_of |= dict.fromkeys(keys, chunk.number)
+        self._keys[chunk.number] = keys
+        self._sent = max(self._sent, chunk.number)
+
+    async def _send(self, run: VenueRun, wanted: Iterator[Wanted], waiting: deque[Wanted]) -> bool:
+        """Send a chunk with the next episodes that are in none; returns whether there may be more."""
+        writer, fresh, more = ChunkWriter(self._sent + 1), 0, True
+        plans: dict[int, EpisodePlan] = {}
+        while fresh < self._size:
+            episode = next(wanted, None)
+            if episode is None:
+                more = False
+                break
+            waiting.append(episode)
+            if episode.key not in self._chunk_of:
+                for seat in episode.plan.seats:
+                    if self._seats.player(seat) is None:
+                        raise UsageError(
+                            f"{seat.player_name or seat.name} cannot play in a pod: it is a program of its own.",
+                            code="player_not_portable",
+                            hint=PLAY_PROGRAMS,
+                        )
+                writer.add(episode)
+                plans[id(episode.plan.seats)] = episode.plan
+                fresh += 1
+        if not fresh:
+            return more
+        note_players(run.workspace, self._run.source, plans.values())
+        for own in writer.players.values():
+            files = player_files(own)
+            if own.digest not in self._players:
+                await self._store.create(files.archive, await anyio.to_thread.run_sync(pack_player, own))
+                self._players.add(own.digest)
+        chunk = writer.chunk()
+        name, data = f"chunks/{chunk.number:06}.json", chunk.to_line()
+        if not await self._store.create(name, data) and await self._store.get(name) != data:
+            raise self._replaced_error()
+        self._note(chunk)
+        return more
+
+    async def _look(self, run: VenueRun) -> bool:
+        """See what has been played since; returns whether there was anything.
+
+        Raises:
+            EnvironmentFault: No pod can play, or pods die again and again.
+            UsageError: The pods say why they cannot play a chunk.
+        """
+        found = False
+        if not self._keys:
+            return False
+        first = min(self._keys)
+        for one in await self._store.list("rows", after=f"rows/{first - 1:06}~"):
+            if (number := chunk_number(one.name)) in self._keys:
+                self._attempt[number], rows = await read_chunk_rows(self._store, number)
+                if frozenset(row.key for row in rows) != self._keys[number] or len(rows) != len(self._keys[number]):
+                    raise self._store.wrong(one.name, "it does not have one row of each episode of its chunk")
+                self._rows[number] = {row.key: row for row in rows}
+                self._resize(rows)
+                del self._keys[number]
+                found = True
+        if found:
+            return True
+        for one in await self._store.list("problems"):
+            problem = await read_object(self._store, one.name, Problem, what="problem")
+            if problem is not None and chunk_number(one.name) in self._keys:
+                raise UsageError(problem.message, code="not_portable", hint=problem.hint or PLAY_PROGRAMS)
+        if anyio.current_time() - self._looked > _PODS_SECONDS:
+            self._looked = anyio.current_time()
+            trouble = await self._pods.trouble(run.publish) if self._pods is not None else ""
+            for number, (attempt, tag) in (await attempts_of(self._store, after=f"{first - 1:06}~")).items():
+                if number in self._keys and attempt >= ATTEMPTS and self._signs.is_gone(f"{number}.{attempt}", tag):
+                    raise EnvironmentFault(
+                        f"The pods that played chunk {number} died {attempt} times. {trouble}".strip(),
+                        code="pods_died",
+                        hint="Look at the pods' events and memory; the same command goes on in a new store.",
+                    )
+        return False
+
+    def _resize(self, rows: list[EpisodeRow]) -> None:
+        """Make chunks so long that it does not matter what they cost beside the games."""
+        took = sum(row.seconds for row in rows)
+        if took < _SECONDS / 2 and len(rows) >= self._size:
+            self._size = min(2 * self._size, _MOST)
+        elif took > 2 * _SECONDS:
+            self._size = max(self._size // 2, 1)
+
+    async def _row(self, run: VenueRun, episode: Wanted, number: int) -> EpisodeRow:
+        """The row of an episode, with what this side knows of it; its evidence is brought here if it has any."""
+        row = self._rows[number].pop(episode.key)
+        plan = episode.plan
+        if foreign(row, plan):
+            raise self._store.wrong(f"rows/{number:06}.jsonl", f"its {episode.key} is another episode")
+        if not self._rows[number]:
+            del self._rows[number]
+        known = {
+            "index": episode.index,
+            "run_id": run.run_id,
+            "earlier": episode.earlier,
+            "variant": plan.variant,
+            "config_changes": dict(plan.config_changes),
+            "episode_tags": dict(plan.episode_tags),
+            "slots": planned_slots(plan),
+            "workspace": episode.directory if row.workspace else "",
+        }
+        if row.workspace:
+            prefix = f"episodes/{number:06}.{self._attempt[number]}/{row.workspace}"
+            await bring_evidence(self._store, prefix, run.workspace / episode.directory)
+        return row.model_copy(update=known)
+
+
+def _is_dead(who: str) -> bool:
+    """Whether a driver was a process of this machine that has ended."""
+    host, _, rest = who.partition(":")
+    pid = rest.partition(":")[0]
+    if host != socket.gethostname() or not pid.isdigit():
+        return False
+    import psutil
+
+    return not psutil.pid_exists(int(pid))

@@ -1,0 +1,113 @@
+"""Brings what a run has left in its store into a directory, as a run on this machine leaves it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coworld_core.documents.records import open_record, read_as
+from coworld_core.episode.layout import directory_of
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_rows
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.evaluation_files import PLAN_NAME
+
+from ..runs.workspace import atomic_write
+from .job_files import RUN, JobRun, RowsHead, chunk_number, no_run, read_object
+from .job_store import JobStore
+
+__all__ = ["bring_evidence", "pull_run", "read_chunk_rows"]
+
+_MOST_FILE = 1 << 30
+_AT_ONCE = 8
+
+
+async def read_chunk_rows(store: JobStore, number: int) -> tuple[int, list[EpisodeRow]]:
+    """Read the rows of a chunk, and which attempt at it counts.
+
+    Raises:
+        RecordError: They are no rows.
+    """
+    name = f"rows/{number:06}.jsonl"
+    data = await store.get(name)
+    head, _, lines = (data or b"").partition(b"\n")
+    attempt = read_as(RowsHead, open_record(head, what=f"{store}/{name}", name=name), what="rows").attempt
+    rows = list(read_rows(lines))
+    if any(row.workspace not in ("", directory_of(row.key)) for row in rows):
+        raise store.wrong(name, "the directory of a row is not that of its key")
+    return attempt, rows
+
+
+async def bring_evidence(store: JobStore, prefix: str, directory: Path) -> None:
+    """Bring the files of an episode; nothing is written anywhere else.
+
+    Args:
+        store: The store.
+        prefix: What their names begin with.
+        directory: Where to put them.
+
+    Raises:
+        RecordError: A name leads out of the directory, or a file is too large.
+    """
+    room = anyio.CapacityLimiter(_AT_ONCE)
+
+    async def bring(name: str, target: Path) -> None:
+        async with room:
+            data = await store.get(name, most=_MOST_FILE)
+            if data is not None:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                atomic_write(target, data)
+
+    async with anyio.create_task_group() as tasks:
+        for one in await store.list(prefix):
+            parts = one.name.removeprefix(f"{prefix}/").split("/")
+            if any(part in ("", ".", "..") or not part.isprintable() or "\\" in part for part in parts):
+                raise store.wrong(one.name, "its name leads out of the episode's directory")
+            tasks.start_soon(bring, one.name, directory.joinpath(*parts))
+
+
+async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str]) -> int:
+    """Bring a run from its store: its plan, the rows of all episodes so far, and their evidence.
+
+    Args:
+        url: The store, as `JobVenue` takes it.
+        directory: A directory, new or empty, or that of the same run, to which what is new is added.
+
+    Returns:
+        How many episodes there are.
+
+    Raises:
+        UsageError: There is no run, or the directory has something else in it.
+        RecordError: Somebody else writes to the store.
+        EnvironmentFault: The store cannot be reached.
+    """
+    store = JobStore(url)
+    run = await read_object(store, RUN, JobRun, what="run")
+    if run is None:
+        raise no_run(store)
+    place = Path(directory)
+    plan = await store.get(PLAN_NAME)
+    await anyio.to_thread.run_sync(_require_place, place, plan)
+    if plan is not None:
+        atomic_write(place / PLAN_NAME, plan)
+    found: dict[str, EpisodeRow] = {}
+    for one in await store.list("rows"):
+        attempt, rows = await read_chunk_rows(store, chunk_number(one.name))
+        for row in rows:
+            # A key counts once
+            if found.setdefault(row.key, row) is row and row.workspace and not (place / row.workspace).exists():
+                prefix = f"episodes/{chunk_number(one.name):06}.{attempt}/{row.workspace}"
+                await bring_evidence(store, prefix, place / row.workspace)
+    rows_in_order = sorted(found.values(), key=lambda row: row.index)
+    atomic_write(place / ROWS_NAME, b"".join(row.to_line() for row in rows_in_order))
+    return len(rows_in_order)
+
+
+def _require_place(place: Path, plan: bytes | None) -> None:
+    """Make the directory, or check that it has the run with this plan."""
+    known = (place / PLAN_NAME).read_bytes() if (place / PLAN_NAME).is_file() else None
+    if place.is_dir() and any(place.iterdir()) and (known is None or known != plan):
+        raise UsageError(f"{place} has something else in it.", code="not_fresh", hint="Name a new directory.")
+    place.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,42 @@
+"""Takes part in playing a run: carries its chunks, plays them, or both."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from pathlib import Path
+
+import anyio
+
+from ..runs.scratch import open_scratch
+from .chunk_player import play_chunks
+from .courier import IDLE_SECONDS, Courier
+from .job_store import JobStore
+from .shared_folder import SharedFolder
+
+__all__ = ["take_part"]
+
+
+async def take_part(
+    url: str | None, folder: Path | None = None, *, plays: bool = True, name: str = "", idle: float = IDLE_SECONDS
+) -> None:
+    """Take part in playing a run, until there is nothing more to play.
+
+    Args:
+        url: The store; None: another process carries.
+        folder: The directory that is shared with the other half, if this is one of two.
+        plays: Whether to play; otherwise another process does.
+        name: What tells this one from others who take part; empty: this machine and a random word.
+        idle: Seconds to wait for further chunks.
+
+    Raises:
+        EnvironmentFault: The store cannot be reached, or the other half is gone.
+    """
+    async with open_scratch() as scratch:
+        shared = SharedFolder(folder or scratch.directory("shared"))
+        async with anyio.create_task_group() as tasks:
+            if url is not None:
+                who = f"{name or socket.gethostname()}:{secrets.token_hex(4)}"
+                tasks.start_soon(Courier(JobStore(url), shared, name=who, idle=idle).run)
+            if plays:
+                tasks.start_soon(play_chunks, shared)
