@@ -21,7 +21,7 @@ __all__ = ["build_worker_image", "ensure_worker_image"]
 
 ROOT = Path(__file__).parents[2]
 _SOURCES = ("coworld_core", "coworld_runner", "examples/learner")
-_NEEDED = ("coworld-core", "coworld-runner[kubernetes]", "hatchling")
+_NEEDED = ("coworld-core", "coworld-runner[jobs]", "hatchling")
 
 
 @lru_cache

@@ -92,6 +92,7 @@ _COMMANDS: CommandTable = {
     },
     "Episodes": {
         "runs": ("local_runs", "List, search, label, remove and export what was played here."),
+        "pull": ("local_runs", "Bring here what pods of a cluster played, from its store."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),
         "episodes": ("episode_requests", "List episodes, or show one."),
         "stop": ("episode_control", "Stop a run here, or cancel one on a platform."),

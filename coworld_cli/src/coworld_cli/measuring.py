@@ -166,6 +166,7 @@ async def play_evaluation(
         evidence_directory,
         find_package,
         opened_for_measuring,
+        opened_jobs,
         opened_platform,
         player_secrets,
         tell_players,
@@ -186,7 +187,9 @@ async def play_evaluation(
         run_id = new_run_id()
         workspace = evidence_directory(options, package, run_id)
         where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
-        if venue is None:
+        if options.store is not None:
+            venue = await stack.enter_async_context(opened_jobs(options, package, running))
+        elif venue is None:
             # Whether variants fit together is for the measurement to say
             entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
             opened = opened_for_measuring(options, package, entrants, running, others=others or entrants.seats > 2)

@@ -61,6 +61,7 @@ __all__ = [
     "opened_backend",
     "opened_for_measuring",
     "opened_gateway",
+    "opened_jobs",
     "opened_platform",
     "player_secrets",
     "read_secrets",
@@ -182,6 +183,21 @@ async def opened_for_measuring(
             running.out.note(f"Games are played as programs: {clean(why, one_line=True)}.")
         async with opened_backend(options, package, running) as backend:
             yield ProgramVenue(backend)
+
+
+@asynccontextmanager
+async def opened_jobs(options: MeasuringOptions, package: Package, running: Running) -> AsyncGenerator[Venue]:
+    """Have the pods of a cluster play, and narrate where."""
+    from coworld_runner.jobs import JobPods, JobVenue
+
+    assert options.store is not None
+    pods = JobPods.of(image=options.worker_image, count=options.parallel, cluster=options.cluster())
+    async with JobVenue(package, options.store, pods=pods) as venue:
+        running.out.note(
+            f"Pods of a cluster play: {pods.count} of {clean(f'{pods.image}, by {venue.store}', one_line=True)}"
+        )
+        running.so_far = "Pods go on playing what is under way."
+        yield venue
 
 
 @asynccontextmanager

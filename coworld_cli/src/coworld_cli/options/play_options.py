@@ -587,6 +587,20 @@ class MeasuringOptions(EvaluationOptions):
         "name or id, or a package with its name. --parallel is 4 by default.",
     )
 
+    store: str | None = option(
+        "--store",
+        section=_CLUSTER,
+        metavar="URL",
+        help="Have pods of the cluster play, which take episodes from this place and leave rows there: "
+        "s3://BUCKET/RUN, gs://…, az://…, or a directory that they all have. New, or that of the command to resume.",
+    )
+    worker_image: str | None = option(
+        "--worker-image",
+        section=_CLUSTER,
+        metavar="IMAGE",
+        help="For --store: an image with coworld-runner[jobs], and with what rules and players import.",
+    )
+
     others: str | None = option(
         "--others",
         section="What to play",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coworld_core import time_limits
@@ -19,10 +19,19 @@ from coworld_core.errors import EnvironmentFault
 from ..backend import Publish
 from ..backends.engine import RUN
 from ..backends.kubernetes._cluster import Cluster
-from ..backends.kubernetes._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing
+from ..backends.kubernetes._object_parts import (
+    UNDISTURBED,
+    concealing,
+    container,
+    default_worker_image,
+    pod_spec,
+    secret,
+    thing,
+)
 from ..backends.kubernetes._pod_objects import MANAGED, label, object_name, owner_reference, run_selector
 from ..backends.kubernetes._pod_state import is_over, start_trouble, unschedulable
 from ..backends.registry import ClusterOptions
+from ..episode.parallelism import Parallel
 from .job_store import JobStore, store_environment
 
 __all__ = ["JobPods", "make_job"]
@@ -31,6 +40,8 @@ _FOLDER = "/coworld"
 _USER = 65534
 _RETRIES = 50
 """Pods that may fail before the Job does: evicted ones count, too."""
+_FAILURES = 3
+"""Pods that may fail before anything is played: what ails all of them does not go away by itself."""
 _COURIER = {"cpu": "50m", "memory": "128Mi"}
 
 
@@ -47,7 +58,7 @@ class JobPods:
         store_secret: A Secret of the namespace with the variables that reach the store; None: those that are set here.
     """
 
-    image: str
+    image: str = field(default_factory=default_worker_image)
     count: int = 4
     cpu: str = "1"
     memory: str = "1Gi"
@@ -57,6 +68,12 @@ class JobPods:
     _connection: Cluster | None = field(default=None, init=False, repr=False)
     _run_id: str = field(default="", init=False)
     _told: str = field(default="", init=False)
+
+    @classmethod
+    def of(cls, *, image: str | None, count: Parallel | None, cluster: ClusterOptions) -> JobPods:
+        """Pods with these options; None, and `auto`, stand for the usual ones."""
+        usual = cls(cluster=cluster)
+        return replace(usual, image=image or usual.image, count=count if isinstance(count, int) else usual.count)
 
     async def start(self, run_id: str, store: JobStore) -> None:
         """Create the Job, unless that of this run still runs.
@@ -80,8 +97,12 @@ class JobPods:
             metadata = {"name": name, "labels": _labels(run_id), "ownerReferences": [owner_reference(job)]}
             await self._connection.create("secrets", secret(metadata, concealing(handed.values())))
 
-    async def trouble(self, publish: Publish) -> str:
+    async def trouble(self, publish: Publish, *, played: bool) -> str:
         """Why pods do not play, in the cluster's words; empty if they do.
+
+        Args:
+            publish: Publishes what is new.
+            played: Whether pods of the run have played anything.
 
         Raises:
             EnvironmentFault: The Job has failed, or no pod of it can start.
@@ -103,11 +124,20 @@ class JobPods:
                 code="job_ended",
                 hint="Run the same command again to go on.",
             )
+        failed = [pod for pod in pods if pod["status"].get("phase") == "Failed"]
+        why = _why_ended(failed[-1]) if failed else ""
+        if failed and not played and len(failed) >= _FAILURES:
+            raise EnvironmentFault(
+                f"The pods of {self._run_id} end before they have played anything: {why}",
+                code="pods_died",
+                hint=f"Check the image {self.image} (--worker-image), and whether pods reach the store.",
+            )
         held = next((why for pod in pods if (why := unschedulable(pod))), "")
-        if held and held != self._told:
-            publish(Notice(level="warning", message=f"Pods wait for room on the cluster: {held}"))
-        self._told = held
-        return held or next((f"{pod['status'].get('reason')}" for pod in pods if pod["status"].get("reason")), "")
+        news = f"Pods wait for room on the cluster: {held}" if held else f"A pod has ended: {why}" if why else ""
+        if news and news != self._told:
+            publish(Notice(level="warning", message=news))
+        self._told = news
+        return news
 
     async def close(self, *, remove: bool) -> None:
         """Leave the cluster.
@@ -151,6 +181,8 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: tuple[str,
         envFrom=[{"secretRef": {"name": pods.store_secret}}] if pods.store_secret else None,
         user=_USER,
         security=unchanged,
+        # Why it has ended is in the pod's status then
+        terminationMessagePolicy="FallbackToLogsOnError",
     )
     resources = {"cpu": pods.cpu, "memory": pods.memory}
     player = container(
@@ -162,6 +194,8 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: tuple[str,
         volumeMounts=[*mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - its own
         user=_USER,
         security=unchanged,
+        # Why it has ended is in the pod's status then
+        terminationMessagePolicy="FallbackToLogsOnError",
     )
     spec = pod_spec(
         courier,
@@ -195,6 +229,19 @@ def _conditions(job: Mapping[str, Any]) -> dict[str, str]:
     status: Mapping[str, Any] = job.get("status") or {}
     found: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     return {str(one["type"]): str(one.get("message") or "") for one in found if one.get("status") == "True"}
+
+
+def _why_ended(pod: Mapping[str, Any]) -> str:
+    """Which container of a pod has failed first, and its last words."""
+    status: Mapping[str, Any] = pod["status"]
+    entries: Sequence[Mapping[str, Any]] = status.get("containerStatuses") or ()
+    ends = [(entry["name"], entry["state"]["terminated"]) for entry in entries if "terminated" in entry["state"]]
+    failed = sorted((end for end in ends if end[1].get("exitCode")), key=lambda end: str(end[1].get("finishedAt")))
+    if not failed:
+        return f"{status.get('reason') or 'Failed'} {status.get('message') or ''}".strip()
+    name, end = failed[0]
+    said = str(end.get("message") or "").strip().splitlines()
+    return f"its {name} with {end.get('reason')}, status {end['exitCode']}{f': {said[-1][:300]}' if said else ''}"
 
 
 def _ended(job: Mapping[str, Any]) -> bool:

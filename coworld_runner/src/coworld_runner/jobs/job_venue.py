@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.episode.events import Notice
+from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation.evaluation_files import PLAN_NAME
@@ -75,6 +76,9 @@ class JobVenue(Venue):
         pods: What plays; None: whoever runs a worker for this store.
         at_once: How many chunks are played at a time.
         lease: Seconds without a sign of life after which a pod, or another driver, is taken for dead.
+
+    Attributes:
+        store: The store.
     """
 
     name = "jobs"
@@ -90,7 +94,7 @@ class JobVenue(Venue):
         lease: float = 60.0,
     ) -> None:
         self._package = package
-        self._store = JobStore(store)
+        self.store = JobStore(store)
         self._pods = pods
         self._at_once = at_once or (pods.count if pods is not None else 1)
         self._lease = lease
@@ -137,7 +141,7 @@ class JobVenue(Venue):
         )
         with anyio.CancelScope(shield=True), anyio.move_on_after(self._lease):
             if self._begun and kind is None:
-                await self._store.create(CLOSED, b"")
+                await self.store.create(CLOSED, b"")
             if self._pods is not None:
                 await self._pods.close(remove=not goes_on)
         await self._stack.aclose()
@@ -159,12 +163,12 @@ class JobVenue(Venue):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._keep, name, me)
                 if self._pods is not None:
-                    await self._pods.start(self._run.run_id, self._store)
+                    await self._pods.start(self._run.run_id, self.store)
                 await self._drive(run, wanted, take)
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True), anyio.move_on_after(self._lease):
-                await self._store.put(name, Driver(by=me, ended=True).to_document())
+                await self.store.put(name, Driver(by=me, ended=True).to_document())
 
     async def _drive(self, run: VenueRun, wanted: Iterator[Wanted], take: Take) -> None:
         waiting: deque[Wanted] = deque()
@@ -172,18 +176,31 @@ class JobVenue(Venue):
         while True:
             while more and len(self._keys) < 2 * self._at_once:
                 more = await self._send(run, wanted, waiting)
-            ready: list[EpisodeRow] = []
-            while waiting and (number := self._chunk_of[waiting[0].key]) in self._rows:
-                ready.append(await self._row(run, waiting.popleft(), number))
-            if ready and take(ready):
+            if await self._take_ready(run, waiting, take):
                 return
             if not waiting and not more:
                 return
             if await self._look(run):
                 pause = _LOOK_FIRST
-            elif not ready:
+            else:
                 await anyio.sleep(pause)
                 pause = min(1.5 * pause, _LOOK_LAST)
+
+    async def _take_ready(self, run: VenueRun, waiting: deque[Wanted], take: Take) -> bool:
+        """Have rows taken as far as they are here, in the order of the plans; returns whether that is enough."""
+        ready: list[EpisodeRow] = []
+        while waiting and (number := self._chunk_of[waiting[0].key]) in self._rows:
+            episode = waiting.popleft()
+            row = self._row(run, episode, number)
+            if row.workspace:
+                # What follows may not count, and then nothing is brought
+                if ready and take(ready):
+                    return True
+                ready = []
+                prefix = f"episodes/{number:06}.{self._attempt[number]}/{directory_of(row.key)}"
+                await bring_evidence(self.store, prefix, run.workspace / row.workspace)
+            ready.append(row)
+        return bool(ready and take(ready))
 
     # --- the store
 
@@ -204,27 +221,27 @@ class JobVenue(Venue):
             keeps_results=run.keeps_results,
             lease_seconds=self._lease,
         )
-        there = await read_object(self._store, RUN, JobRun, what="run")
+        there = await read_object(self.store, RUN, JobRun, what="run")
         if there is None:
-            await self._store.create(PACKAGE, archive)
-            await self._store.create(RUN, mine.to_document())
-            there = await read_object(self._store, RUN, JobRun, what="run") or mine
+            await self.store.create(PACKAGE, archive)
+            await self.store.create(RUN, mine.to_document())
+            there = await read_object(self.store, RUN, JobRun, what="run") or mine
         same = {"run_id": there.run_id, "source": there.source, "lease_seconds": there.lease_seconds}
-        if there != mine.model_copy(update=same) or await self._store.get(PACKAGE, most=1 << 30) != archive:
+        if there != mine.model_copy(update=same) or await self.store.get(PACKAGE, most=1 << 30) != archive:
             raise UsageError(
-                f"{self._store} has another run, or the package has changed since.",
+                f"{self.store} has another run, or the package has changed since.",
                 code="store_of_another_run",
                 hint="Give this one a place of its own.",
             )
         self._run = there
         plan = run.workspace / PLAN_NAME
         if await anyio.Path(plan).is_file():
-            await self._store.put(PLAN_NAME, await anyio.Path(plan).read_bytes())
-        for one in await self._store.list("chunks"):
-            chunk = await read_object(self._store, one.name, PlannedChunk, what="chunk")
+            await self.store.put(PLAN_NAME, await anyio.Path(plan).read_bytes())
+        for one in await self.store.list("chunks"):
+            chunk = await read_object(self.store, one.name, PlannedChunk, what="chunk")
             if chunk is not None and chunk.number == chunk_number(one.name):
                 self._note(chunk)
-        await self._store.delete(CLOSED)
+        await self.store.delete(CLOSED)
         self._begun = True
 
     async def _take_over(self, run: VenueRun) -> tuple[str, str]:
@@ -232,20 +249,20 @@ class JobVenue(Venue):
         me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         signs, before = Signs(self._lease), ""
         while True:
-            last = next(reversed(await self._store.list("drivers")), None)
-            driver = await read_object(self._store, last.name, Driver, what="driver") if last is not None else None
+            last = next(reversed(await self.store.list("drivers")), None)
+            driver = await read_object(self.store, last.name, Driver, what="driver") if last is not None else None
             if last is None or driver is None or driver.ended or _is_dead(driver.by):
                 free = True
             else:
                 free = signs.is_gone(last.name, last.tag)
                 if before not in ("", last.tag):
                     raise UsageError(
-                        f"Another command has its run at {self._store} ({driver.by}).",
+                        f"Another command has its run at {self.store} ({driver.by}).",
                         code="store_busy",
                         hint="Wait for it to end, or name another place.",
                     )
                 if not before:
-                    message = f"Waiting to see whether {driver.by} still has its run at {self._store}."
+                    message = f"Waiting to see whether {driver.by} still has its run at {self.store}."
                     run.publish(Notice(message=message))
                 before = last.tag
             if not free:
@@ -253,22 +270,22 @@ class JobVenue(Venue):
                 continue
             name = f"drivers/{chunk_number(last.name) + 1 if last is not None else 1:06}"
             mine = Driver(by=me).to_document()
-            if await self._store.create(name, mine) or await self._store.get(name) == mine:
+            if await self.store.create(name, mine) or await self.store.get(name) == mine:
                 return name, me
 
     async def _keep(self, name: str, me: str) -> None:
         count = 0
         while True:
             await anyio.sleep(self._lease / 6)
-            if await self._store.list("drivers", after=f"{name}~"):
+            if await self.store.list("drivers", after=f"{name}~"):
                 raise self._replaced_error()
             count += 1
-            await self._store.put(name, Driver(by=me, beat=count).to_document())
+            await self.store.put(name, Driver(by=me, beat=count).to_document())
 
     def _replaced_error(self) -> UsageError:
         self._replaced = True
         return UsageError(
-            f"Another command has gone on with the run at {self._store}.",
+            f"Another command has gone on with the run at {self.store}.",
             code="driver_replaced",
             hint="Leave it to that one, which shows the result.",
         )
@@ -306,11 +323,11 @@ class JobVenue(Venue):
         for own in writer.players.values():
             files = player_files(own)
             if own.digest not in self._players:
-                await self._store.create(files.archive, await anyio.to_thread.run_sync(pack_player, own))
+                await self.store.create(files.archive, await anyio.to_thread.run_sync(pack_player, own))
                 self._players.add(own.digest)
         chunk = writer.chunk()
         name, data = f"chunks/{chunk.number:06}.json", chunk.to_line()
-        if not await self._store.create(name, data) and await self._store.get(name) != data:
+        if not await self.store.create(name, data) and await self.store.get(name) != data:
             raise self._replaced_error()
         self._note(chunk)
         return more
@@ -326,25 +343,27 @@ class JobVenue(Venue):
         if not self._keys:
             return False
         first = min(self._keys)
-        for one in await self._store.list("rows", after=f"rows/{first - 1:06}~"):
+        for one in await self.store.list("rows", after=f"rows/{first - 1:06}~"):
             if (number := chunk_number(one.name)) in self._keys:
-                self._attempt[number], rows = await read_chunk_rows(self._store, number)
+                self._attempt[number], rows = await read_chunk_rows(self.store, number)
                 if frozenset(row.key for row in rows) != self._keys[number] or len(rows) != len(self._keys[number]):
-                    raise self._store.wrong(one.name, "it does not have one row of each episode of its chunk")
+                    raise self.store.wrong(one.name, "it does not have one row of each episode of its chunk")
                 self._rows[number] = {row.key: row for row in rows}
                 self._resize(rows)
                 del self._keys[number]
                 found = True
         if found:
             return True
-        for one in await self._store.list("problems"):
-            problem = await read_object(self._store, one.name, Problem, what="problem")
+        for one in await self.store.list("problems"):
+            problem = await read_object(self.store, one.name, Problem, what="problem")
             if problem is not None and chunk_number(one.name) in self._keys:
                 raise UsageError(problem.message, code="not_portable", hint=problem.hint or PLAY_PROGRAMS)
         if anyio.current_time() - self._looked > _PODS_SECONDS:
             self._looked = anyio.current_time()
-            trouble = await self._pods.trouble(run.publish) if self._pods is not None else ""
-            for number, (attempt, tag) in (await attempts_of(self._store, after=f"{first - 1:06}~")).items():
+            trouble = ""
+            if self._pods is not None:
+                trouble = await self._pods.trouble(run.publish, played=bool(self._attempt))
+            for number, (attempt, tag) in (await attempts_of(self.store, after=f"{first - 1:06}~")).items():
                 if number in self._keys and attempt >= ATTEMPTS and self._signs.is_gone(f"{number}.{attempt}", tag):
                     raise EnvironmentFault(
                         f"The pods that played chunk {number} died {attempt} times. {trouble}".strip(),
@@ -361,12 +380,12 @@ class JobVenue(Venue):
         elif took > 2 * _SECONDS:
             self._size = max(self._size // 2, 1)
 
-    async def _row(self, run: VenueRun, episode: Wanted, number: int) -> EpisodeRow:
-        """The row of an episode, with what this side knows of it; its evidence is brought here if it has any."""
+    def _row(self, run: VenueRun, episode: Wanted, number: int) -> EpisodeRow:
+        """The row of an episode, with what this side knows of it."""
         row = self._rows[number].pop(episode.key)
         plan = episode.plan
         if foreign(row, plan):
-            raise self._store.wrong(f"rows/{number:06}.jsonl", f"its {episode.key} is another episode")
+            raise self.store.wrong(f"rows/{number:06}.jsonl", f"its {episode.key} is another episode")
         if not self._rows[number]:
             del self._rows[number]
         known = {
@@ -379,9 +398,6 @@ class JobVenue(Venue):
             "slots": planned_slots(plan),
             "workspace": episode.directory if row.workspace else "",
         }
-        if row.workspace:
-            prefix = f"episodes/{number:06}.{self._attempt[number]}/{row.workspace}"
-            await bring_evidence(self._store, prefix, run.workspace / episode.directory)
         return row.model_copy(update=known)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
@@ -32,8 +33,10 @@ async def take_part(
     Raises:
         EnvironmentFault: The store cannot be reached, or the other half is gone.
     """
-    async with open_scratch() as scratch:
-        shared = SharedFolder(folder or scratch.directory("shared"))
+    async with AsyncExitStack() as stack:
+        if folder is None:
+            folder = (await stack.enter_async_context(open_scratch())).directory("shared")
+        shared = SharedFolder(folder)
         async with anyio.create_task_group() as tasks:
             if url is not None:
                 who = f"{name or socket.gethostname()}:{secrets.token_hex(4)}"

@@ -26,12 +26,12 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.text.phrases import listed
 
 from ..backends.engine import GAME_CAPABILITIES
-from ..backends.kubernetes._object_parts import UNDISTURBED, container, nodes_for, pod_spec, thing
+from ..backends.kubernetes._object_parts import UNDISTURBED, container, default_worker_image, nodes_for, pod_spec, thing
 from ..episode.unit_specs import game_files, game_identity
 from ..package.locations import read_location
 from ..package.resolver import resolve_package
 
-__all__ = ["OUTPUTS", "JobOptions", "default_worker_image", "make_worker_job", "output_addresses", "read_job_spec"]
+__all__ = ["OUTPUTS", "JobOptions", "make_worker_job", "output_addresses", "read_job_spec"]
 
 OUTPUTS: Mapping[str, tuple[str, str]] = {
     "results": ("RESULTS_URI", "results.json"),
@@ -53,13 +53,6 @@ _WORKDIR, _PRIVATE, _OUTPUT = "/coworld", "/coworld-private", "/coworld-output"
 _HEALTH_PORT = 9090
 _USER = 65534
 """The user id of the worker; its image says the same."""
-
-
-def default_worker_image() -> str:
-    """The worker image of this version, as docs/worker.md builds it."""
-    from .._version import __version__
-
-    return f"coworld-worker:{__version__}"
 
 
 @dataclass(frozen=True, kw_only=True)

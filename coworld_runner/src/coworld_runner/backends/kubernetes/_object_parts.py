@@ -10,6 +10,7 @@ __all__ = [
     "UNDISTURBED",
     "concealing",
     "container",
+    "default_worker_image",
     "literal",
     "nodes_for",
     "pod_spec",
@@ -21,6 +22,13 @@ UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubern
 """Annotations that keep autoscalers from evicting or moving a pod, which would lose its episode."""
 
 _GROUPS = {"Job": "batch/v1", "NetworkPolicy": "networking.k8s.io/v1"}
+
+
+def default_worker_image() -> str:
+    """The worker image of this version, as docs/worker.md builds it."""
+    from ..._version import __version__
+
+    return f"coworld-worker:{__version__}"
 
 
 def literal(text: str) -> str:
