@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from . import exitcodes
-from .options.declarations import SectionCommand, SectionOption
+from .options.declarations import SectionCommand, SectionOption, refuse_options
 from .options.play_options import MeasuringOptions
 from .output import Output
 
@@ -190,6 +190,7 @@ async def play_evaluation(
         if options.store is not None:
             venue = await stack.enter_async_context(opened_jobs(options, package, running))
         elif venue is None:
+            refuse_options({"worker_image"}, "goes with --store.")
             # Whether variants fit together is for the measurement to say
             entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
             opened = opened_for_measuring(options, package, entrants, running, others=others or entrants.seats > 2)

@@ -191,13 +191,19 @@ async def opened_jobs(options: MeasuringOptions, package: Package, running: Runn
     from coworld_runner.jobs import JobPods, JobVenue
 
     assert options.store is not None
+    if options.backend not in ("auto", "kubernetes"):
+        raise click.UsageError(f"--store is for pods of a cluster: it does not go with --backend {options.backend}.")
     pods = JobPods.of(image=options.worker_image, count=options.parallel, cluster=options.cluster())
     async with JobVenue(package, options.store, pods=pods) as venue:
         running.out.note(
             f"Pods of a cluster play: {pods.count} of {clean(f'{pods.image}, by {venue.store}', one_line=True)}"
         )
-        running.so_far = "Pods go on playing what is under way."
-        yield venue
+        try:
+            yield venue
+        finally:
+            if venue.run_id:
+                ends = command_line("clean", "--backend", "kubernetes", "--run", venue.run_id, "--force", "--yes")
+                running.so_far = f"Pods go on playing what is under way; {ends} ends them."
 
 
 @asynccontextmanager

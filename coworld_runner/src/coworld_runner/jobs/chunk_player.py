@@ -62,6 +62,8 @@ async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, pla
     try:
         path = folder.chunk / "chunk.json"
         chunk = read_as(PlannedChunk, open_record(path, what="chunk", name=path.name), what="chunk")
+        # No player is to find the seeds of the others there
+        path.unlink()
         wanted = list(plans.plans(chunk))
         for seats in {id(one.plan.seats): one.plan.seats for one in wanted}.values():
             if reason := await venue.reason_against(seats):

@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import stat
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,8 +44,9 @@ ATTEMPTS = 3
 _MOST_EVIDENCE = 1 << 30
 """Bytes of evidence of a chunk that are taken along."""
 IDLE_SECONDS = 900.0
-"""How long a courier waits for further chunks of a run that is not closed: its driver may be resumed."""
-_LOOK_SECONDS = 1.0
+"""How long a courier without chunks waits for a run whose driver gives no sign of life: it may be resumed."""
+_LOOK_FIRST, _LOOK_LAST = 0.2, 2.0
+"""Seconds between two looks at the store: few after a chunk was played, more as nothing comes."""
 _AT_ONCE = 8
 
 
@@ -57,7 +57,7 @@ class Courier:
         store: The store of the run.
         folder: The directory that it shares with what plays.
         name: What tells it from other couriers, such as its pod's name.
-        idle: Seconds that it waits for further chunks.
+        idle: Seconds that it waits for further chunks of a driver that gives no sign of life.
     """
 
     def __init__(self, store: JobStore, folder: SharedFolder, *, name: str, idle: float = IDLE_SECONDS) -> None:
@@ -70,7 +70,7 @@ class Courier:
         """Up to this number, all chunks have been played."""
 
     async def run(self) -> None:
-        """Bring chunks until the run is closed, or nothing was to be done for long.
+        """Bring chunks until the run is closed, or nothing is to be done and its driver is gone.
 
         Raises:
             EnvironmentFault: The store cannot be reached, or what plays is gone.
@@ -78,18 +78,21 @@ class Courier:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._folder.beat, "courier")
             run = await self._prepared()
-            signs = Signs(run.lease_seconds)
-            idle_since = time.monotonic()
+            signs, driver = Signs(run.lease_seconds), Signs(self._idle)
+            pause = _LOOK_FIRST
             while True:
                 claimed = await self._claim(signs)
                 if claimed is not None:
                     await self._carry(*claimed, run)
-                    idle_since = time.monotonic()
+                    pause = _LOOK_FIRST
                     continue
-                closed = await self._store.get(CLOSED) is not None
-                if closed or time.monotonic() - idle_since > self._idle:
+                drivers = await self._store.list("drivers")
+                if driver.is_gone("driver", drivers[-1].tag if drivers else ""):
                     break
-                await anyio.sleep(_LOOK_SECONDS)
+                if await self._store.get(CLOSED) is not None:
+                    break
+                await anyio.sleep(pause)
+                pause = min(1.5 * pause, _LOOK_LAST)
             self._folder.over.touch()
             tasks.cancel_scope.cancel()
 

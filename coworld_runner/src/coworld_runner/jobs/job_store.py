@@ -125,8 +125,13 @@ class JobStore:
             prefix: Whole parts of names.
             after: Leave out names up to this one.
         """
+        from obstore.exceptions import InvalidPathError
+
         pages = self._store.list(prefix, offset=after or None)
-        rows = await self._reached(pages.collect_async())
+        try:
+            rows = await self._reached(pages.collect_async())
+        except InvalidPathError as error:
+            raise self.wrong(prefix, f"a name below it leads elsewhere ({_first_line(error)})") from error
         found = [StoredObject(row["path"], row["size"], f"{row['e_tag']} {row['last_modified']}") for row in rows]
         return sorted(found, key=lambda one: one.name)
 
@@ -138,11 +143,17 @@ class JobStore:
         )
 
     async def _reached(self, call: Awaitable[_T]) -> _T:
-        from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+        from obstore.exceptions import (
+            AlreadyExistsError,
+            BaseError,
+            InvalidPathError,
+            PermissionDeniedError,
+            UnauthenticatedError,
+        )
 
         try:
             return await call
-        except (AlreadyExistsError, FileNotFoundError):
+        except (AlreadyExistsError, InvalidPathError, FileNotFoundError):
             raise
         except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
             raise EnvironmentFault(

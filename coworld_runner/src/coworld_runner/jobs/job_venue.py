@@ -115,6 +115,11 @@ class JobVenue(Venue):
         self._signs = Signs(lease)
         self._looked = 0.0
 
+    @property
+    def run_id(self) -> str:
+        """The label of the run, of its Job and its pods; empty until it has begun."""
+        return self._run.run_id if self._begun else ""
+
     def check(self, run: VenueRun) -> None:
         """Refuse what pods cannot honour.
 
@@ -358,7 +363,7 @@ class JobVenue(Venue):
             problem = await read_object(self.store, one.name, Problem, what="problem")
             if problem is not None and chunk_number(one.name) in self._keys:
                 raise UsageError(problem.message, code="not_portable", hint=problem.hint or PLAY_PROGRAMS)
-        if anyio.current_time() - self._looked > _PODS_SECONDS:
+        if anyio.current_time() - self._looked > min(_PODS_SECONDS, self._lease):
             self._looked = anyio.current_time()
             trouble = ""
             if self._pods is not None:

@@ -28,7 +28,7 @@ async def take_part(
         folder: The directory that is shared with the other half, if this is one of two.
         plays: Whether to play; otherwise another process does.
         name: What tells this one from others who take part; empty: this machine and a random word.
-        idle: Seconds to wait for further chunks.
+        idle: Seconds to wait for further chunks of a driver that gives no sign of life.
 
     Raises:
         EnvironmentFault: The store cannot be reached, or the other half is gone.

@@ -1,0 +1,369 @@
+"""Measuring by pods that share a store: the same verdict as here, each key once whoever dies, and strangers' rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from support.waiting import until
+
+from coworld_core.episode.record import EpisodeRow, read_rows
+from coworld_core.errors import CapabilityError, CoworldError, RecordError
+from coworld_runner import EpisodeOptions
+from coworld_runner.errors import unwrapped
+from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
+from coworld_runner.jobs import JobPods, JobVenue, pull_run
+from coworld_runner.jobs.courier import Courier
+from coworld_runner.jobs.job_files import chunk_number
+from coworld_runner.jobs.job_pods import make_job
+from coworld_runner.jobs.job_store import JobStore
+from coworld_runner.jobs.pulled_run import bring_evidence
+from coworld_runner.jobs.shared_folder import SharedFolder, Signs
+from coworld_runner.jobs.taking_part import take_part
+from coworld_runner.package.resolver import Package, resolve_package
+from coworld_runner.runs.scratch import find_scratch, reap_scratch
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+SLOW = """
+import time
+def act(observation, legal, rng):
+    time.sleep(0.02)
+    return rng.choice(legal)
+"""
+RULES = EvaluationRules(seed=7, max_blocks=60)
+
+
+@pytest.fixture
+async def nim() -> Package:
+    return await resolve_package(NIM)
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text((NIM / "players" / "counter.py").read_text())
+    return path
+
+
+@asynccontextmanager
+async def workers(store: str | os.PathLike[str], count: int = 1) -> AsyncGenerator[None]:
+    """Who takes part in playing a run, as soon as there is one."""
+
+    async def work(number: int) -> None:
+        there = JobStore(store)
+        await until(lambda: there.get("run.json"), what="a run")
+        await take_part(os.fspath(store), name=f"worker {number}")
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(count):
+            tasks.start_soon(work, number)
+        yield
+        tasks.cancel_scope.cancel()
+
+
+def worker_process(store: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "coworld_runner.worker", "play", str(store)])
+
+
+def told(row: EpisodeRow) -> dict[str, Any]:
+    """What of a row does not depend on where and when it was played."""
+    return row.model_dump(exclude={"seconds", "run_id", "conduct", "workspace"})
+
+
+async def test_pods_come_to_the_verdict_of_this_machine(nim: Package, mine: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    async with workers(store, 2), JobVenue(nim, store, at_once=2) as venue:
+        await compare(nim, mine, "random-taker", rules=RULES, workspace=tmp_path / "pods", venue=venue)
+    await compare(nim, mine, "random-taker", rules=RULES, workspace=tmp_path / "here")
+    pods, here = tmp_path / "pods", tmp_path / "here"
+    assert (pods / "report.json").read_bytes() == (here / "report.json").read_bytes()
+    assert [told(row) for row in read_rows(pods)] == [told(row) for row in read_rows(here)]
+    kept = {row.workspace for row in read_rows(here) if row.workspace}
+    assert kept <= {path.name for path in pods.iterdir()}
+    assert (pods / "block-0001.1-1" / "replay").read_bytes() == (here / "block-0001.1-1" / "replay").read_bytes()
+    # Any other is exact again from its row, as here
+    again = await play_row_again(pods, "block-0006.1-2")
+    assert again.played
+    assert again.same
+    assert await pull_run(store, tmp_path / "pulled") == await pull_run(store, tmp_path / "pulled")
+    pulled = {row.key: told(row) for row in read_rows(tmp_path / "pulled")}
+    assert [told(row) for row in read_rows(here)] == [pulled[row.key] for row in read_rows(here)]
+    assert (tmp_path / "pulled" / "block-0001.1-1" / "replay").is_file()
+    # With more blocks in the same store, what was played is not played again
+    more = EvaluationRules(seed=7, max_blocks=61)
+    claims = {one.name for one in await JobStore(store).list("claims")}
+    async with JobVenue(nim, store) as venue:
+        await compare(nim, mine, "random-taker", rules=more, workspace=tmp_path / "pods", venue=venue)
+    assert {one.name for one in await JobStore(store).list("claims")} == claims
+
+
+@pytest.mark.slow
+async def test_what_a_dead_worker_had_is_played_by_another(nim: Package, tmp_path: Path) -> None:
+    store, slow = tmp_path / "store", tmp_path / "slow.py"
+    slow.write_text(SLOW)
+
+    async def kill_one() -> None:
+        await until(lambda: (store / "run.json").exists(), what="a run")
+        first = worker_process(store)
+        await until(lambda: (store / "claims" / "000001.1").exists(), what="a claim")
+        first.send_signal(signal.SIGKILL)
+        await anyio.to_thread.run_sync(first.wait)
+        second = worker_process(store)
+        await until(lambda: (store / "closed").exists(), what="the end", seconds=120)
+        assert await anyio.to_thread.run_sync(second.wait) == 0
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(kill_one)
+        async with JobVenue(nim, store, lease=3) as venue:
+            await scrimmage(nim, slow, episodes=70, workspace=tmp_path / "out", venue=venue)
+    keys = [row.key for row in read_rows(tmp_path / "out")]
+    assert len(keys) == len(set(keys)) == 70
+    assert (store / "claims" / "000001.2").exists()
+    assert all(item.removed for item in reap_scratch(find_scratch()))
+
+
+DRIVER = """
+import sys, anyio
+from coworld_runner import resolve_package
+from coworld_runner.evaluation import EvaluationRules, compare
+from coworld_runner.jobs import JobVenue
+async def main(game, player, store, out):
+    package, rules = await resolve_package(game), EvaluationRules(seed=3, max_blocks=60)
+    async with JobVenue(package, store, lease=3) as venue:
+        await compare(package, player, "random-taker", rules=rules, workspace=out, venue=venue)
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+@pytest.mark.slow
+async def test_a_driver_that_was_killed_goes_on_where_it_was(nim: Package, tmp_path: Path) -> None:
+    store, slow, out = tmp_path / "store", tmp_path / "slow.py", tmp_path / "out"
+    slow.write_text(SLOW)
+    rules = EvaluationRules(seed=3, max_blocks=60)
+    async with workers(store, 2):
+        arguments = [sys.executable, "-c", DRIVER, *map(str, (NIM, slow, store, out))]
+        driver = await anyio.to_thread.run_sync(subprocess.Popen, arguments)
+        await until(lambda: (store / "rows").is_dir() and any((store / "rows").iterdir()), what="rows", seconds=60)
+        driver.send_signal(signal.SIGKILL)
+        await anyio.to_thread.run_sync(driver.wait)
+        async with JobVenue(nim, store, lease=3) as venue:
+            await compare(nim, slow, "random-taker", rules=rules, workspace=out, venue=venue)
+    keys = [row.key for row in read_rows(out)]
+    assert len(keys) == len(set(keys)) == 120
+    chunks = [json.loads(path.read_bytes()) for path in (store / "chunks").iterdir()]
+    sent = [one["key"] for chunk in chunks for one in chunk["episodes"]]
+    assert len(sent) == len(set(sent)) == 120
+    await compare(nim, slow, "random-taker", rules=rules, workspace=tmp_path / "here")
+    assert (out / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
+    assert all(item.removed for item in reap_scratch(find_scratch()))
+
+
+async def refused(store: Path, out: Path, package: Package, *players: Any, **more: Any) -> CoworldError:
+    with pytest.raises(CoworldError) as error, unwrapped():
+        async with JobVenue(package, store, lease=3) as venue:
+            await scrimmage(package, *players, episodes=4, workspace=out, venue=venue, **more)
+    return error.value
+
+
+async def test_one_driver_at_a_time(nim: Package, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    rules = EvaluationRules(seed=3)
+    async with anyio.create_task_group() as tasks:
+
+        async def drive() -> None:
+            async with JobVenue(nim, store, lease=3) as venue:
+                await scrimmage(nim, "counter", episodes=4, rules=rules, workspace=tmp_path / "one", venue=venue)
+
+        tasks.start_soon(drive)
+        await until(lambda: (store / "drivers" / "000001").exists(), what="a driver")
+        second = await refused(store, tmp_path / "two", nim, "counter", rules=rules)
+        assert second.code == "store_busy"
+        tasks.cancel_scope.cancel()
+    # Interrupted, it has said so, and the next goes on at once; whoever takes over stops the one before
+    async with anyio.create_task_group() as tasks:
+
+        async def take_over() -> None:
+            await until(lambda: (store / "drivers" / "000002").exists(), what="a driver")
+            await JobStore(store).create("drivers/000003", b'{"by": "elsewhere:1:x"}\n')
+
+        tasks.start_soon(take_over)
+        replaced = await refused(store, tmp_path / "three", nim, "counter", rules=rules)
+    assert replaced.code == "driver_replaced"
+    assert not (store / "closed").exists()
+    other = await refused(store, tmp_path / "four", nim.with_environment({"LEVEL": "2"}), "counter", rules=rules)
+    assert other.code == "store_of_another_run"
+
+
+def test_life_is_told_by_signs_and_by_no_clock_of_others() -> None:
+    now = [0.0]
+    signs = Signs(10, clock=lambda: now[0])
+    assert not signs.is_gone("a", "1")
+    now[0] = 9.0
+    assert not signs.is_gone("a", "2")
+    now[0] = 18.0
+    assert not signs.is_gone("a", "2")
+    assert not signs.is_gone("b", "2")
+    now[0] = 19.5
+    assert signs.is_gone("a", "2")
+    assert not signs.is_gone("a", "3")
+
+
+def changed(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    def spoil(rows: Path) -> None:
+        head, *lines = rows.read_text().splitlines()
+        row = json.loads(lines[0])
+        change(row)
+        rows.write_text("\n".join((head, json.dumps(row), *lines[1:], "")))
+
+    return spoil
+
+
+def huge(rows: Path) -> None:
+    with rows.open("r+b") as file:
+        file.truncate(1 << 30)
+
+
+def short(rows: Path) -> None:
+    rows.write_text("".join(rows.read_text().splitlines(keepends=True)[:-1]))
+
+
+async def played(nim: Package, place: Path) -> Path:
+    """The store of a run that was played, of which there is one for all tests of a process."""
+    store = place / "played"
+    if not store.exists():
+        async with workers(store), JobVenue(nim, store) as venue:
+            rules = EvaluationRules(seed=3)
+            await scrimmage(nim, "counter", episodes=4, rules=rules, workspace=place / "of-played", venue=venue)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (changed(lambda row: row.update(scores=[float("nan"), 1.0])), "NaN"),
+        (changed(lambda row: row.update(seed=5)), "another episode"),
+        (changed(lambda row: row["slots"][0].update(image="elsewhere:1")), "another episode"),
+        (changed(lambda row: row.update(key="block-0009.1-1", workspace="")), "one row of each episode"),
+        (changed(lambda row: row.update(workspace="../../out")), "directory of a row"),
+        (short, "one row of each episode"),
+        (huge, "1 GiB"),
+        (lambda rows: rows.write_text("nothing\n"), "A value is expected"),
+    ],
+    ids=["nan", "seed", "player", "key", "outside", "short", "huge", "no-json"],
+)
+async def test_rows_of_strangers_are_no_rows(
+    nim: Package, tmp_path: Path, spoil: Callable[[Path], object], words: str
+) -> None:
+    store, rules = tmp_path / "store", EvaluationRules(seed=3)
+    await anyio.to_thread.run_sync(shutil.copytree, await played(nim, tmp_path.parent), store)
+    spoil(store / "rows" / "000001.jsonl")
+    error = await refused(store, tmp_path / "two", nim, "counter", rules=rules)
+    assert isinstance(error, RecordError)
+    assert words in error.message
+    assert not (tmp_path / "out").exists()
+
+
+async def test_a_run_that_pods_cannot_play_says_why(nim: Package, tmp_path: Path) -> None:
+    image = await refused(tmp_path / "1", tmp_path / "o1", nim, "players/mine:1")
+    assert image.code == "player_not_portable"
+    recorded = await refused(tmp_path / "2", tmp_path / "o2", nim, "counter", options=EpisodeOptions(record="samples"))
+    assert isinstance(recorded, CapabilityError)
+    # What a pod has is what was sent
+    package = tmp_path / "package"
+    (package / "players").mkdir(parents=True)
+    for name in ("coworld_manifest_template.json", "compose.yaml", "Dockerfile", "nim.py", "players/counter.py"):
+        (package / name).write_bytes((NIM / name).read_bytes())
+    (package / ".dockerignore").write_text("levels.py\n")
+    (package / "levels.py").write_text("")
+    (package / "nim.py").write_text("import levels\n" + (NIM / "nim.py").read_text())
+    async with workers(tmp_path / "3"):
+        missing = await refused(
+            tmp_path / "3", tmp_path / "o3", await resolve_package(package), package / "players/counter.py"
+        )
+    assert "levels" in missing.message
+    assert missing.code == "not_portable"
+
+
+async def test_a_chunk_whose_workers_die_is_given_up(nim: Package, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def die() -> None:
+        await until(lambda: (store / "chunks" / "000001.json").exists(), what="a chunk")
+        for attempt in (1, 2, 3):
+            await JobStore(store).put(f"claims/000001.{attempt}", b"{}")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(die)
+        error = await refused(store, tmp_path / "out", nim, "counter")
+    assert error.code == "pods_died"
+    assert chunk_number("claims/000001.3") == 1
+    # Nobody begins it a fourth time
+    assert await Courier(JobStore(store), SharedFolder(tmp_path), name="late")._claim(Signs(0)) is None
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Generator[Any]:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+    client = boto3.client("s3", region_name="us-east-1")
+    client.create_bucket(Bucket="arena")
+    yield client
+    server.stop()
+
+
+@pytest.mark.slow
+async def test_s3_is_a_store(nim: Package, mine: Path, tmp_path: Path, bucket: Any) -> None:
+    url = "s3://arena/runs/one"
+    async with workers(url), JobVenue(nim, url) as venue:
+        await compare(nim, mine, "random-taker", rules=RULES, workspace=tmp_path / "pods", venue=venue)
+    await compare(nim, mine, "random-taker", rules=RULES, workspace=tmp_path / "here")
+    assert (tmp_path / "pods" / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
+    names = {entry["Key"] for entry in bucket.list_objects_v2(Bucket="arena")["Contents"]}
+    assert all(name.startswith("runs/one/") for name in names)
+    store = JobStore(url)
+    assert not await store.create("run.json", b"{}")
+    for name in ("../../../evil", "a\\b", "x/../../../evil", "\x07"):
+        bucket.put_object(Bucket="arena", Key=f"runs/one/episodes/000009.1/there/{name}", Body=b"x")
+        with pytest.raises(RecordError, match="leads"), unwrapped():
+            await bring_evidence(store, "episodes/000009.1/there", tmp_path / "evidence" / "there")
+        bucket.delete_object(Bucket="arena", Key=f"runs/one/episodes/000009.1/there/{name}")
+    assert not await anyio.to_thread.run_sync(lambda: list(tmp_path.rglob("evil")))
+
+
+def test_the_player_of_a_pod_gets_no_credentials() -> None:
+    pods = JobPods(image="worker:1", count=3, labels={"kueue.x-k8s.io/queue-name": "arena"})
+    job = make_job(pods, "coworld-r-1", "r", "s3://arena/r", ("AWS_SECRET_ACCESS_KEY",))
+    assert job["spec"]["parallelism"] == 3
+    assert "completions" not in job["spec"]
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "arena"
+    template = job["spec"]["template"]
+    courier, player = template["spec"]["containers"]
+    assert [entry["name"] for entry in courier["env"]] == ["AWS_SECRET_ACCESS_KEY", "POD_NAME"]
+    assert courier["env"][0]["valueFrom"] == {"secretKeyRef": {"name": "coworld-r-1", "key": "env.0"}}
+    assert "env" not in player
+    assert "s3://arena/r" not in str(player)
+    assert template["spec"]["automountServiceAccountToken"] is False
+    # What a namespace with the standard `restricted` asks for
+    assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+    for container in (courier, player):
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
