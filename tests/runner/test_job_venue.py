@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator
@@ -18,13 +19,15 @@ import anyio.to_thread
 import pytest
 from support.waiting import until
 
+from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.episode.record import EpisodeRow, read_rows
-from coworld_core.errors import CapabilityError, CoworldError, RecordError
+from coworld_core.errors import CapabilityError, CoworldError, RecordError, UsageError
 from coworld_runner import EpisodeOptions
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
-from coworld_runner.jobs import JobPods, JobVenue, pull_run
+from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
 from coworld_runner.jobs.courier import Courier
+from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.job_files import chunk_number
 from coworld_runner.jobs.job_pods import make_job
 from coworld_runner.jobs.job_store import JobStore
@@ -176,33 +179,116 @@ async def refused(store: Path, out: Path, package: Package, *players: Any, **mor
     return error.value
 
 
-async def test_one_driver_at_a_time(nim: Package, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    rules = EvaluationRules(seed=3)
-    async with anyio.create_task_group() as tasks:
+async def test_one_drives_and_others_follow(nim: Package, tmp_path: Path) -> None:
+    """The second takes the rows that the first has played, and goes on when that is gone."""
+    store, slow = tmp_path / "store", tmp_path / "slow.py"
+    slow.write_text(SLOW)
+    rules = EvaluationRules(seed=3, max_blocks=40)
+    heard: list[str] = []
 
-        async def drive() -> None:
-            async with JobVenue(nim, store, lease=3) as venue:
-                await scrimmage(nim, "counter", episodes=4, rules=rules, workspace=tmp_path / "one", venue=venue)
+    def listen(event: BaseEvent) -> None:
+        if isinstance(event, Notice):
+            heard.append(event.message)
 
-        tasks.start_soon(drive)
-        await until(lambda: (store / "drivers" / "000001").exists(), what="a driver")
-        second = await refused(store, tmp_path / "two", nim, "counter", rules=rules)
-        assert second.code == "store_busy"
-        tasks.cancel_scope.cancel()
-    # Interrupted, it has said so, and the next goes on at once; whoever takes over stops the one before
-    async with anyio.create_task_group() as tasks:
+    async def measure(out: str, **more: Any) -> None:
+        async with JobVenue(nim, store, lease=3) as venue:
+            await compare(nim, slow, "random-taker", rules=rules, workspace=tmp_path / out, venue=venue, **more)
 
-        async def take_over() -> None:
-            await until(lambda: (store / "drivers" / "000002").exists(), what="a driver")
-            await JobStore(store).create("drivers/000003", b'{"by": "elsewhere:1:x"}\n')
+    async def first(scope: anyio.CancelScope) -> None:
+        with scope:
+            await measure("first")
 
-        tasks.start_soon(take_over)
-        replaced = await refused(store, tmp_path / "three", nim, "counter", rules=rules)
-    assert replaced.code == "driver_replaced"
-    assert not (store / "closed").exists()
+    scope = anyio.CancelScope()
+    async with workers(store, 1):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first, scope)
+            await until(lambda: (store / "drivers" / "000001").exists(), what="a driver")
+            tasks.start_soon(lambda: measure("second", listeners=(listen,)))
+            await until(lambda: heard, what="a word of the first")
+            await until(lambda: (store / "chunks" / "000001.json").exists(), what="a chunk")
+            scope.cancel()
+        assert f"{socket.gethostname()}:{os.getpid()} drives this run" in heard[0]
+        assert (store / "closed").exists()
+        # A third finds everything played, and the verdict is the same
+        await measure("third")
+    reports = [(tmp_path / out / "report.json").read_bytes() for out in ("second", "third")]
+    assert reports[0] == reports[1]
+    assert len([*read_rows(tmp_path / "second")]) == 80
+    chunks = [json.loads(path.read_bytes()) for path in (store / "chunks").iterdir()]
+    sent = [one["key"] for chunk in chunks for one in chunk["episodes"]]
+    assert len(sent) == len(set(sent)) == 80
     other = await refused(store, tmp_path / "four", nim.with_environment({"LEVEL": "2"}), "counter", rules=rules)
     assert other.code == "store_of_another_run"
+
+
+async def test_the_seat_of_the_driver(tmp_path: Path) -> None:
+    """Whoever was replaced steps back, and takes over again once the other has left."""
+    store = JobStore(tmp_path)
+    heard: list[Any] = []
+    one, two = (DriverSeat(store, 60, heard.append) for _ in range(2))
+    assert await one.look()
+    assert not await two.look()
+    assert [event.message.partition(" ")[2] for event in heard] == ["drives this run, which is followed here."]
+    assert not await one.look()
+    assert one.held
+    await store.create("drivers/000002", b'{"by": "elsewhere:1:x"}\n')
+    assert not await one.look()
+    assert not one.held
+    await store.put("drivers/000002", b'{"by": "elsewhere:1:x", "ended": true}\n')
+    assert await two.look()
+    await two.leave()
+    assert await one.look()
+    # One of this machine that is no more does not have to be waited for
+    await store.create("drivers/000005", f'{{"by": "{socket.gethostname()}:999999999:x"}}\n'.encode())
+    assert await two.look()
+
+
+async def test_a_detached_run_is_driven_from_its_store_alone(nim: Package, mine: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    rules = EvaluationRules(seed=7, max_blocks=60, config={"sticks": 9})
+    pods = StoredPods()
+    with pytest.raises(Detached):
+        async with JobVenue(nim, store, pods=pods, detach=(mine, "random-taker")) as venue:
+            await compare(nim, mine, "random-taker", rules=rules, workspace=tmp_path / "begun", venue=venue)
+    assert pods.done == ["start", "drive", "close False"]
+    async with workers(store, 2), anyio.create_task_group() as tasks:
+        for place in ("driver", "follower"):
+            tasks.start_soon(attend_run, store, tmp_path / place)
+    await compare(nim, mine, "random-taker", rules=rules, workspace=tmp_path / "here")
+    report = (tmp_path / "here" / "report.json").read_bytes()
+    for place in (tmp_path / "driver", tmp_path / "follower", store):
+        assert (place / "report.json").read_bytes() == report
+    # Again, everything is there; elsewhere, nothing else may be
+    assert (await attend_run(store, tmp_path / "driver")).model_dump_json() == json.dumps(
+        json.loads(report), separators=(",", ":")
+    )
+    for place in (mine.parent, tmp_path / "follower"):
+        (tmp_path / "follower" / "plan.json").write_text("{}")
+        with pytest.raises(UsageError) as error:
+            await attend_run(store, place)
+        assert error.value.code == "not_fresh"
+    async with workers(tmp_path / "plain"), JobVenue(nim, tmp_path / "plain") as venue:
+        await scrimmage(nim, "counter", episodes=2, workspace=tmp_path / "out", venue=venue)
+    with pytest.raises(UsageError) as error:
+        await attend_run(tmp_path / "plain", tmp_path / "other")
+    assert error.value.code == "not_detached"
+
+
+class StoredPods(JobPods):
+    """Pods of no cluster: what would be asked of one is noted, and workers are started by the test."""
+
+    def __init__(self) -> None:
+        super().__init__(image="none")
+        self.done: list[str] = []
+
+    async def start(self, run_id: str, store: JobStore) -> None:
+        self.done.append("start")
+
+    async def drive(self, run_id: str, store: JobStore) -> None:
+        self.done.append("drive")
+
+    async def close(self, *, remove: bool) -> None:
+        self.done.append(f"close {remove}")
 
 
 def test_life_is_told_by_signs_and_by_no_clock_of_others() -> None:

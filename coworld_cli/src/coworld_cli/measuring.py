@@ -39,6 +39,7 @@ __all__ = [
     "markdown_option",
     "measured",
     "play_evaluation",
+    "run_measuring",
     "show_report",
 ]
 
@@ -133,6 +134,28 @@ def margin_option(says: str) -> Callable[[_Command], _Command]:
     )
 
 
+def run_measuring(out: Output, body: Callable[[Running], Awaitable[int]]) -> int:
+    """Run the body of a command that measures, as `run_async`; one that was detached has nothing to show yet."""
+    from coworld_runner.jobs import Detached
+
+    from .event_loop import run_async
+    from .render.text import clean, command_line
+
+    try:
+        return run_async(out, body)
+    except Detached as detached:
+        out.answer({"ok": True, "detached": True, "run_id": detached.run_id, "store": detached.store})
+        out.say(
+            clean(
+                f"The measurement goes on on the cluster, as {detached.run_id}.\n"
+                f"Follow it:  {command_line('attach', detached.store, 'DIR')}\n"
+                f"End it:     "
+                f"{command_line('clean', '--backend', 'kubernetes', '--run', detached.run_id, '--force', '--yes')}"
+            )
+        )
+        return exitcodes.OK
+
+
 async def play_evaluation(
     options: MeasuringOptions,
     running: Running,
@@ -188,9 +211,9 @@ async def play_evaluation(
         workspace = evidence_directory(options, package, run_id)
         where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
         if options.store is not None:
-            venue = await stack.enter_async_context(opened_jobs(options, package, running))
+            venue = await stack.enter_async_context(opened_jobs(options, package, everyone, running))
         elif venue is None:
-            refuse_options({"worker_image"}, "goes with --store.")
+            refuse_options({"worker_image", "detach"}, "goes with --store.")
             # Whether variants fit together is for the measurement to say
             entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
             opened = opened_for_measuring(options, package, entrants, running, others=others or entrants.seats > 2)

@@ -186,7 +186,9 @@ async def opened_for_measuring(
 
 
 @asynccontextmanager
-async def opened_jobs(options: MeasuringOptions, package: Package, running: Running) -> AsyncGenerator[Venue]:
+async def opened_jobs(
+    options: MeasuringOptions, package: Package, players: Sequence[str], running: Running
+) -> AsyncGenerator[Venue]:
     """Have the pods of a cluster play, and narrate where."""
     from coworld_runner.jobs import JobPods, JobVenue
 
@@ -194,7 +196,7 @@ async def opened_jobs(options: MeasuringOptions, package: Package, running: Runn
     if options.backend not in ("auto", "kubernetes"):
         raise click.UsageError(f"--store is for pods of a cluster: it does not go with --backend {options.backend}.")
     pods = JobPods.of(image=options.worker_image, count=options.parallel, cluster=options.cluster())
-    async with JobVenue(package, options.store, pods=pods) as venue:
+    async with JobVenue(package, options.store, pods=pods, detach=players if options.detach else ()) as venue:
         running.out.note(
             f"Pods of a cluster play: {pods.count} of {clean(f'{pods.image}, by {venue.store}', one_line=True)}"
         )

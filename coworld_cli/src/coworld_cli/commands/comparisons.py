@@ -18,6 +18,7 @@ from ..measuring import (
     markdown_option,
     measured,
     play_evaluation,
+    run_measuring,
     show_report,
 )
 from ..options.declarations import SectionOption, refuse_options, takes
@@ -152,7 +153,7 @@ def compare(
         )
         return show_report(report, workspace, out, ok=passes(report, must_win=must_win), markdown=markdown)
 
-    return run_async(out, body)
+    return run_measuring(out, body)
 
 
 @commands.command("rank", cls=GameCommand)
@@ -184,7 +185,6 @@ def rank(
     They play a round robin of blocks: each has a group of as many players as there are seats, on one seed, with every
     player in every seat. It ends when all players can be told apart, or after --max-blocks.
     """
-    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import rank
@@ -197,7 +197,7 @@ def rank(
         )
         return show_report(report, workspace, out, ok=measured(report), markdown=markdown)
 
-    return run_async(out, body)
+    return run_measuring(out, body)
 
 
 async def _forecast(options: MeasuringOptions, running: Running, new: str, old: str, terms: Mapping[str, Any]) -> int:

@@ -18,6 +18,7 @@ from ..measuring import (
     markdown_option,
     measured,
     play_evaluation,
+    run_measuring,
     show_report,
 )
 from ..options.common import overwrite_option
@@ -97,7 +98,6 @@ def diagnose(
     two blocks twice, and then in one seat among the game's own players, in turn with --baseline and --strong. You get
     faults, turns that BOT let pass, times, the effects of seats and seeds, and what to look at first.
     """
-    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import diagnose
@@ -113,7 +113,7 @@ def diagnose(
         )
         return show_report(report, workspace, out, ok=measured(report), markdown=markdown)
 
-    return run_async(out, body)
+    return run_measuring(out, body)
 
 
 @evaluation.command("report")

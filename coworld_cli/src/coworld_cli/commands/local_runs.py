@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coworld_core.text import plural
-
 from .. import exitcodes
 from .._group import NounGroup
-from ..event_loop import run_async
 from ..options.declarations import Options, SectionCommand, option, takes
 from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
     from coworld_core.records import RunEntry, RunFilter
     from coworld_runner.records import LocalRuns
 
-    from ..event_loop import Running
 
 __all__ = ["PlaceOptions", "commands"]
 
@@ -269,6 +265,7 @@ def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool
 
     from ..manifest_fixes import may_ask
     from ..render.run_tables import runs_text
+
     with options.opened(out) as local:
         found = [local.find(word).run for word in named]
         agreed = yes
@@ -329,25 +326,4 @@ def export(out: Output, options: SearchOptions, directory: Path, tables: tuple[s
             }
         )
         out.say(export_text(done))
-    return exitcodes.OK
-
-
-@commands.command("pull")
-@click.argument("store", metavar="URL")
-@click.argument("directory", type=DIRECTORY, metavar="DIR")
-@output_options
-def pull(out: Output, store: str, directory: Path) -> int:
-    """Bring what was played so far with --store URL into a directory.
-
-    DIR is new or empty, or has the same run, to which what is new is added. The same command with -o DIR, instead of
-    --store, has the rest played here.
-    """
-    from coworld_runner.jobs import pull_run
-
-    async def bring(_: Running) -> int:
-        return await pull_run(store, directory)
-
-    count = run_async(out, bring)
-    out.answer({"directory": str(directory), "episodes": count})
-    out.say(f"{plural(count, 'episode')} in {shown_path(directory)}")
     return exitcodes.OK

@@ -18,6 +18,7 @@ from ..measuring import (
     markdown_option,
     measured,
     play_evaluation,
+    run_measuring,
     show_report,
 )
 from ..options.declarations import SectionOption, refuse_options, takes
@@ -77,7 +78,7 @@ def scrimmage(out: Output, options: MeasuringOptions, game: str, bot: str, markd
         )
         return show_report(report, workspace, out, ok=measured(report), markdown=markdown)
 
-    return run_async(out, body)
+    return run_measuring(out, body)
 
 
 @commands.command("mix", cls=GameCommand)
@@ -110,8 +111,6 @@ def mix(out: Output, options: MeasuringOptions, game: str, bots: tuple[str, ...]
     The seats are shared in proportion. Each block is one seed and a full rotation, so every player has every seat
     equally often. You get means by player, by seat and by pair.
     """
-    from ..event_loop import run_async
-
     players = _proportions(bots)
 
     async def body(running: Running) -> int:
@@ -125,7 +124,7 @@ def mix(out: Output, options: MeasuringOptions, game: str, bots: tuple[str, ...]
         )
         return show_report(report, workspace, out, ok=measured(report), markdown=markdown)
 
-    return run_async(out, body)
+    return run_measuring(out, body)
 
 
 @commands.command("pickup", cls=GameCommand)
@@ -181,7 +180,6 @@ def pickup(
     Each block is one seed, played with BOT in no seat, in one, and so on up to all; the pool has the other seats. The
     value is BOT's score in its seats minus the pool's score there.
     """
-    from ..event_loop import run_async
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation import pickup
@@ -204,7 +202,7 @@ def pickup(
         )
         return show_report(report, workspace, out, ok=measured(report), markdown=markdown)
 
-    return run_async(out, body)
+    return run_measuring(out, body)
 
 
 def _proportions(bots: Sequence[str]) -> dict[str, float]:

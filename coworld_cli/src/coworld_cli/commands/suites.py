@@ -37,6 +37,9 @@ _LEFT_OUT = (
         "forfeit",
         "count_starved",
         "others",
+        "store",
+        "detach",
+        "worker_image",
     ),
 )
 """Options for playing that the suite's file sets, or that have no meaning here."""

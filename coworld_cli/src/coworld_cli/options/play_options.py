@@ -594,6 +594,13 @@ class MeasuringOptions(EvaluationOptions):
         help="Have pods of the cluster play, which take episodes from this place and leave rows there: "
         "s3://BUCKET/RUN, gs://…, az://…, or a directory that they all have. New, or that of the command to resume.",
     )
+    detach: bool = option(
+        "--detach",
+        section=_CLUSTER,
+        default=False,
+        is_flag=True,
+        help="For --store: have the cluster drive the measurement, too, and do not wait. `coworld attach` follows it.",
+    )
     worker_image: str | None = option(
         "--worker-image",
         section=_CLUSTER,

@@ -66,16 +66,22 @@ def find_variant(manifest: Manifest, variant_id: str) -> Variant:
 
 
 def is_variant_pattern(word: str) -> bool:
-    """Whether a word for variants is a pattern (`small-*`), and not only an id."""
-    return any(character in word for character in "*?[")
+    """Whether a word for variants is a pattern (`small-*`) or a list (`small,large`), and not only an id."""
+    return any(character in word for character in "*?[,")
 
 
 def matching_variants(manifest: Manifest, word: str) -> list[Variant]:
-    """The variants that a person's word means: one by its id, or those that match a pattern (`small-*`), in order.
+    """The variants that a person's word means: one by its id, those that match a pattern (`small-*`), or several.
+
+    Several words are divided by commas; their variants come in the order of the words, each once.
 
     Raises:
         UsageError: Code `unknown_variant`; the message lists the known ones.
     """
+    words = [part.strip() for part in word.split(",")]
+    if len(words) > 1:
+        named = [variant for part in words for variant in matching_variants(manifest, part)]
+        return list({variant.id: variant for variant in named}.values())
     if all(variant.id != word for variant in manifest.variants) and is_variant_pattern(word):
         found = [variant for variant in manifest.variants if fnmatchcase(variant.id, word)]
         if found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ from ..package.resolver import Package, PackageSource, resolve_package
 from ..package.variant_plans import require_alike, variant_ids
 from .evaluation_rules import EvaluationRules
 
-__all__ = ["Entrants", "find_entrants", "settled_rules"]
+__all__ = ["Entrants", "entrants_of_plan", "find_entrants", "settled_rules"]
 
 _Plan = TypeVar("_Plan", bound=EvaluationPlan)
 
@@ -225,6 +225,40 @@ async def find_entrants(
         CoworldError: As `resolve_package`, `settled_rules` and `Entrants`.
     """
     return Entrants(await resolve_package(what), players, settled_rules(rules, run), any_seats=any_seats)
+
+
+def entrants_of_plan(package: Package, plan: EvaluationPlan, word: Callable[[SlotRow], SeatPlayer]) -> Entrants:
+    """Find the game and the players of a measurement again, from its plan.
+
+    Args:
+        package: The Coworld.
+        plan: The plan.
+        word: Names the player that a row of the plan is about.
+
+    Raises:
+        UsageError: A player is not the one of the plan any more (`player_changed`), or the seeds are secret.
+    """
+    if plan.seed_commitment:
+        raise UsageError("The seeds of this measurement are secret.", code="secret_seeds")
+    known = {variant.id for variant in package.manifest.variants}
+    others = plan.others
+    rules = EvaluationRules(
+        variant=plan.variant if known.issuperset(plan.variant.split(", ")) else None,
+        config=plan.config_changes,
+        others=word(others) if others is not None else None,
+        seed=plan.seed,
+        max_blocks=plan.max_blocks,
+        metric=plan.metric,
+        forfeit=plan.forfeit,
+        count_starved=plan.count_starved,
+    )
+    players = {label: word(slot) for label, slot in plan.players().items()}
+    found = Entrants(package, players, rules, any_seats=True)
+    for label, slot in found.rows().items():
+        if slot.image != plan.players()[label].image:
+            planned = plan.players()[label].image
+            raise UsageError(f"{slot.image} is there, and {planned} was planned.", code="player_changed")
+    return found
 
 
 def settled_rules(rules: EvaluationRules | None, run: BatchArguments) -> EvaluationRules:

@@ -29,10 +29,10 @@ from .job_files import (
     JobRun,
     PlannedChunk,
     RowsHead,
+    bring_archive,
     chunk_number,
     no_run,
     read_object,
-    unpack,
 )
 from .job_store import JobStore
 from .shared_folder import SharedFolder, Signs
@@ -65,7 +65,6 @@ class Courier:
         self._folder = folder
         self._name = name
         self._idle = idle
-        self._fetched: set[str] = set()
         self._finished = 0
         """Up to this number, all chunks have been played."""
 
@@ -103,25 +102,12 @@ class Courier:
             raise no_run(self._store)
         ready = self._folder.path / "run.new"
         shutil.rmtree(ready, ignore_errors=True)
-        await self._unpack(PACKAGE, ready / "package")
+        await bring_archive(self._store, PACKAGE, ready / "package")
         (ready / "players").mkdir()
         (ready / RUN).write_bytes(run.to_document())
         shutil.rmtree(self._folder.run, ignore_errors=True)
         ready.rename(self._folder.run)
         return run
-
-    async def _unpack(self, name: str, directory: Path) -> None:
-        data = await self._store.get(name, most=1 << 30)
-        if data is None:
-            raise EnvironmentFault(f"{self._store} has no {name}.", code="store_incomplete")
-        archive = self._folder.path / "archive.zip"
-        archive.write_bytes(data)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        new = directory.with_name(f"{directory.name}.new")
-        shutil.rmtree(new, ignore_errors=True)
-        await anyio.to_thread.run_sync(unpack, archive, new)
-        new.rename(directory)
-        archive.unlink()
 
     async def _claim(self, signs: Signs) -> tuple[int, int] | None:
         """Claim a chunk; returns its number and that of the attempt, or None if there is none to play now."""
@@ -159,10 +145,8 @@ class Courier:
             if data is None:
                 raise EnvironmentFault(f"{self._store} has no {name} any more.", code="store_incomplete")
             chunk = read_as(PlannedChunk, open_record(data, what=f"{self._store}/{name}", name=name), what="chunk")
-            for files in chunk.players.values():
-                if files.archive and files.archive not in self._fetched:
-                    await self._unpack(files.archive, self._folder.run / "players" / Path(files.archive).stem)
-                    self._fetched.add(files.archive)
+            for archive in {files.archive for files in chunk.players.values() if files.archive}:
+                await bring_archive(self._store, archive, self._folder.run / "players" / Path(archive).stem)
             ready = self._folder.path / "chunk.new"
             shutil.rmtree(ready, ignore_errors=True)
             ready.mkdir()

@@ -4,6 +4,7 @@
 |---|---|---|
 | `run.json` | the driver, once | what all episodes have in common |
 | `files/….zip` | the driver, once | the package, and each player, by content |
+| `plan.json`, `players.json` | the driver | what is measured, and the files of players: what `attend_run` needs |
 | `drivers/N` | the N-th driver, again and again | a sign of life; a later driver takes over from an earlier one |
 | `chunks/N.json` | the driver, once | episodes to play, with everything that a plan needs |
 | `claims/N.A` | the pod that plays it, again and again | a sign of life of the A-th attempt at a chunk |
@@ -15,11 +16,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import anyio.to_thread
 
 from coworld_core.documents.records import Record, SchemaVersion, open_record, read_as
 from coworld_core.episode.record import EpisodeRow, SlotRow
@@ -44,9 +49,11 @@ __all__ = [
     "JobRun",
     "PlannedChunk",
     "PlayerFiles",
+    "PlayersSent",
     "Problem",
     "RowsHead",
     "SentPlans",
+    "bring_archive",
     "chunk_number",
     "foreign",
     "no_run",
@@ -55,7 +62,7 @@ __all__ = [
     "planned_slots",
     "player_files",
     "read_object",
-    "unpack",
+    "seat_word",
 ]
 
 _Model = TypeVar("_Model", bound=Record)
@@ -75,6 +82,8 @@ class JobRun(Record):
     """Where the package was read from."""
     manifest: str
     """The name of its manifest in the archive."""
+    package_sha256: str
+    """Of the names and contents of its files."""
     environment: dict[str, str]
     """Variables for game and players, beside the manifest's."""
     on_player_failure: str
@@ -94,6 +103,13 @@ class PlayerFiles(Record):
     """The name of an object; empty: it is `random`."""
     path: str
     """Its file, or its directory, in the archive."""
+
+
+class PlayersSent(Record):
+    """Where the files of players are."""
+
+    players: dict[str, PlayerFiles]
+    """By their image in rows."""
 
 
 class PlannedTable(Record):
@@ -218,10 +234,7 @@ class ChunkWriter:
 
     def chunk(self) -> PlannedChunk:
         """The chunk."""
-        files = {
-            image: PlayerFiles(archive="", path="") if own.kind == RANDOM else player_files(own)
-            for image, own in self.players.items()
-        }
+        files = {image: player_files(own) for image, own in self.players.items()}
         return PlannedChunk(
             number=self._number, players=files, tables=tuple(self._found), episodes=tuple(self._episodes)
         )
@@ -272,7 +285,7 @@ class SentPlans:
     def _base(self, table: PlannedTable, chunk: PlannedChunk) -> EpisodePlan:
         key = table.model_dump_json()
         if key not in self._bases:
-            words = [slot.player_id or self._word(chunk.players[slot.image]) for slot in table.slots]
+            words = [seat_word(slot, chunk.players, self._players) for slot in table.slots]
             known = {variant.id for variant in self._package.manifest.variants}
             plan = plan_episode(
                 self._package,
@@ -294,8 +307,24 @@ class SentPlans:
             )
         return self._bases[key]
 
-    def _word(self, files: PlayerFiles) -> str:
-        return str(self._players / Path(files.archive).stem / files.path) if files.archive else RANDOM
+
+def seat_word(slot: SlotRow, players: Mapping[str, PlayerFiles], place: Path) -> str:
+    """The word that names a player.
+
+    Args:
+        slot: The player, as in rows.
+        players: Where the files of players are.
+        place: The directory with the players of each archive.
+
+    Raises:
+        UsageError: Its files were not sent (`player_missing`).
+    """
+    if slot.player_id is not None:
+        return slot.player_id
+    files = players.get(slot.image)
+    if files is None:
+        raise UsageError(f"The files of {slot.image} were not sent.", code="player_missing")
+    return str(place / Path(files.archive).stem / files.path) if files.archive else RANDOM
 
 
 def foreign(row: EpisodeRow, plan: EpisodePlan) -> bool:
@@ -306,11 +335,22 @@ def foreign(row: EpisodeRow, plan: EpisodePlan) -> bool:
 # --- files
 
 
-def pack_package(package: Package) -> tuple[bytes, str]:
-    """Pack the directory of a package, without what tools and runs leave there; also returns the manifest's name.
+@dataclass(frozen=True, kw_only=True)
+class PackedPackage:
+    """The directory of a package as it is sent."""
+
+    archive: bytes
+    manifest: str
+    """The name of its manifest."""
+    sha256: str
+    """Of the names and contents of its files: the same wherever it is packed."""
+
+
+def pack_package(package: Package) -> PackedPackage:
+    """Pack the directory of a package, without what tools and runs leave there. Blocks.
 
     Raises:
-        UsageError: It has no directory, or images of it are built from elsewhere, or it is too large. Blocks.
+        UsageError: It has no directory, or images of it are built from elsewhere, or it is too large.
     """
     root = package.directory
     outside = [place for place in package.contexts.values() if root is None or not place.is_relative_to(root)]
@@ -325,43 +365,61 @@ def pack_package(package: Package) -> tuple[bytes, str]:
     for name in (package.path.name, *COMPOSE_NAMES):
         if (root / name).is_file():
             files[name] = root / name
-    return _packed({name: path for name, path in files.items() if path.is_file()}, str(root)), package.path.name
+    files = {name: path for name, path in files.items() if path.is_file()}
+    if sum(path.stat().st_size for path in files.values()) > MOST_BYTES:
+        raise UsageError(
+            f"{root} has more than {MOST_BYTES >> 20} MiB, which is too much to send.",
+            code="package_too_large",
+            hint="Name what no episode needs in its .dockerignore.",
+        )
+    contents = {name: path.read_bytes() for name, path in files.items()}
+    found = hashlib.sha256()
+    for name in sorted(contents):
+        found.update(f"{name}\0{len(contents[name])}\0".encode("utf-8", "surrogatepass") + contents[name])
+    return PackedPackage(archive=_packed(contents), manifest=package.path.name, sha256=found.hexdigest())
 
 
 def player_files(own: OwnPlayer) -> PlayerFiles:
     """Where a player's files are, once they are packed."""
+    if own.kind == RANDOM:
+        return PlayerFiles(archive="", path="")
     return PlayerFiles(archive=f"files/player-{own.digest.partition(':')[2][:24]}.zip", path=own.file)
 
 
 def pack_player(own: OwnPlayer) -> bytes:
     """Pack a player: its file under its name, or its directory under that name."""
     below = "" if own.file in own.files else f"{own.file}/"
+    return _packed({f"{below}{name}": content for name, content in own.files.items()})
+
+
+def _packed(files: Mapping[str, bytes]) -> bytes:
     parts: list[bytes] = []
     with ZipWriter(parts.append) as archive:
-        for name, content in sorted(own.files.items()):
-            archive.add(f"{below}{name}", content)
+        for name in sorted(files):
+            archive.add(name, files[name])
     return b"".join(parts)
 
 
-def _packed(files: dict[str, Path], what: str) -> bytes:
-    if sum(path.stat().st_size for path in files.values()) > MOST_BYTES:
-        raise UsageError(
-            f"{what} has more than {MOST_BYTES >> 20} MiB, which is too much to send.",
-            code="package_too_large",
-            hint="Name what no episode needs in its .dockerignore.",
-        )
-    parts: list[bytes] = []
-    with ZipWriter(parts.append) as archive:
-        for name, path in sorted(files.items()):
-            archive.add(name, path.read_bytes())
-    return b"".join(parts)
-
-
-def unpack(archive: Path, directory: Path) -> None:
-    """Unpack an archive into a directory that does not exist. Blocks.
+async def bring_archive(store: JobStore, name: str, directory: Path) -> None:
+    """Bring an archive and unpack it into a directory, which appears whole, unless it is there.
 
     Raises:
-        UsageError: It is damaged, or leads out of the directory.
+        UsageError: There is no such archive, it is damaged, or it leads out of the directory.
     """
+    if await anyio.Path(directory).exists():
+        return
+    data = await store.get(name, most=1 << 30)
+    if data is None:
+        raise UsageError(f"{store} has no {name}.", code="store_incomplete", hint="Give the run a new place.")
+    await anyio.to_thread.run_sync(_unpack, data, directory)
+
+
+def _unpack(data: bytes, directory: Path) -> None:
+    new, archive = directory.with_name(f"{directory.name}.new"), directory.with_name(f"{directory.name}.zip")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    archive.write_bytes(data)
     with open_zip(archive, limit=2 * MOST_BYTES, what="archive", error=UsageError) as found:
-        found.extract_all(directory)
+        found.extract_all(new)
+    new.rename(directory)
+    archive.unlink()

@@ -1,4 +1,4 @@
-"""The pods that play a run: one Job of a cluster, whose pods take the next chunk until there is none.
+"""The pods that play a run: a Job of a cluster, whose pods take the next chunk until there is none; another can drive.
 
 The Job is a work queue as Kubernetes knows it: so many pods at a time, as long as none has ended well. The cluster's
 queue, if it has one, admits them by the labels of their template. Each pod has two containers: the courier has the
@@ -8,7 +8,7 @@ store's credentials, and the player, in which the code of players runs, has noth
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from coworld_core.episode.events import Notice
 from coworld_core.errors import EnvironmentFault
 
 from ..backend import Publish
-from ..backends.engine import RUN
+from ..backends.engine import RUN, UNIT
 from ..backends.kubernetes._cluster import Cluster
 from ..backends.kubernetes._object_parts import (
     UNDISTURBED,
@@ -34,8 +34,10 @@ from ..backends.registry import ClusterOptions
 from ..episode.parallelism import Parallel
 from .job_store import JobStore, store_environment
 
-__all__ = ["JobPods", "make_job"]
+__all__ = ["JobPods", "make_driver", "make_job"]
 
+_PLAYS, _DRIVES = "plays", "drives"
+"""What the Jobs of a run do, in their labels."""
 _FOLDER = "/coworld"
 _USER = 65534
 _RETRIES = 50
@@ -76,26 +78,44 @@ class JobPods:
         return replace(usual, image=image or usual.image, count=count if isinstance(count, int) else usual.count)
 
     async def start(self, run_id: str, store: JobStore) -> None:
-        """Create the Job, unless that of this run still runs.
+        """Create the Job that plays, unless that of this run still runs.
 
         Raises:
             BackendUnavailable: The cluster cannot be used.
         """
+        self._run_id = run_id
+        await self._create(_PLAYS, lambda name, handed: make_job(self, name, run_id, store.url, handed))
+
+    async def drive(self, run_id: str, store: JobStore) -> None:
+        """Create the Job that drives, unless that of this run still runs.
+
+        Raises:
+            BackendUnavailable: The cluster cannot be used.
+        """
+        self._run_id = run_id
+        await self._create(_DRIVES, lambda name, handed: make_driver(self, name, run_id, store.url, handed))
+
+    async def _create(self, what: str, make: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> None:
         if self._connection is None:
             where = self.cluster
             self._connection = await Cluster.connect(
                 context=where.context, namespace=where.namespace, kubeconfig=where.kubeconfig
             )
-        self._run_id = run_id
-        jobs = (await self._connection.list("jobs", run_selector(run_id)))["items"]
+        jobs = await self._jobs(what)
         if any(not _ended(job) for job in jobs):
             return
-        name = object_name(run_id, str(len(jobs) + 1))
+        name = object_name(self._run_id, what, str(len(jobs) + 1))
         handed = store_environment(os.environ) if self.store_secret is None else {}
-        job = await self._connection.create("jobs", make_job(self, name, run_id, store.url, tuple(handed)))
+        job = await self._connection.create("jobs", make(name, tuple(handed)))
         if handed:
-            metadata = {"name": name, "labels": _labels(run_id), "ownerReferences": [owner_reference(job)]}
+            metadata = {"name": name, "labels": _labels(self._run_id), "ownerReferences": [owner_reference(job)]}
             await self._connection.create("secrets", secret(metadata, concealing(handed.values())))
+
+    async def _jobs(self, what: str = "") -> Sequence[Mapping[str, Any]]:
+        """The Jobs of the run: those that play, or drive, or all."""
+        assert self._connection is not None
+        selector = run_selector(self._run_id) + (f",{UNIT}={what}" if what else "")
+        return (await self._connection.list("jobs", selector))["items"]
 
     async def trouble(self, publish: Publish, *, played: bool) -> str:
         """Why pods do not play, in the cluster's words; empty if they do.
@@ -108,7 +128,8 @@ class JobPods:
             EnvironmentFault: The Job has failed, or no pod of it can start.
         """
         assert self._connection is not None
-        pods = (await self._connection.list("pods", run_selector(self._run_id)))["items"]
+        playing = f"{run_selector(self._run_id)},{UNIT}={_PLAYS}"
+        pods = (await self._connection.list("pods", playing))["items"]
         lasting = [found for pod in pods if not is_over(pod) and (found := start_trouble(pod, "player")) is not None]
         if lasting and len(lasting) == len([pod for pod in pods if not is_over(pod)]):
             raise EnvironmentFault(
@@ -116,7 +137,7 @@ class JobPods:
                 code=lasting[0].code,
                 hint=f"Check that the cluster can pull {self.image} (--worker-image, --pull-secret).",
             )
-        jobs = (await self._connection.list("jobs", run_selector(self._run_id)))["items"]
+        jobs = await self._jobs(_PLAYS)
         if not jobs or all(_ended(job) for job in jobs):
             why = next((_why_failed(job) for job in jobs if _why_failed(job)), "it is not there any more")
             raise EnvironmentFault(
@@ -149,15 +170,15 @@ class JobPods:
             return
         try:
             if remove:
-                for job in (await self._connection.list("jobs", run_selector(self._run_id)))["items"]:
+                for job in await self._jobs():
                     await self._connection.delete("jobs", job["metadata"]["name"])
         finally:
             await self._connection.close()
             self._connection = None
 
 
-def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The Job as JSON.
+def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[str] = ()) -> dict[str, Any]:
+    """The Job that plays, as JSON.
 
     Args:
         pods: Its pods.
@@ -166,24 +187,6 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: tuple[str,
         url: The store.
         handed: Names of the variables that reach the store.
     """
-    mounts = [{"name": "shared", "mountPath": _FOLDER}]
-    unchanged = {"readOnlyRootFilesystem": True}
-    courier = container(
-        "courier",
-        pods.image,
-        argv=("coworld-worker", "carry", url, "--folder", _FOLDER),
-        concealed=handed,
-        secret=name,
-        env=[{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-        requests=_COURIER,
-        limits={"memory": "512Mi"},
-        volumeMounts=mounts,
-        envFrom=[{"secretRef": {"name": pods.store_secret}}] if pods.store_secret else None,
-        user=_USER,
-        security=unchanged,
-        # Why it has ended is in the pod's status then
-        terminationMessagePolicy="FallbackToLogsOnError",
-    )
     resources = {"cpu": pods.cpu, "memory": pods.memory}
     player = container(
         "player",
@@ -191,32 +194,70 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: tuple[str,
         argv=("coworld-worker", "play", "--folder", _FOLDER),
         requests=resources,
         limits=resources,
-        volumeMounts=[*mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - its own
-        user=_USER,
-        security=unchanged,
-        # Why it has ended is in the pod's status then
-        terminationMessagePolicy="FallbackToLogsOnError",
+        **_settled(temporary=True),
     )
-    spec = pod_spec(
-        courier,
-        player,
+    courier = _reaching(pods, name, handed, "courier", ("carry", url, "--folder", _FOLDER))
+    spec = {"parallelism": pods.count, "backoffLimit": _RETRIES}
+    return _job(pods, name, run_id, _PLAYS, spec, courier, player)
+
+
+def make_driver(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[str] = ()) -> dict[str, Any]:
+    """The Job that drives a run, as JSON; the arguments are as for `make_job`."""
+    words = ("drive", url, "--folder", _FOLDER, "--at-once", str(pods.count))
+    driver = _reaching(pods, name, handed, "driver", words, temporary=True)
+    return _job(pods, name, run_id, _DRIVES, {"completions": 1, "backoffLimit": _RETRIES}, driver)
+
+
+def _settled(*, temporary: bool = False) -> dict[str, Any]:
+    """What all containers have in common."""
+    mounts = [{"name": "shared", "mountPath": _FOLDER}]
+    if temporary:
+        mounts.append({"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - its own
+    return {
+        "user": _USER,
+        "security": {"readOnlyRootFilesystem": True},
+        # Why it has ended is in the pod's status then
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": mounts,
+    }
+
+
+def _reaching(
+    pods: JobPods, secret_name: str, handed: Sequence[str], name: str, words: Sequence[str], *, temporary: bool = False
+) -> dict[str, Any]:
+    """A container that reaches the store."""
+    return container(
+        name,
+        pods.image,
+        argv=("coworld-worker", *words),
+        concealed=handed,
+        secret=secret_name,
+        env=[{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        requests=_COURIER,
+        limits={"memory": "512Mi"},
+        envFrom=[{"secretRef": {"name": pods.store_secret}}] if pods.store_secret else None,
+        **_settled(temporary=temporary),
+    )
+
+
+def _job(
+    pods: JobPods, name: str, run_id: str, what: str, spec: Mapping[str, Any], *containers: Mapping[str, Any]
+) -> dict[str, Any]:
+    labels = {**_labels(run_id), UNIT: what, **pods.labels}
+    template = pod_spec(
+        *containers,
         grace=10,
         security={"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
         volumes=[{"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
         imagePullSecrets=[{"name": one} for one in pods.cluster.pull_secrets],
     )
-    template = {
-        "metadata": {"labels": {**_labels(run_id), **pods.labels}, "annotations": dict(UNDISTURBED)},
-        "spec": spec,
-    }
     return thing(
         "Job",
-        {"name": name, "labels": {**_labels(run_id), **pods.labels}, "annotations": {RUN: run_id}},
+        {"name": name, "labels": labels, "annotations": {RUN: run_id}},
         spec={
-            "parallelism": pods.count,
-            "backoffLimit": _RETRIES,
+            **spec,
             "ttlSecondsAfterFinished": time_limits.JOB_KEPT,
-            "template": template,
+            "template": {"metadata": {"labels": labels, "annotations": dict(UNDISTURBED)}, "spec": template},
         },
     )
 

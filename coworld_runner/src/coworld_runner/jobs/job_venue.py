@@ -7,21 +7,18 @@ on without it; started again with the same store, it takes what was played meanw
 from __future__ import annotations
 
 import os
-import secrets
-import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import Self
 
 import anyio
 import anyio.to_thread
 
-from coworld_core.episode.events import Notice
 from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
-from coworld_core.evaluation.evaluation_files import PLAN_NAME
+from coworld_core.evaluation.evaluation_files import PLAN_NAME, PLAYERS_NAME
 
 from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Take, Venue, VenueRun, Wanted
@@ -29,17 +26,21 @@ from ..evaluation.worker_pool import WorkerPool
 from ..evaluation.worker_rows import note_players
 from ..evaluation.worker_venue import refused
 from ..kit.rollout.match_process import PLAY_PROGRAMS
+from ..package.own_players.own_player import OwnPlayer
 from ..package.plan import EpisodePlan
+from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
 from .courier import ATTEMPTS, attempts_of
+from .driver_seat import DriverSeat
 from .job_files import (
     CLOSED,
     PACKAGE,
     RUN,
     ChunkWriter,
-    Driver,
     JobRun,
     PlannedChunk,
+    PlayerFiles,
+    PlayersSent,
     Problem,
     chunk_number,
     foreign,
@@ -54,7 +55,7 @@ from .job_store import JobStore
 from .pulled_run import bring_evidence, read_chunk_rows
 from .shared_folder import Signs
 
-__all__ = ["JobVenue"]
+__all__ = ["Detached", "JobVenue"]
 
 _FIRST = 32
 """Episodes in the first chunk."""
@@ -67,6 +68,20 @@ _PODS_SECONDS = 15.0
 """Seconds between two looks at the pods."""
 
 
+class Detached(Exception):
+    """A run goes on without this process: measuring has begun on the cluster, and has no report yet.
+
+    Attributes:
+        run_id: The label of the run, by which its objects are found on the cluster.
+        store: Where it is, for `attend_run`.
+    """
+
+    def __init__(self, run_id: str, store: str) -> None:
+        super().__init__(f"The run {run_id} at {store} goes on on the cluster.")
+        self.run_id = run_id
+        self.store = store
+
+
 class JobVenue(Venue):
     """Has games of the kit played by pods of a cluster, or by whoever runs `coworld-worker play STORE`.
 
@@ -75,6 +90,8 @@ class JobVenue(Venue):
         store: The place of this run: a directory, or `s3://BUCKET/PREFIX` and the like; new, or of the same run.
         pods: What plays; None: whoever runs a worker for this store.
         at_once: How many chunks are played at a time.
+        detach: Have the run driven on the cluster, too: the players that are measured, and others. Measuring ends with
+            `Detached` then, and `attend_run` follows it.
         lease: Seconds without a sign of life after which a pod, or another driver, is taken for dead.
 
     Attributes:
@@ -91,6 +108,7 @@ class JobVenue(Venue):
         *,
         pods: JobPods | None = None,
         at_once: int | None = None,
+        detach: Sequence[SeatPlayer] = (),
         lease: float = 60.0,
     ) -> None:
         self._package = package
@@ -99,8 +117,9 @@ class JobVenue(Venue):
         self._at_once = at_once or (pods.count if pods is not None else 1)
         self._lease = lease
         self._stack = AsyncExitStack()
+        self._detach = detach
         self._begun = False
-        self._replaced = False
+        self._drove = False
         self._size = _FIRST
         self._sent = 0
         self._chunk_of: dict[str, int] = {}
@@ -140,15 +159,13 @@ class JobVenue(Venue):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        """End the pods, unless the run was interrupted, or is another driver's now: then what is under way goes on."""
-        goes_on = self._replaced or (
-            kind is not None and issubclass(kind, (anyio.get_cancelled_exc_class(), KeyboardInterrupt))
-        )
+        """End the pods, unless the run was interrupted or somebody else drives it: then it goes on."""
+        goes_on = kind is not None and issubclass(kind, (anyio.get_cancelled_exc_class(), KeyboardInterrupt, Detached))
         with anyio.CancelScope(shield=True), anyio.move_on_after(self._lease):
-            if self._begun and kind is None:
+            if self._drove and kind is None:
                 await self.store.create(CLOSED, b"")
             if self._pods is not None:
-                await self._pods.close(remove=not goes_on)
+                await self._pods.close(remove=self._drove and not goes_on)
         await self._stack.aclose()
 
     async def play(
@@ -156,36 +173,74 @@ class JobVenue(Venue):
     ) -> None:
         """Have episodes played; see `Venue.play`. Rows are taken in the order of the plans.
 
+        If another command has the same run played already, its rows are taken, too.
+
         Raises:
             EnvironmentFault: The store or the cluster cannot be reached, or pods die again and again.
-            UsageError: A player cannot play there, the store is another run's, or another driver is at work.
+            UsageError: A player cannot play there, or the store is another run's.
             RecordError: Somebody else writes to the store.
+            Detached: The run goes on without this process.
         """
         del fatal
         await self._begin(run)
-        name, me = await self._take_over(run)
+        if self._detach:
+            await self._hand_on()
+        seat = DriverSeat(self.store, self._lease, run.publish)
+        if await seat.look():
+            await self._begin_driving()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._keep, name, me)
-                if self._pods is not None:
-                    await self._pods.start(self._run.run_id, self.store)
-                await self._drive(run, wanted, take)
+                tasks.start_soon(seat.keep, self._begin_driving)
+                await self._drive(run, seat, wanted, take)
                 tasks.cancel_scope.cancel()
         finally:
+            self._drove = seat.held
             with anyio.CancelScope(shield=True), anyio.move_on_after(self._lease):
-                await self.store.put(name, Driver(by=me, ended=True).to_document())
+                await seat.leave()
 
-    async def _drive(self, run: VenueRun, wanted: Iterator[Wanted], take: Take) -> None:
+    async def _begin_driving(self) -> None:
+        """Take over what a driver does, knowing all that earlier ones did."""
+        await self._note_chunks()
+        await self.store.delete(CLOSED)
+        if self._pods is not None:
+            await self._pods.start(self._run.run_id, self.store)
+
+    async def _hand_on(self) -> None:
+        """Have the run driven on the cluster."""
+        if self._pods is None:
+            raise UsageError("There are no pods that could drive a run.", code="no_pods", hint="Pass pods=JobPods(…).")
+        found: dict[str, PlayerFiles] = {}
+        for player in read_players(self._detach, self._package):
+            if (own := player.own) is not None:
+                found[own.reference] = await self._send_player(own)
+        await self.store.put(PLAYERS_NAME, PlayersSent(players=found).to_document())
+        await self._pods.start(self._run.run_id, self.store)
+        await self._pods.drive(self._run.run_id, self.store)
+        raise Detached(self._run.run_id, self.store.url)
+
+    async def _send_player(self, own: OwnPlayer) -> PlayerFiles:
+        files = player_files(own)
+        if files.archive and files.archive not in self._players:
+            await self.store.create(files.archive, await anyio.to_thread.run_sync(pack_player, own))
+            self._players.add(files.archive)
+        return files
+
+    async def _drive(self, run: VenueRun, seat: DriverSeat, wanted: Iterator[Wanted], take: Take) -> None:
         waiting: deque[Wanted] = deque()
         pause, more = _LOOK_FIRST, True
         while True:
-            while more and len(self._keys) < 2 * self._at_once:
+            while more and seat.held and len(self._keys) < 2 * self._at_once:
                 more = await self._send(run, wanted, waiting)
+            while more and not seat.held and (not waiting or waiting[-1].key in self._chunk_of):
+                # Whoever drives has episodes sent; we are ahead by one
+                episode = next(wanted, None)
+                more = episode is not None
+                waiting.extend((episode,) if episode is not None else ())
             if await self._take_ready(run, waiting, take):
                 return
             if not waiting and not more:
                 return
-            if await self._look(run):
+            if await self._look(run, drives=seat.held):
                 pause = _LOOK_FIRST
             else:
                 await anyio.sleep(pause)
@@ -194,7 +249,7 @@ class JobVenue(Venue):
     async def _take_ready(self, run: VenueRun, waiting: deque[Wanted], take: Take) -> bool:
         """Have rows taken as far as they are here, in the order of the plans; returns whether that is enough."""
         ready: list[EpisodeRow] = []
-        while waiting and (number := self._chunk_of[waiting[0].key]) in self._rows:
+        while waiting and (number := self._chunk_of.get(waiting[0].key, 0)) in self._rows:
             episode = waiting.popleft()
             row = self._row(run, episode, number)
             if row.workspace:
@@ -213,12 +268,13 @@ class JobVenue(Venue):
         """Put down what all episodes have in common, or find it as it is; pods start."""
         if self._begun:
             return
-        archive, manifest = await anyio.to_thread.run_sync(pack_package, self._package)
+        packed = await anyio.to_thread.run_sync(pack_package, self._package)
         options = run.options or EpisodeOptions()
         mine = JobRun(
             run_id=run.run_id,
             source=self._package.source,
-            manifest=manifest,
+            manifest=packed.manifest,
+            package_sha256=packed.sha256,
             environment=dict(self._package.environment),
             on_player_failure=options.on_player_failure,
             failure_grace_seconds=options.failure_grace_seconds,
@@ -228,11 +284,11 @@ class JobVenue(Venue):
         )
         there = await read_object(self.store, RUN, JobRun, what="run")
         if there is None:
-            await self.store.create(PACKAGE, archive)
+            await self.store.create(PACKAGE, packed.archive)
             await self.store.create(RUN, mine.to_document())
             there = await read_object(self.store, RUN, JobRun, what="run") or mine
         same = {"run_id": there.run_id, "source": there.source, "lease_seconds": there.lease_seconds}
-        if there != mine.model_copy(update=same) or await self.store.get(PACKAGE, most=1 << 30) != archive:
+        if there != mine.model_copy(update=same):
             raise UsageError(
                 f"{self.store} has another run, or the package has changed since.",
                 code="store_of_another_run",
@@ -242,58 +298,15 @@ class JobVenue(Venue):
         plan = run.workspace / PLAN_NAME
         if await anyio.Path(plan).is_file():
             await self.store.put(PLAN_NAME, await anyio.Path(plan).read_bytes())
-        for one in await self.store.list("chunks"):
+        await self._note_chunks()
+        self._begun = True
+
+    async def _note_chunks(self) -> None:
+        """Note the chunks that others have sent since."""
+        for one in await self.store.list("chunks", after=f"chunks/{self._sent:06}~"):
             chunk = await read_object(self.store, one.name, PlannedChunk, what="chunk")
             if chunk is not None and chunk.number == chunk_number(one.name):
                 self._note(chunk)
-        await self.store.delete(CLOSED)
-        self._begun = True
-
-    async def _take_over(self, run: VenueRun) -> tuple[str, str]:
-        """Become the driver, unless another is at work; returns the name of the sign of life, and who we are in it."""
-        me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        signs, before = Signs(self._lease), ""
-        while True:
-            last = next(reversed(await self.store.list("drivers")), None)
-            driver = await read_object(self.store, last.name, Driver, what="driver") if last is not None else None
-            if last is None or driver is None or driver.ended or _is_dead(driver.by):
-                free = True
-            else:
-                free = signs.is_gone(last.name, last.tag)
-                if before not in ("", last.tag):
-                    raise UsageError(
-                        f"Another command has its run at {self.store} ({driver.by}).",
-                        code="store_busy",
-                        hint="Wait for it to end, or name another place.",
-                    )
-                if not before:
-                    message = f"Waiting to see whether {driver.by} still has its run at {self.store}."
-                    run.publish(Notice(message=message))
-                before = last.tag
-            if not free:
-                await anyio.sleep(_LOOK_LAST)
-                continue
-            name = f"drivers/{chunk_number(last.name) + 1 if last is not None else 1:06}"
-            mine = Driver(by=me).to_document()
-            if await self.store.create(name, mine) or await self.store.get(name) == mine:
-                return name, me
-
-    async def _keep(self, name: str, me: str) -> None:
-        count = 0
-        while True:
-            await anyio.sleep(self._lease / 6)
-            if await self.store.list("drivers", after=f"{name}~"):
-                raise self._replaced_error()
-            count += 1
-            await self.store.put(name, Driver(by=me, beat=count).to_document())
-
-    def _replaced_error(self) -> UsageError:
-        self._replaced = True
-        return UsageError(
-            f"Another command has gone on with the run at {self.store}.",
-            code="driver_replaced",
-            hint="Leave it to that one, which shows the result.",
-        )
 
     def _note(self, chunk: PlannedChunk) -> None:
         keys = frozenset(one.key for one in chunk.episodes)
@@ -303,48 +316,59 @@ class JobVenue(Venue):
 
     async def _send(self, run: VenueRun, wanted: Iterator[Wanted], waiting: deque[Wanted]) -> bool:
         """Send a chunk with the next episodes that are in none; returns whether there may be more."""
-        writer, fresh, more = ChunkWriter(self._sent + 1), 0, True
+        writer, size, more = ChunkWriter(self._sent + 1), 0, True
         plans: dict[int, EpisodePlan] = {}
-        while fresh < self._size:
-            episode = next(wanted, None)
+        fresh = [episode for episode in waiting if episode.key not in self._chunk_of]
+        while more and size < self._size:
+            episode = fresh.pop() if fresh else None
             if episode is None:
-                more = False
-                break
-            waiting.append(episode)
+                episode = next(wanted, None)
+                if episode is None:
+                    more = False
+                    continue
+                waiting.append(episode)
             if episode.key not in self._chunk_of:
-                for seat in episode.plan.seats:
-                    if self._seats.player(seat) is None:
-                        raise UsageError(
-                            f"{seat.player_name or seat.name} cannot play in a pod: it is a program of its own.",
-                            code="player_not_portable",
-                            hint=PLAY_PROGRAMS,
-                        )
+                self._require_seats(episode.plan)
                 writer.add(episode)
                 plans[id(episode.plan.seats)] = episode.plan
-                fresh += 1
-        if not fresh:
+                size += 1
+        if not size:
             return more
         note_players(run.workspace, self._run.source, plans.values())
         for own in writer.players.values():
-            files = player_files(own)
-            if own.digest not in self._players:
-                await self.store.create(files.archive, await anyio.to_thread.run_sync(pack_player, own))
-                self._players.add(own.digest)
+            await self._send_player(own)
         chunk = writer.chunk()
         name, data = f"chunks/{chunk.number:06}.json", chunk.to_line()
-        if not await self.store.create(name, data) and await self.store.get(name) != data:
-            raise self._replaced_error()
-        self._note(chunk)
+        if await self.store.create(name, data) or await self.store.get(name) == data:
+            self._note(chunk)
+        else:
+            # Somebody else drives, and we have not heard of it yet
+            await self._note_chunks()
         return more
 
-    async def _look(self, run: VenueRun) -> bool:
+    def _require_seats(self, plan: EpisodePlan) -> None:
+        for seat in plan.seats:
+            if self._seats.player(seat) is None:
+                raise UsageError(
+                    f"{seat.player_name or seat.name} cannot play in a pod: it is a program of its own.",
+                    code="player_not_portable",
+                    hint=PLAY_PROGRAMS,
+                )
+
+    async def _look(self, run: VenueRun, *, drives: bool) -> bool:
         """See what has been played since; returns whether there was anything.
+
+        Args:
+            run: The run.
+            drives: Whether we drive it; otherwise, somebody else sends chunks.
 
         Raises:
             EnvironmentFault: No pod can play, or pods die again and again.
             UsageError: The pods say why they cannot play a chunk.
         """
         found = False
+        if not drives:
+            await self._note_chunks()
         if not self._keys:
             return False
         first = min(self._keys)
@@ -363,7 +387,7 @@ class JobVenue(Venue):
             problem = await read_object(self.store, one.name, Problem, what="problem")
             if problem is not None and chunk_number(one.name) in self._keys:
                 raise UsageError(problem.message, code="not_portable", hint=problem.hint or PLAY_PROGRAMS)
-        if anyio.current_time() - self._looked > min(_PODS_SECONDS, self._lease):
+        if drives and anyio.current_time() - self._looked > min(_PODS_SECONDS, self._lease):
             self._looked = anyio.current_time()
             trouble = ""
             if self._pods is not None:
@@ -404,14 +428,3 @@ class JobVenue(Venue):
             "workspace": episode.directory if row.workspace else "",
         }
         return row.model_copy(update=known)
-
-
-def _is_dead(who: str) -> bool:
-    """Whether a driver was a process of this machine that has ended."""
-    host, _, rest = who.partition(":")
-    pid = rest.partition(":")[0]
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    import psutil
-
-    return not psutil.pid_exists(int(pid))

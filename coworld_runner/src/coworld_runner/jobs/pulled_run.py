@@ -18,7 +18,7 @@ from ..runs.workspace import atomic_write
 from .job_files import RUN, JobRun, RowsHead, chunk_number, no_run, read_object
 from .job_store import JobStore
 
-__all__ = ["bring_evidence", "pull_run", "read_chunk_rows"]
+__all__ = ["bring_evidence", "make_place", "pull_run", "read_chunk_rows"]
 
 _MOST_FILE = 1 << 30
 _AT_ONCE = 8
@@ -89,9 +89,7 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
         raise no_run(store)
     place = Path(directory)
     plan = await store.get(PLAN_NAME)
-    await anyio.to_thread.run_sync(_require_place, place, plan)
-    if plan is not None:
-        atomic_write(place / PLAN_NAME, plan)
+    await anyio.to_thread.run_sync(make_place, place, plan)
     found: dict[str, EpisodeRow] = {}
     for one in await store.list("rows"):
         attempt, rows = await read_chunk_rows(store, chunk_number(one.name))
@@ -105,9 +103,18 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
     return len(rows_in_order)
 
 
-def _require_place(place: Path, plan: bytes | None) -> None:
-    """Make the directory, or check that it has the run with this plan."""
+def make_place(place: Path, plan: bytes | None) -> None:
+    """Make a directory for the run with this plan, or find it as it is. Blocks.
+
+    Raises:
+        UsageError: It has something else in it (`not_fresh`).
+    """
     known = (place / PLAN_NAME).read_bytes() if (place / PLAN_NAME).is_file() else None
-    if place.is_dir() and any(place.iterdir()) and (known is None or known != plan):
-        raise UsageError(f"{place} has something else in it.", code="not_fresh", hint="Name a new directory.")
+    if known != plan and place.is_dir() and any(place.iterdir()):
+        what = "something else" if known is None else "another measurement"
+        raise UsageError(f"{place} has {what} in it.", code="not_fresh", hint="Name a new directory.")
     place.mkdir(parents=True, exist_ok=True)
+    if known is None and plan is not None:
+        # Rows first, as of a run that begins
+        (place / ROWS_NAME).touch()
+        atomic_write(place / PLAN_NAME, plan)

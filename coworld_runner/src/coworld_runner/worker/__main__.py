@@ -6,7 +6,8 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -40,6 +41,10 @@ def main(args: Sequence[str] | None = None) -> int:
     play = commands.add_parser("play", help="play the chunks of a run in worker processes")
     play.add_argument("store", nargs="?", help="where they are; without it, another process carries them")
     play.add_argument("--folder", type=Path, help="the directory that it shares with what carries")
+    drive = commands.add_parser("drive", help="drive a run that was detached, and leave its report in its store")
+    drive.add_argument("store", help="s3://BUCKET/PREFIX and the like")
+    drive.add_argument("--folder", required=True, type=Path, help="a directory for what is measured")
+    drive.add_argument("--at-once", type=int, help="how many pods play")
     try:
         chosen = parser.parse_args(args)
         if chosen.command == "play" and (chosen.store is None) == (chosen.folder is None):
@@ -47,8 +52,15 @@ def main(args: Sequence[str] | None = None) -> int:
     except SystemExit as leave:
         return int(leave.code or 0)
     _configure_log()
+    if chosen.command == "drive":
+        from ..jobs.attended_run import attend_run
+
+        return anyio.run(_reported, partial(attend_run, chosen.store, chosen.folder / "run", at_once=chosen.at_once))
     if chosen.command in ("carry", "play"):
-        return anyio.run(_take_part, chosen.store, chosen.folder, chosen.command == "play")
+        from ..jobs.taking_part import take_part
+
+        name, plays = os.environ.get("POD_NAME", ""), chosen.command == "play"
+        return anyio.run(_reported, partial(take_part, chosen.store, chosen.folder, plays=plays, name=name))
     return anyio.run(_init_config if chosen.command == "init-config" else _run)
 
 
@@ -69,13 +81,12 @@ async def _run() -> int:
     return 0 if (await run_worker(os.environ)).counts else 1
 
 
-async def _take_part(url: str | None, folder: Path | None, plays: bool) -> int:
+async def _reported(work: Callable[[], Awaitable[object]]) -> int:
     from ..errors import unwrapped
-    from ..jobs.taking_part import take_part
 
     try:
         with unwrapped():
-            await take_part(url, folder, plays=plays, name=os.environ.get("POD_NAME", ""))
+            await work()
     except CoworldError as error:
         _log.error("%s: %s %s", error.code, error.message, error.hint or "")
         return 1

@@ -1,0 +1,97 @@
+"""Measures on from a store alone: follows the run there to its report, and drives it if nobody else does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import anyio.to_thread
+
+from coworld_core.errors import UsageError
+from coworld_core.evaluation.evaluation_files import (
+    MARKDOWN_NAME,
+    PLAN_NAME,
+    PLAYERS_NAME,
+    REPORT_NAME,
+    open_evaluation,
+    read_plan,
+)
+from coworld_core.evaluation.report_contents import ShownReport
+
+from ..episode.episode_options import EpisodeOptions
+from ..evaluation.entrants import entrants_of_plan
+from ..evaluation.evaluation_run import play_evaluation
+from ..package.resolver import resolve_package
+from ..runs.event_bus import Listener
+from .job_files import PACKAGE, RUN, JobRun, PlayersSent, bring_archive, no_run, read_object, seat_word
+from .job_store import JobStore
+from .job_venue import JobVenue
+from .pulled_run import make_place
+
+__all__ = ["attend_run"]
+
+_SENT = "sent"
+"""The directory with the package and the players as they were sent."""
+
+
+async def attend_run(
+    url: str | os.PathLike[str],
+    directory: str | os.PathLike[str],
+    *,
+    at_once: int | None = None,
+    listeners: Sequence[Listener] = (),
+) -> ShownReport:
+    """Follow a measurement that was detached, and see it to its end.
+
+    If nobody drives it any more, this side does, as long as there are pods to play.
+
+    Args:
+        url: Its store.
+        directory: Where its plan, its rows and its report are kept: a directory of its own.
+        at_once: How many chunks are played at a time, if this side drives.
+        listeners: Readers of the events of the measurement.
+
+    Returns:
+        The report, which is in the store then, too.
+
+    Raises:
+        UsageError: There is no run, or it was not detached, or the directory has something else in it.
+        CoworldError: As `JobVenue.play`.
+    """
+    store, place = JobStore(url), Path(directory)
+    run = await read_object(store, RUN, JobRun, what="run")
+    plan = await store.get(PLAN_NAME)
+    sent = await read_object(store, PLAYERS_NAME, PlayersSent, what="players")
+    if run is None:
+        raise no_run(store)
+    if plan is None or sent is None:
+        raise UsageError(
+            f"The run at {store} was not detached, so it does not say who plays.",
+            code="not_detached",
+            hint="The command that began it goes on with it, or has it driven on the cluster (--detach).",
+        )
+    await anyio.to_thread.run_sync(make_place, place, plan)
+    for name in (PACKAGE, *{files.archive for files in sent.players.values() if files.archive}):
+        await bring_archive(store, name, place / _SENT / Path(name).stem)
+    package = await resolve_package(place / _SENT / "package" / run.manifest)
+    if run.environment:
+        package = package.with_environment(run.environment)
+    measured = read_plan(place)
+    options = EpisodeOptions(
+        on_player_failure=cast("Any", run.on_player_failure), failure_grace_seconds=run.failure_grace_seconds
+    )
+    entrants = entrants_of_plan(package, measured, lambda slot: seat_word(slot, sent.players, place / _SENT))
+    async with JobVenue(package, url, at_once=at_once, lease=run.lease_seconds) as venue:
+        report = await play_evaluation(
+            open_evaluation(measured),
+            entrants,
+            workspace=place,
+            venue=venue,
+            options=options,
+            listeners=tuple(listeners),
+        )
+    for name in (REPORT_NAME, MARKDOWN_NAME):
+        await store.put(name, place / name)
+    return report

@@ -1,0 +1,192 @@
+"""Measurements that pods of a real cluster play, from a store that speaks S3."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.cluster_workers import node_address
+from support.kube import on_cluster
+from support.waiting import wait_until
+from support.worker_image import ensure_worker_image
+
+from coworld_core.episode.record import read_rows
+from coworld_runner.backends.kubernetes._cluster import Cluster
+from coworld_runner.evaluation import EvaluationRules, compare
+
+ROOT = Path(__file__).parents[2]
+NIM = ROOT / "examples" / "nim"
+SLOW = """
+import time
+def act(observation, legal, rng):
+    time.sleep(0.02)
+    return rng.choice(legal)
+"""
+READS = """
+import os
+from pathlib import Path
+def act(observation, legal, rng):
+    seen = [name for name in os.environ if name.startswith(("AWS", "KUBERNETES"))]
+    seen += [place for place in ("/var/run/secrets", "/coworld/chunk/chunk.json") if Path(place).exists()]
+    assert not seen, seen
+    return legal[0]
+"""
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def store() -> Generator[Mapping[str, str]]:
+    """Variables that reach a server with a bucket `arena`, from here and from pods."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address=node_address(), port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    known = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
+    url = f"http://{host}:{port}"
+    boto3.client("s3", endpoint_url=url, **known).create_bucket(Bucket="arena")
+    yield {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": url,
+    }
+    server.stop()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> tuple[str, ...]:
+    """Options for one pod that asks little of a small node."""
+    pods = tmp_path / "small.yaml"
+    little = "{requests: {cpu: 10m, memory: 32Mi}}"
+    pods.write_text(
+        f"worker: {{spec: {{containers: [{{name: courier, resources: {little}}}, {{name: player, resources: {little}}}]}}}}\n"
+    )
+    return ("--worker-image", ensure_worker_image(), "--parallel", "1", "--pods", str(pods))
+
+
+def command(*words: str, store: Mapping[str, str], cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "coworld_cli", *words],
+        cwd=cwd,
+        env={**os.environ, **store},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def done(*words: str, store: Mapping[str, str], cwd: Path) -> str:
+    process = command(*words, store=store, cwd=cwd)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return output
+
+
+def left(namespace: str) -> list[str]:
+    """The Jobs and Secrets of runs in the namespace."""
+
+    async def look(cluster: Cluster) -> list[str]:
+        found = [await cluster.list(kind, "coworld.run") for kind in ("jobs", "secrets")]
+        return [item["metadata"]["name"] for one in found for item in one["items"]]
+
+    return on_cluster(look, namespace=namespace)
+
+
+def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "thousands-of-episodes.md").read_text()
+    (lines,) = re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    measured, pulled = (line.split()[1:] for line in lines.splitlines())
+    measured = [str(NIM) if word == "examples/nim" else namespace if word == "arena" else word for word in measured]
+    output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
+    assert "Pods of a cluster play: 1 of" in output
+    assert "counter is better than" in output.lower()
+    done(*pulled, store=store, cwd=tmp_path)
+    assert {row.key for row in read_rows(tmp_path / "out")} <= {row.key for row in read_rows(tmp_path / "first")}
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    # The same in Python
+    (program,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    chosen = f"JobPods(count=1, cpu='10m', memory='256Mi', image={small[1]!r})"
+    program = program.replace("examples/nim", str(NIM)).replace("JobPods(count=16)", chosen)
+    script = f"import anyio\nasync def main():\n{textwrap.indent(program, '    ')}    print(report)\nanyio.run(main)\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, **store},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "is better than" in ran.stdout
+
+
+async def test_a_killed_command_and_a_lost_pod_cost_nothing(
+    namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow.py"
+    slow.write_text(SLOW)
+    where = ("--store", "s3://arena/killed", "--namespace", namespace, *small, "-o", "out", "--seed", "3")
+    words = ("compare", "-m", str(NIM), str(slow), "random-taker", "--max-blocks", "100", *where)
+    for kill_pod in (True, False):
+        run = command(*words, store=store, cwd=tmp_path)
+        rows = tmp_path / "out" / "episodes.jsonl"
+        before = rows.stat().st_size if rows.exists() else 0
+        wait_until(lambda before=before: rows.exists() and rows.stat().st_size > before, seconds=120, what="rows")
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        assert run.stdout is not None
+        run.stdout.close()
+        if kill_pod:
+            on_cluster(_delete_pods, namespace=namespace)
+    done(*words, store=store, cwd=tmp_path)
+    keys = [row.key for row in read_rows(tmp_path / "out")]
+    assert len(keys) == len(set(keys)) == 200
+    rules = EvaluationRules(seed=3, max_blocks=100)
+    await compare(NIM, slow, "random-taker", rules=rules, workspace=tmp_path / "here")
+    assert (tmp_path / "out" / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+
+
+async def _delete_pods(cluster: Cluster) -> None:
+    for pod in (await cluster.list("pods", "coworld.run"))["items"]:
+        await cluster.delete("pods", pod["metadata"]["name"], grace=0)
+
+
+def test_a_player_finds_no_credentials(
+    namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "reads.py").write_text(READS)
+    where = ("--store", "s3://arena/reads", "--namespace", namespace, *small)
+    done("scrimmage", "-m", str(NIM), "reads.py", "-n", "4", "-o", "out", *where, store=store, cwd=tmp_path)
+    assert all(row.ok for row in read_rows(tmp_path / "out"))
+
+
+def test_pods_that_cannot_start_say_why(
+    namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    where = (
+        "--store",
+        "s3://arena/never",
+        "--namespace",
+        namespace,
+        *small,
+        "--worker-image",
+        "coworld-nobody/there:1",
+    )
+    run = command("scrimmage", "-m", str(NIM), "counter", "-n", "4", "-o", "out", *where, store=store, cwd=tmp_path)
+    output, _ = run.communicate(timeout=120)
+    assert run.returncode == 3, output
+    assert "coworld-nobody/there:1" in output
+    assert "--worker-image" in output
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
