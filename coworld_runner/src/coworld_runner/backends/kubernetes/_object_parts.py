@@ -15,6 +15,7 @@ __all__ = [
     "pod_spec",
     "secret",
     "thing",
+    "without_empty",
 ]
 
 UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -28,7 +29,7 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+def without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Drop fields that are None or empty; 0 and False are kept."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
 
@@ -93,7 +94,7 @@ def container(
     ]
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
-        "capabilities": _without_empty({"drop": ["ALL"], "add": list(capabilities)}),
+        "capabilities": without_empty({"drop": ["ALL"], "add": list(capabilities)}),
         **(security or {}),
     }
     if user is not None:
@@ -104,11 +105,11 @@ def container(
         "command": words[:1],
         "args": words[1:],
         "env": variables,
-        "resources": _without_empty({"requests": dict(requests or {}), "limits": dict(limits or {})}),
+        "resources": without_empty({"requests": dict(requests or {}), "limits": dict(limits or {})}),
         "securityContext": context,
         **more,
     }
-    return _without_empty(fields)
+    return without_empty(fields)
 
 
 def pod_spec(
@@ -137,7 +138,7 @@ def pod_spec(
         "containers": list(containers),
         **more,
     }
-    return _without_empty(fields)
+    return without_empty(fields)
 
 
 def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, Any]:
@@ -146,4 +147,4 @@ def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, An
         return {}
     selector = {"workload-type": workload, "karpenter.sh/capacity-type": capacity}
     taint = {"key": "workload-type", "operator": "Equal", "value": workload, "effect": "NoSchedule"}
-    return {"nodeSelector": _without_empty(selector), "tolerations": [taint]}
+    return {"nodeSelector": without_empty(selector), "tolerations": [taint]}
