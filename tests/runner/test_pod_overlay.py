@@ -102,6 +102,12 @@ def test_sections_are_laid_over_the_pods_of_their_kind() -> None:
     assert collector["resources"]["limits"] == {"memory": "256Mi", "cpu": "1"}
 
 
+def test_labels_may_have_the_names_of_lists() -> None:
+    said = PodOverlay.read({"all": {"metadata": {"labels": {"volumes": "big", "tolerations": "none"}}}})
+    labels = said.applied("game", said.applied("game", POD))["metadata"]["labels"]
+    assert labels == {"coworld.run": "0", "volumes": "big", "tolerations": "none"}
+
+
 def test_pod_is_not_changed_and_an_empty_overlay_changes_nothing() -> None:
     before = json.dumps(POD)
     assert PodOverlay().applied("player", POD) == POD
@@ -137,7 +143,7 @@ def test_pods_that_pull_images_get_neither_volumes_nor_requests_of_programs() ->
 
 
 def test_mount_or_volume_of_the_pods_own_is_not_replaced() -> None:
-    volume = {"name": "mine", "emptyDir": {}}
+    volume: dict[str, Any] = {"name": "mine", "emptyDir": {}}
     overlay = PodOverlay.read(
         {
             "all": {
@@ -146,7 +152,9 @@ def test_mount_or_volume_of_the_pods_own_is_not_replaced() -> None:
         }
     )
     mounted = {"name": "main", "volumeMounts": [{"name": "other", "mountPath": "/d"}]}
-    for spec in ({"containers": [mounted]}, {"containers": [], "volumes": [{"name": "mine", "secret": {}}]}):
+    specs: list[dict[str, Any]] = [{"containers": [mounted]}]
+    specs += [{"containers": [], "volumes": [{"name": "mine", "secret": {}}]}]
+    for spec in specs:
         with pytest.raises(UsageError, match="a pod has of its own") as caught:
             overlay.applied("player", {"spec": spec})
         assert caught.value.code == "pods_taken"
@@ -276,7 +284,7 @@ def test_what_episodes_work_by_cannot_be_overlaid_even_if_all_is_allowed(templat
     ],
 )
 def test_nothing_is_mounted_over_what_is_not_the_programs(path: str) -> None:
-    volumes = [{"name": "v", "emptyDir": {}}]
+    volumes: list[dict[str, Any]] = [{"name": "v", "emptyDir": {}}]
     mounts = container(volumeMounts=[{"name": "v", "mountPath": path}])["spec"]
     (issue,) = refused({"spec": {"volumes": volumes, **mounts}}, allow_privileged=True).report.issues
     assert issue.pointer == "/player/spec/containers/0/volumeMounts/0/mountPath"
@@ -285,7 +293,7 @@ def test_nothing_is_mounted_over_what_is_not_the_programs(path: str) -> None:
 def test_mounts_are_of_volumes_of_the_file() -> None:
     """A volume of ours may hold the worker's token: its name must not be enough."""
     for name in ("coworld-token", "wights"):
-        volumes = {"volumes": [{"name": "weights", "emptyDir": {}}]}
+        volumes: dict[str, Any] = {"volumes": [{"name": "weights", "emptyDir": {}}]}
         mounts = container(volumeMounts=[{"name": name, "mountPath": "/w"}])["spec"]
         (issue,) = refused({"spec": {**volumes, **mounts}}, allow_privileged=True).report.issues
         assert (issue.code, issue.pointer) == ("unknown_volume", "/player/spec/containers/0/volumeMounts/0/name")

@@ -400,7 +400,7 @@ def test_job_with_privileges_is_refused_unless_allowed(spec: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("name", "place"), [("coworld-token", "/w"), ("mine", "/tmp")])
 def test_game_of_a_job_gets_nothing_of_its_worker(name: str, place: str) -> None:
-    volume = {"name": "mine", "emptyDir": {}}
+    volume: dict[str, Any] = {"name": "mine", "emptyDir": {}}
     part = {"name": "program", "volumeMounts": [{"name": name, "mountPath": place}]}
     pods = {"worker": {"spec": {"volumes": [volume], "containers": [part]}}}
     with pytest.raises((DocumentError, UsageError)):

@@ -11,8 +11,9 @@ _BASELINE = frozenset(
     "AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE SETFCAP SETGID SETPCAP SETUID "  # noqa: SIM905
     "SYS_CHROOT".split()
 )
-_VOLUMES = frozenset({"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim"})
-_VOLUMES |= {"projected", "secret"}
+_VOLUMES = frozenset(
+    {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+)
 
 
 def _containers(pod: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -412,13 +412,12 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any], *, fixed: Sequence
         before: Any = made.get(name) or ()
         if isinstance(before, Mapping) and isinstance(value, Mapping):
             made[name] = _merged(cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", value), fixed=fixed)
-        elif name == "tolerations":
+        elif name == "tolerations" and isinstance(value, list):
             made[name] = [*before, *(entry for entry in cast("list[Any]", value) if entry not in before)]
-        elif name in _KEYS:
+        elif name in _KEYS and isinstance(value, list):
             key = _KEYS[name]
-            entries: dict[str, Any] = {entry[key]: entry for entry in before}
-            entry: Any
-            for entry in value:
+            entries = {str(entry[key]): entry for entry in cast("list[Any]", before)}
+            for entry in cast("list[Any]", value):
                 known = entries.get(entry[key])
                 if known not in (None, entry) and name in fixed:
                     raise UsageError(
