@@ -220,46 +220,46 @@ def test_what_leads_out_of_a_pod_is_refused_unless_allowed(template: dict[str, A
     assert overlay.template("player") == template
 
 
-@pytest.mark.parametrize(
-    ("template", "place"),
-    [
-        *(
-            ({"spec": {name: True}}, f"/spec/{name}")
-            for name in (
-                *("restartPolicy", "activeDeadlineSeconds", "automountServiceAccountToken", "initContainers"),
-                *("shareProcessNamespace", "dnsPolicy", "dnsConfig", "nodeName", "enableServiceLinks", "hostname"),
-                *("terminationGracePeriodSeconds", "ephemeralContainers", "subdomain", "hostAliases"),
-            )
-        ),
-        *(
-            (container(**{name: "x"}), f"/spec/containers/0/{name}")
-            for name in (
-                "image",
-                "command",
-                "args",
-                "env",
-                "envFrom",
-                "ports",
-                "lifecycle",
-                "livenessProbe",
-                "imagePullPolicy",
-            )
-        ),
-        ({"metadata": {"namespace": "x"}}, "/metadata/namespace"),
-        ({"metadata": {"ownerReferences": []}}, "/metadata/ownerReferences"),
-        *(
-            ({"metadata": {"labels": {name: "x"}}}, f"/metadata/labels/{name.replace('/', '~1')}")
-            for name in ("coworld.run", "coworld-component", "job-id", "app.kubernetes.io/managed-by")
-        ),
-        ({"metadata": {"annotations": {"coworld.host": "x"}}}, "/metadata/annotations/coworld.host"),
-        (program_security(capabilities={"drop": []}), "/spec/containers/0/securityContext/capabilities/drop"),
-        (container(resources={"limits": {"memory": "9Gi"}}), "/spec/containers/0/resources/limits/memory"),
-        *(
-            ({"spec": {"volumes": [{"name": name, "emptyDir": {}}]}}, "/spec/volumes/0/name")
-            for name in ("unit", "program", "given", "coworld-token")
-        ),
-    ],
-)
+FIXED: list[tuple[dict[str, Any], str]] = [
+    *(
+        ({"spec": {name: True}}, f"/spec/{name}")
+        for name in (
+            *("restartPolicy", "activeDeadlineSeconds", "automountServiceAccountToken", "initContainers"),
+            *("shareProcessNamespace", "dnsPolicy", "dnsConfig", "nodeName", "enableServiceLinks", "hostname"),
+            *("terminationGracePeriodSeconds", "ephemeralContainers", "subdomain", "hostAliases"),
+        )
+    ),
+    *(
+        (container(**{name: "x"}), f"/spec/containers/0/{name}")
+        for name in (
+            "image",
+            "command",
+            "args",
+            "env",
+            "envFrom",
+            "ports",
+            "lifecycle",
+            "livenessProbe",
+            "imagePullPolicy",
+        )
+    ),
+    ({"metadata": {"namespace": "x"}}, "/metadata/namespace"),
+    ({"metadata": {"ownerReferences": []}}, "/metadata/ownerReferences"),
+    *(
+        ({"metadata": {"labels": {name: "x"}}}, f"/metadata/labels/{name.replace('/', '~1')}")
+        for name in ("coworld.run", "coworld-component", "job-id", "app.kubernetes.io/managed-by")
+    ),
+    ({"metadata": {"annotations": {"coworld.host": "x"}}}, "/metadata/annotations/coworld.host"),
+    (program_security(capabilities={"drop": []}), "/spec/containers/0/securityContext/capabilities/drop"),
+    (container(resources={"limits": {"memory": "9Gi"}}), "/spec/containers/0/resources/limits/memory"),
+    *(
+        ({"spec": {"volumes": [{"name": name, "emptyDir": {}}]}}, "/spec/volumes/0/name")
+        for name in ("unit", "program", "given", "coworld-token")
+    ),
+]
+
+
+@pytest.mark.parametrize(("template", "place"), FIXED, ids=[place for _, place in FIXED])
 def test_what_episodes_work_by_cannot_be_overlaid_even_if_all_is_allowed(template: dict[str, Any], place: str) -> None:
     (issue,) = refused(template, allow_privileged=True).report.issues
     assert (issue.code, issue.pointer) == ("pods_fixed", f"/player{place}")
