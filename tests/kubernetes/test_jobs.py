@@ -9,8 +9,8 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Generator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.cluster_workers import node_address
@@ -69,9 +69,7 @@ def small(tmp_path: Path) -> tuple[str, ...]:
     """Options for one pod that asks little of a small node."""
     pods = tmp_path / "small.yaml"
     little = "{requests: {cpu: 10m, memory: 32Mi}}"
-    pods.write_text(
-        f"worker: {{spec: {{containers: [{{name: courier, resources: {little}}}, {{name: player, resources: {little}}}]}}}}\n"
-    )
+    pods.write_text(f"worker: {{spec: {{containers: [{{name: program, resources: {little}}}]}}}}\n")
     return ("--worker-image", ensure_worker_image(), "--parallel", "1", "--pods", str(pods))
 
 
@@ -138,11 +136,10 @@ async def test_a_killed_command_and_a_lost_pod_cost_nothing(
     slow.write_text(SLOW)
     where = ("--store", "s3://arena/killed", "--namespace", namespace, *small, "-o", "out", "--seed", "3")
     words = ("compare", "-m", str(NIM), str(slow), "random-taker", "--max-blocks", "100", *where)
+    rows = tmp_path / "out" / "episodes.jsonl"
     for kill_pod in (True, False):
         run = command(*words, store=store, cwd=tmp_path)
-        rows = tmp_path / "out" / "episodes.jsonl"
-        before = rows.stat().st_size if rows.exists() else 0
-        wait_until(lambda before=before: rows.exists() and rows.stat().st_size > before, seconds=120, what="rows")
+        wait_until(partial(_grown, rows, rows.stat().st_size if rows.exists() else 0), seconds=120, what="rows")
         run.send_signal(signal.SIGKILL)
         run.wait()
         assert run.stdout is not None
@@ -156,6 +153,10 @@ async def test_a_killed_command_and_a_lost_pod_cost_nothing(
     await compare(NIM, slow, "random-taker", rules=rules, workspace=tmp_path / "here")
     assert (tmp_path / "out" / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+
+
+def _grown(path: Path, size: int) -> bool:
+    return path.exists() and path.stat().st_size > size
 
 
 async def _delete_pods(cluster: Cluster) -> None:

@@ -24,6 +24,7 @@ from coworld_core.episode.record import EpisodeRow, read_rows
 from coworld_core.errors import CapabilityError, CoworldError, RecordError, UsageError
 from coworld_runner import EpisodeOptions
 from coworld_runner.errors import unwrapped
+from coworld_runner.backends import ClusterOptions
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
 from coworld_runner.jobs.courier import Courier
@@ -139,6 +140,7 @@ async def test_what_a_dead_worker_had_is_played_by_another(nim: Package, tmp_pat
 DRIVER = """
 import sys, anyio
 from coworld_runner import resolve_package
+from coworld_runner.backends import ClusterOptions
 from coworld_runner.evaluation import EvaluationRules, compare
 from coworld_runner.jobs import JobVenue
 async def main(game, player, store, out):
@@ -436,13 +438,16 @@ async def test_s3_is_a_store(nim: Package, mine: Path, tmp_path: Path, bucket: A
 
 
 def test_the_player_of_a_pod_gets_no_credentials() -> None:
-    pods = JobPods(image="worker:1", count=3, labels={"kueue.x-k8s.io/queue-name": "arena"})
+    queue = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "arena"}}}
+    little = {"spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "10m"}}}]}}
+    pods = JobPods(image="worker:1", count=3, cluster=ClusterOptions(pods={"all": queue, "worker": little}))
     job = make_job(pods, "coworld-r-1", "r", "s3://arena/r", ("AWS_SECRET_ACCESS_KEY",))
     assert job["spec"]["parallelism"] == 3
     assert "completions" not in job["spec"]
     assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "arena"
     template = job["spec"]["template"]
     courier, player = template["spec"]["containers"]
+    assert player["resources"] == {"requests": {"cpu": "10m", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
     assert [entry["name"] for entry in courier["env"]] == ["AWS_SECRET_ACCESS_KEY", "POD_NAME"]
     assert courier["env"][0]["valueFrom"] == {"secretKeyRef": {"name": "coworld-r-1", "key": "env.0"}}
     assert "env" not in player

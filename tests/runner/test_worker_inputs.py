@@ -88,6 +88,14 @@ def test_all_variables_are_read() -> None:
     assert "store" not in repr(outputs)
 
 
+def test_pods_of_players_are_overlaid() -> None:
+    template = {"spec": {"hostNetwork": True}}
+    told = {**NEEDED, "COWORLD_PLAYER_PODS": json.dumps(template), "COWORLD_PRIVILEGED_PODS": "1"}
+    assert read_settings(told).players.overlay.template("player") == template
+    with pytest.raises(UsageError, match=r"COWORLD_PLAYER_PODS cannot be laid over pods: .*its host's network"):
+        read_settings({**told, "COWORLD_PRIVILEGED_PODS": "0"})
+
+
 def test_all_missing_variables_are_named_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         read_settings({"JOB_ID": "x", "POD_NAME": "y"})
@@ -118,6 +126,10 @@ def test_all_missing_variables_are_named_at_once() -> None:
         ("POLICY_LOG_URLS", '{"0": 1}'),
         ("POLICY_LOG_URLS", "{"),
         ("BEDROCK_REQUEST_METADATA", '"x"'),
+        ("COWORLD_PLAYER_PODS", "[]"),
+        ("COWORLD_PLAYER_PODS", '{"spec": {"nodeSelektor": {}}}'),
+        ("COWORLD_PLAYER_PODS", '{"spec": {"hostNetwork": true}}'),
+        ("COWORLD_PRIVILEGED_PODS", "yes"),
     ],
 )
 def test_invalid_variable_is_refused(name: str, value: str) -> None:

@@ -12,18 +12,21 @@ import pytest
 import yaml
 from support.cli_kit import coworld
 from support.misfit_kit import misfit_plan
+from support.pod_standards import restricted_problems
 
 from coworld_core.episode.request import JobSpec, load_request
-from coworld_core.errors import UsageError
+from coworld_core.errors import DocumentError, UsageError
 from coworld_runner.backends.kubernetes._object_parts import literal
+from coworld_runner.backends.kubernetes.pod_overlay import PodOverlay, as_user
 from coworld_runner.worker.player_pods import (
     player_environment,
     player_pod,
     player_secret,
+    pull_pod,
     service_body,
 )
 from coworld_runner.worker.worker_job import JobOptions, make_worker_job, output_addresses
-from coworld_runner.worker.worker_settings import PlayerPods, Settings
+from coworld_runner.worker.worker_settings import PlayerPods, Settings, read_settings
 
 
 def settings(**more: Any) -> Settings:
@@ -332,6 +335,83 @@ def test_changes_to_the_config_are_in_the_job(spec: Path, tmp_path: Path) -> Non
         assert (done.status, 'Did you mean "seed"?' in done.stderr) == (2, True), done.stderr
         done = coworld("kubernetes", "job", source, "--set", f'{key}="none"', "--json")
         assert (done.status, done.json["error"]["code"]) == (1, "config_invalid")
+
+
+PODS = {
+    "all": {"metadata": {"labels": {"team": "arena"}}, "spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}},
+    "game": {
+        "spec": {
+            "securityContext": {"runAsUser": 4000},
+            "containers": [{"name": "program", "resources": {"requests": {"cpu": "3"}}}],
+        }
+    },
+    "worker": {"spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "50m"}}}]}},
+    "player": {
+        "metadata": {"annotations": {"a/b": "c"}},
+        "spec": {"containers": [{"name": "program", "resources": {"requests": {"memory": "3Gi"}}}]},
+    },
+}
+
+
+def test_job_and_its_players_have_what_is_said_of_pods(spec: Path, tmp_path: Path) -> None:
+    pods = tmp_path / "pods.yaml"
+    pods.write_text(yaml.safe_dump(PODS))
+    done = coworld("kubernetes", "job", spec, "--pods", pods, "--json")
+    assert done.status == 0, done.stderr
+    template = done.json["spec"]["template"]
+    assert template["metadata"]["labels"]["team"] == "arena"
+    assert template["metadata"]["labels"]["coworld-component"] == "game"
+    assert template["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    game, worker = template["spec"]["containers"]
+    assert (game["resources"]["requests"]["cpu"], worker["resources"]["requests"]["cpu"]) == ("3", "50m")
+    assert "add" not in game["securityContext"]["capabilities"], "nobody who is no root can use them"
+    assert (game["securityContext"]["runAsUser"], worker["securityContext"]["runAsUser"]) == (4000, 65534)
+    # What the worker is told is what it lays over its players' pods
+    told = {entry["name"]: expanded(entry["value"], {}) for entry in worker["env"] if "value" in entry}
+    assert "COWORLD_PRIVILEGED_PODS" not in told
+    needed = {"JOB_NAMESPACE": "n", "POD_NAME": "p", "POD_UID": "u"}
+    read = read_settings({**told, **needed})
+    made = pod(read)
+    assert made["metadata"]["labels"]["team"] == "arena"
+    assert made["metadata"]["annotations"]["a/b"] == "c"
+    assert made["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    # 2Gi is its limit
+    assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "2Gi"}
+    pull = pull_pod(read, 0, "a1", "player:1")
+    assert pull["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert pull["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1m", "memory": "8Mi"}
+
+
+def test_job_with_privileges_is_refused_unless_allowed(spec: Path, tmp_path: Path) -> None:
+    pods = tmp_path / "pods.json"
+    pods.write_text(json.dumps({"player": {"spec": {"hostNetwork": True}}}))
+    done = coworld("kubernetes", "job", spec, "--pods", pods, "--json")
+    assert (done.status, done.json["error"]["code"]) == (1, "pods_invalid")
+    (issue,) = done.json["error"]["report"]["issues"]
+    assert issue["pointer"] == "/player/spec/hostNetwork"
+    assert "--allow-privileged" in done.json["error"]["hint"]
+    done = coworld("kubernetes", "job", spec, "--pods", pods, "--allow-privileged", "--json")
+    told = variables(done.json["spec"]["template"]["spec"]["containers"][1])
+    assert json.loads(told["COWORLD_PLAYER_PODS"]) == {"spec": {"hostNetwork": True}}
+    assert told["COWORLD_PRIVILEGED_PODS"] == "1"
+    done = coworld("kubernetes", "job", spec, "--allow-privileged", "--json")
+    assert (done.status, done.json["error"]["code"]) == (2, "pods_missing")
+
+
+@pytest.mark.parametrize(("name", "place"), [("coworld-token", "/w"), ("mine", "/tmp")])
+def test_game_of_a_job_gets_nothing_of_its_worker(name: str, place: str) -> None:
+    volume: dict[str, Any] = {"name": "mine", "emptyDir": {}}
+    part = {"name": "program", "volumeMounts": [{"name": name, "mountPath": place}]}
+    pods = {"worker": {"spec": {"volumes": [volume], "containers": [part]}}}
+    with pytest.raises((DocumentError, UsageError)):
+        make_worker_job(request(), JobOptions(pods=pods, allow_privileged=True))
+
+
+def test_pods_of_jobs_meet_the_restricted_standard_as_a_user_of_their_own() -> None:
+    job = make_worker_job(request(), JobOptions(run_as_user=4000))
+    assert list(restricted_problems(job["spec"]["template"])) == []
+    assert list(restricted_problems(pod(settings(players=PlayerPods(overlay=PodOverlay().over(as_user(4000))))))) == []
+    assert list(restricted_problems(pull_pod(settings(), 0, "a1", "player:1"))) == []
 
 
 @pytest.mark.kubernetes

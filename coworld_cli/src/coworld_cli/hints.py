@@ -59,6 +59,7 @@ WORDS: Mapping[str, str] = {
     "install_packages": "Local processes run with the Python that runs coworld, which has no {module}: install it there"
     "{told}, add --install for an environment of the package's own, or use --backend docker.",
     # Kubernetes
+    "allow_privileged": "Add --allow-privileged if whoever wrote the file may do everything on the nodes.",
     "check_permissions": "`coworld doctor --backend kubernetes` says what is not permitted.",
     "collector_image_unreachable": "The pods' own helper runs in {image!r}: name another image with Python with "
     "--collector-image.",

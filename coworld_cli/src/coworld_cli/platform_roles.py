@@ -24,6 +24,7 @@ __all__ = ["hosted_episodes", "opened_roles"]
 _ONLY_HERE = (
     *("game", "run", "network", "secret_env", "again", "socket", "backend", "install", "platform"),
     *("context", "namespace", "kubeconfig", "collector_image", "pull_secrets", "network_policy"),
+    *("pods", "allow_privileged"),
 )
 """Parameters that say how a program runs on this machine, where a platform decides for itself."""
 

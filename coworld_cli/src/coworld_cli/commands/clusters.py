@@ -14,7 +14,7 @@ from .._group import NounGroup
 from ..event_loop import Running, run_async
 from ..options.declarations import declared_by
 from ..options.platform import server_for
-from ..options.play_options import PlayOptions, package_server_option
+from ..options.play_options import PlayOptions, WhereOptions, package_server_option
 from ..output import Output, output_options
 
 __all__ = ["commands"]
@@ -83,6 +83,8 @@ def kubernetes() -> None:
 )
 @click.option("--workload-type", metavar="NAME", help="Nodes with the label and taint workload-type.")
 @click.option("--capacity-type", metavar="NAME", help="Nodes with the label karpenter.sh/capacity-type, for players.")
+@declared_by(WhereOptions, "pods")
+@declared_by(WhereOptions, "allow_privileged")
 @package_server_option
 @output_options
 def job(

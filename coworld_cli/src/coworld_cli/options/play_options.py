@@ -98,6 +98,20 @@ class WhereOptions(Options):
         metavar="NAME",
         help="Secret of the namespace with which the cluster pulls images. May be repeated.",
     )
+    pods: Path | None = option(
+        "--pods",
+        section=_CLUSTER,
+        type=FILE,
+        metavar="FILE",
+        help="YAML with partial pod templates for all, game, player and worker, laid over our pods.",
+    )
+    allow_privileged: bool = option(
+        "--allow-privileged",
+        section=_CLUSTER,
+        is_flag=True,
+        default=False,
+        help="Let --pods ask for what leads out of a pod: the host, root, Secrets, accounts.",
+    )
     network_policy: bool | None = option(
         "--network-policy/--no-network-policy",
         section=_CLUSTER,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coworld_core.errors import BackendUnavailable, CoworldError
 
@@ -40,6 +40,10 @@ class ClusterOptions:
     collector_image: str | None = None
     network_policy: bool | None = None
     pull_secrets: tuple[str, ...] = ()
+    pods: Path | Mapping[str, Any] | None = None
+    """What else is to be said of pods: `PodOverlay.read` has the content."""
+    allow_privileged: bool = False
+    """Whether `pods` may ask for what lets a program out of its pod."""
 
 
 @dataclass(frozen=True, kw_only=True)

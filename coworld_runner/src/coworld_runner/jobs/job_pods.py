@@ -30,6 +30,7 @@ from ..backends.kubernetes._object_parts import (
 )
 from ..backends.kubernetes._pod_objects import MANAGED, label, object_name, owner_reference, run_selector
 from ..backends.kubernetes._pod_state import is_over, start_trouble, unschedulable
+from ..backends.kubernetes.pod_overlay import PodOverlay
 from ..backends.registry import ClusterOptions
 from ..episode.parallelism import Parallel
 from .job_store import JobStore, store_environment
@@ -56,7 +57,7 @@ class JobPods:
         count: How many pods play at a time.
         cpu: Processors of each: as many worker processes play in it.
         memory: Memory of each.
-        cluster: Which cluster, and with which Secrets images are pulled.
+        cluster: Which cluster, with which Secrets images are pulled, and what else is to be said of pods (`worker`).
         store_secret: A Secret of the namespace with the variables that reach the store; None: those that are set here.
     """
 
@@ -66,7 +67,6 @@ class JobPods:
     memory: str = "1Gi"
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     store_secret: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
     _connection: Cluster | None = field(default=None, init=False, repr=False)
     _run_id: str = field(default="", init=False)
     _told: str = field(default="", init=False)
@@ -243,23 +243,20 @@ def _reaching(
 def _job(
     pods: JobPods, name: str, run_id: str, what: str, spec: Mapping[str, Any], *containers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    labels = {**_labels(run_id), UNIT: what, **pods.labels}
-    template = pod_spec(
+    labels = {**_labels(run_id), UNIT: what}
+    pod = pod_spec(
         *containers,
         grace=10,
         security={"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
         volumes=[{"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
         imagePullSecrets=[{"name": one} for one in pods.cluster.pull_secrets],
     )
-    return thing(
-        "Job",
-        {"name": name, "labels": labels, "annotations": {RUN: run_id}},
-        spec={
-            **spec,
-            "ttlSecondsAfterFinished": time_limits.JOB_KEPT,
-            "template": {"metadata": {"labels": labels, "annotations": dict(UNDISTURBED)}, "spec": template},
-        },
-    )
+    made = {"metadata": {"labels": labels, "annotations": dict(UNDISTURBED)}, "spec": pod}
+    overlay = PodOverlay.read(pods.cluster.pods, allow_privileged=pods.cluster.allow_privileged)
+    template = overlay.applied("worker", made, program=containers[-1]["name"])
+    # A queue such as Kueue looks at the labels of the Job
+    metadata = {"name": name, "labels": template["metadata"]["labels"], "annotations": {RUN: run_id}}
+    return thing("Job", metadata, spec={**spec, "ttlSecondsAfterFinished": time_limits.JOB_KEPT, "template": template})
 
 
 def _labels(run_id: str) -> dict[str, str]:

@@ -162,7 +162,7 @@ def player_pod(
     )
     labels = {COMPONENT: "player", "coworld-player-slot": str(slot)}
     metadata = {**_metadata(settings, name, attempt, **labels), "annotations": UNDISTURBED}
-    return thing("Pod", metadata, spec=spec)
+    return pods.overlay.applied("player", thing("Pod", metadata, spec=spec), program=PLAYER)
 
 
 def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def pull_pod(settings: Settings, index: int, attempt: str, image: str) -> dict[s
     spec = pull_spec(image, policy=_pull_policy(pods, image), **nodes)
     name = f"{settings.service}-image-{index}-{attempt}"
     metadata = _metadata(settings, name, attempt, **{COMPONENT: "image"})
-    return thing("Pod", metadata, spec=spec)
+    return pods.overlay.applied("player", thing("Pod", metadata, spec=spec), program=None)
 
 
 def _pull_policy(pods: PlayerPods, image: str) -> str:

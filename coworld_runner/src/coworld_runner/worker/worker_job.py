@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
@@ -27,6 +28,7 @@ from coworld_core.text.phrases import listed
 
 from ..backends.engine import GAME_CAPABILITIES
 from ..backends.kubernetes._object_parts import UNDISTURBED, container, default_worker_image, nodes_for, pod_spec, thing
+from ..backends.kubernetes.pod_overlay import PodOverlay
 from ..episode.unit_specs import game_files, game_identity
 from ..package.locations import read_location
 from ..package.resolver import resolve_package
@@ -89,6 +91,10 @@ class JobOptions:
     """The game's user id; None: its image's own."""
     workload_type: str | None = None
     capacity_type: str | None = None
+    pods: Path | Mapping[str, Any] | None = None
+    """What else is to be said of the pods of game and worker (which is one) and of players: `PodOverlay.read`."""
+    allow_privileged: bool = False
+    """Whether `pods` may ask for what lets a program out of its pod."""
 
 
 async def read_job_spec(
@@ -176,10 +182,13 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
 
     Raises:
         UsageError: A name is invalid, an output is unknown, or the job spec is too large to be part of the Job.
+        DocumentError: `pods` says something that cannot be said or is not allowed.
     """
     options = options or JobOptions()
     request = spec.request if isinstance(spec, LoadedRequest) else spec
     _check(request, options)
+    overlay = PodOverlay.read(options.pods, allow_privileged=options.allow_privileged)
+    players = overlay.template("player")
     name = f"coworld-{options.job_id}"
     spec_uri = options.spec_url or _embedded(spec)
     state: dict[str, Any] = {"COWORLD_WORKDIR": _WORKDIR, "COWORLD_STATE_DIR": _PRIVATE, "JOB_SPEC_URI": spec_uri}
@@ -199,6 +208,8 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
             COWORLD_WORKLOAD_TYPE=options.workload_type,
             COWORLD_CAPACITY_TYPE=options.capacity_type,
             POLICY_SECRETS_URI=options.secrets_url,
+            COWORLD_PLAYER_PODS=json.dumps(players) if players else None,
+            COWORLD_PRIVILEGED_PODS="1" if players and options.allow_privileged else None,
         ),
         **outputs,
     }
@@ -207,7 +218,9 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
         init["ERROR_INFO_URI"] = outputs["ERROR_INFO_URI"]
     labels = {"job-id": options.job_id, "coworld-component": "game", "app.kubernetes.io/name": "coworld-episode"}
     pod = pod_spec(
-        _game(request, spec, options),
+        _game(
+            request, spec, options, user=overlay.user("game") if options.run_as_user is None else options.run_as_user
+        ),
         _worker("worker", "run", worker, options),
         grace=60,
         security={"fsGroup": _USER},
@@ -217,6 +230,9 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
         volumes=_volumes(options),
         **nodes_for(options.workload_type),
     )
+    template = {"metadata": {"labels": labels, "annotations": UNDISTURBED}, "spec": pod}
+    for program in ("game", "worker"):
+        template = overlay.applied(program, template, program=program)
     return thing(
         "Job",
         {"name": name, "labels": labels, **_given(namespace=options.namespace)},
@@ -225,7 +241,7 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
             "backoffLimit": 0,
             "activeDeadlineSeconds": options.deadline,
             "ttlSecondsAfterFinished": options.ttl,
-            "template": {"metadata": {"labels": labels, "annotations": UNDISTURBED}, "spec": pod},
+            "template": template,
         },
     )
 
@@ -237,7 +253,7 @@ def _given(**values: str | None) -> dict[str, str]:
 # --- its parts --------------------------------------------------------------------------------------------------
 
 
-def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) -> dict[str, Any]:
+def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions, *, user: int | None) -> dict[str, Any]:
     runnable = request.manifest.game.runnable
     names = spec.policy_names if isinstance(spec, LoadedRequest) else ()
     environment = {
@@ -258,8 +274,8 @@ def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions) 
             "cpu": (asked.cpu if asked is not None else None) or "1",
             "memory": (asked.memory if asked is not None else None) or "512Mi",
         },
-        capabilities=GAME_CAPABILITIES if options.run_as_user is None else (),
-        user=options.run_as_user,
+        capabilities=GAME_CAPABILITIES if user is None else (),
+        user=user,
         imagePullPolicy=options.pull_policy,
         ports=[{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
         # The worker holds that port while it lives; without the probe the game would outlive it

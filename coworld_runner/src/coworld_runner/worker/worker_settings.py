@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from coworld_core import time_limits
-from coworld_core.errors import UsageError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.hints import Hint
 from coworld_core.quantities import quantity_problem
 from coworld_core.reserved_env import RESERVED_ENV
 from coworld_core.text.phrases import listed
+
+from ..backends.kubernetes.pod_overlay import PodOverlay
 
 __all__ = ["Outputs", "PlayerPods", "PullPolicy", "Settings", "read_outputs", "read_secrets", "read_settings"]
 
@@ -59,6 +61,8 @@ class PlayerPods:
     capacity_type: str | None = None
     bedrock_region: str | None = None
     bedrock_metadata: Mapping[str, Any] | None = None
+    overlay: PodOverlay = field(default_factory=PodOverlay)
+    """What else is to be said of them."""
     plain_environment: bool = False
     """Whether pods may contain tokens and secrets themselves, if creating Secrets is not permitted."""
 
@@ -172,6 +176,7 @@ def read_settings(environ: MutableMapping[str, str]) -> Settings:
             capacity_type=environ.get("COWORLD_CAPACITY_TYPE") or None,
             bedrock_region=environ.get("COWORLD_BEDROCK_REGION") or None,
             bedrock_metadata=_object(environ, "BEDROCK_REQUEST_METADATA") or None,
+            overlay=_overlay(environ),
             plain_environment=_choice(environ, "COWORLD_PLAIN_PLAYER_ENV", ("0", "1"), "0") == "1",
         ),
     )
@@ -281,6 +286,16 @@ def _object(environ: Mapping[str, str], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _invalid(name, "is not a JSON object")
     return cast("dict[str, Any]", value)
+
+
+def _overlay(environ: Mapping[str, str]) -> PodOverlay:
+    name = "COWORLD_PLAYER_PODS"
+    trusted = _choice(environ, "COWORLD_PRIVILEGED_PODS", ("0", "1"), "0") == "1"
+    template = _object(environ, name)
+    try:
+        return PodOverlay.read({"player": template}, allow_privileged=trusted) if template else PodOverlay()
+    except CoworldError as error:
+        raise _invalid(name, f"cannot be laid over pods: {error.message.rstrip('.')}", error.hint) from error
 
 
 def _by_slot(environ: Mapping[str, str], name: str) -> dict[int, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,9 +14,11 @@ from coworld_core.errors import BackendError, StartError
 from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
 from ..backends._direct_hosts import without_proxy
 from ..backends.base import LOCALHOST, BaseUnit
+from ..backends.kubernetes._admission import is_restricted
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._pod_state import Trouble
 from ..backends.kubernetes._watched_unit import Presence, WatchedPod
+from ..backends.kubernetes.pod_overlay import RESTRICTED_USER, as_user
 from .player_pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
 from .worker_settings import Settings
 
@@ -180,21 +182,26 @@ class PlayerUnit(BaseUnit):
         """Make its pod, replacing one that this worker may have left before it was restarted."""
         place, spec = self._job_context, self.spec
         await place.routed()
-        body = player_pod(
-            place.settings,
-            self._slot,
-            place.attempt,
-            image=spec.image,
-            argv=spec.argv,
-            plain=self._plain,
-            concealed=self._concealed,
-            bedrock=uses_bedrock(spec.secret_env),
-            seconds=min(place.until - anyio.current_time(), _LONGEST_LIFE),
-        )
+        settings = place.settings
         while True:
+            body = player_pod(
+                settings,
+                self._slot,
+                place.attempt,
+                image=spec.image,
+                argv=spec.argv,
+                plain=self._plain,
+                concealed=self._concealed,
+                bedrock=uses_bedrock(spec.secret_env),
+                seconds=min(place.until - anyio.current_time(), _LONGEST_LIFE),
+            )
             try:
                 found = await self._cluster.create("pods", body)
             except ClusterRefused as error:
+                if is_restricted(error) and settings is place.settings:
+                    overlay = settings.players.overlay.over(as_user(RESTRICTED_USER))
+                    settings = replace(settings, players=replace(settings.players, overlay=overlay))
+                    continue
                 if error.status != 404:
                     raise
                 # The old pod has just gone

@@ -382,6 +382,17 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         "pull-secret`). May be repeated.",
     )
     @click.option(
+        "--pods",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False, exists=True),
+        help="With Kubernetes: YAML with partial pod templates for all, game and player, laid over the pods.",
+    )
+    @click.option(
+        "--allow-privileged",
+        is_flag=True,
+        help="Let --pods ask for what leads out of a pod: the host, root, Secrets, accounts.",
+    )
+    @click.option(
         "--parallel",
         type=click.IntRange(0, 256),
         default=1,
@@ -424,6 +435,8 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         backend: str,
         packages: tuple[Path, ...],
         pull_secrets: tuple[str, ...],
+        pods: Path | None,
+        allow_privileged: bool,
         parallel: int,
         league_share: int,
         lease: float,
@@ -435,6 +448,8 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
             "backend": backend,
             "packages": packages,
             "pull_secrets": pull_secrets,
+            "pods": pods,
+            "allow_privileged": allow_privileged,
             "parallel": parallel,
             "league_share": league_share / 100,
             "lease": lease,

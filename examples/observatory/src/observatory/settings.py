@@ -56,6 +56,8 @@ class Settings:
         packages: Directories of the operator's own packages, whose programs may run as local processes.
         trust_uploads: Whether uploaded player files also run as local processes; only on loopback.
         pull_secrets: Secrets in the cluster's namespace for pulling images, for `kubernetes`.
+        pods: A file with what else is to be said of pods, for `kubernetes`.
+        allow_privileged: Whether that file may ask for what lets a program out of its pod.
         parallel: Episodes at a time; 0 leaves them to other workers.
         league_share: The share of turns, from 0 to 1, in which rounds of leagues are played before anything else.
         lease: Seconds until a worker's claim expires unless it is renewed.
@@ -78,6 +80,8 @@ class Settings:
     packages: tuple[Path, ...] = ()
     trust_uploads: bool = False
     pull_secrets: tuple[str, ...] = ()
+    pods: Path | None = None
+    allow_privileged: bool = False
     parallel: int = 1
     league_share: float = 0.5
     lease: float = 30.0

@@ -59,7 +59,9 @@ class Files:
         logs = os.path.join(self.directory, "logs")  # noqa: PTH118
         os.makedirs(logs, exist_ok=True)  # noqa: PTH103
         for place in (self.directory, logs):
-            os.chmod(place, 0o777)  # noqa: PTH101, S103 - the unit may run as any user
+            # The unit may run as any user. A volume is another's, and may be changed by nobody but root
+            if os.stat(place).st_mode & 0o777 != 0o777:  # noqa: PTH116
+                os.chmod(place, 0o777)  # noqa: PTH101, S103
         _copy_files(os.path.join(source, "files"), self.directory, 0o666)  # noqa: PTH118
         if inputs:
             _copy_files(os.path.join(source, "inputs"), inputs, 0o644)  # noqa: PTH118

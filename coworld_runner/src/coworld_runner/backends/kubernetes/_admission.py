@@ -9,7 +9,7 @@ from coworld_core.quantities import parse_quantity
 
 from ._api_server import ClusterGone, ClusterRefused
 
-__all__ = ["advice_on", "is_over_quota", "never_fits"]
+__all__ = ["advice_on", "is_over_quota", "is_restricted", "never_fits"]
 
 _EXCEEDED = re.compile(r"exceeded quota: [^,]+, requested: (\S+), used: \S+, limited: (\S+)")
 """A quota's words. Resources are separated by commas without spaces: `requested: pods=1,requests.cpu=260m, used: …`."""
@@ -22,6 +22,14 @@ _LIMIT_RANGE = re.compile(
 def is_over_quota(error: ClusterRefused) -> bool:
     """Whether the namespace's quota has less left than was requested."""
     return error.status == 403 and "exceeded quota" in error.server_message
+
+
+def is_restricted(error: ClusterRefused) -> bool:
+    """Whether the namespace enforces the *restricted* standard, which a pod does not meet.
+
+    The refusal says this, not the namespace's label: a cluster has a default, and the label may not be readable.
+    """
+    return error.status == 403 and 'violates PodSecurity "restricted' in error.server_message
 
 
 def never_fits(message: str) -> bool:

@@ -22,7 +22,8 @@ from ...backend import Component, UnitSpec
 from ..engine import RUN
 from ._admission import is_over_quota, never_fits
 from ._cluster import Cluster, ClusterRefused
-from ._pod_objects import CALL, COLLECTOR_REQUESTS, PodOptions, label, object_name
+from ._object_parts import container
+from ._pod_objects import CALL, COLLECTOR, COLLECTOR_REQUESTS, MAIN, PodOptions, label, object_name, section_of
 
 __all__ = ["ClusterCapacity", "Need", "need_of", "wait_limit"]
 
@@ -74,9 +75,9 @@ def need_of(specs: Sequence[UnitSpec], options: PodOptions) -> Need:
     total = Need(Decimal("0.001"), Decimal(2**20), Decimal(1))
     components.extend("player" for _ in coming)
     for component in components:
-        for asked in (options.requests[component], COLLECTOR_REQUESTS):
-            total += Need(parse_quantity(asked.cpu), parse_quantity(asked.memory))
-        total += Need(pods=Decimal(1))
+        requests = {MAIN: options.requests[component], COLLECTOR: COLLECTOR_REQUESTS}
+        containers = [container(name, "", requests=asked.as_map()) for name, asked in requests.items()]
+        total += _asked(options.overlay.applied(section_of(component), {"spec": {"containers": containers}}))
     return total
 
 
@@ -228,10 +229,10 @@ def _asked(pod: Mapping[str, Any]) -> Need:
     if not _is_live(pod):
         return Need()
     total = Need(pods=Decimal(1))
-    for container in pod["spec"].get("containers") or ():
-        resources: Mapping[str, Mapping[str, str]] = container.get("resources") or {}
-        requests: Mapping[str, str] = resources.get("requests") or {}
-        total += Need(parse_quantity(requests.get("cpu", "0")), parse_quantity(requests.get("memory", "0")))
+    for part in pod["spec"].get("containers") or ():
+        resources: Mapping[str, Mapping[str, Any]] = part.get("resources") or {}
+        requests: Mapping[str, Any] = resources.get("requests") or {}
+        total += Need(*(parse_quantity(str(requests.get(name, "0"))) for name in ("cpu", "memory")))
     return total
 
 

@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from ...runs._task_groups import cancel_after, nursery
 from ..base import LOCALHOST, BaseUnit, wait_until_ready
 from ..engine import Signal, Signals
 from . import _pod_state as state
+from ._admission import is_restricted
 from ._cluster import Cluster, ClusterGone, ClusterRefused
 from ._cluster_capacity import ClusterCapacity
 from ._collector_client import Collector, CollectorGone
@@ -44,6 +45,7 @@ from ._pod_objects import (
 from ._run_job import Run
 from ._watched_unit import Presence, WatchedPod
 from ._written_files import Written
+from .pod_overlay import RESTRICTED_USER
 
 __all__ = ["KubernetesUnit", "PodContext"]
 
@@ -92,7 +94,7 @@ class KubernetesUnit(BaseUnit):
         )
         self._token = secrets.token_urlsafe(24)
         self._collector = Collector(context.cluster, self.pod.name, collector_port(spec), self._token)
-        self._body: Mapping[str, Any] = {}
+        self._owner: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
         self._given = UnitFiles()
         self._ports = LocalPorts(context.cluster, self.pod.name)
@@ -138,7 +140,7 @@ class KubernetesUnit(BaseUnit):
         self._environment = self.variables(self.inside())
         self._given = await anyio.to_thread.run_sync(UnitFiles.of, spec)
         try:
-            owner = await self._uncancelled(lambda: self._pods.run.owner(self.publish))
+            owner = self._owner = await self._uncancelled(lambda: self._pods.run.owner(self.publish))
             secret = secret_body(
                 spec,
                 call,
@@ -154,9 +156,6 @@ class KubernetesUnit(BaseUnit):
                         tasks.start_soon(self._make, "services", service_body(spec, call, owner))
                     if spec.network != "open":
                         tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
-            self._body = pod_body(
-                spec, call, owner, options=self._pods.options, environment=self._environment, files=self._given
-            )
         except (ClusterRefused, ClusterGone) as error:
             raise self.pod.refused("objects", error) from error
 
@@ -188,12 +187,35 @@ class KubernetesUnit(BaseUnit):
 
     async def _make_pod(self) -> None:
         async def create() -> None:
-            made = await self._cluster.create("pods", self._body)
+            made = await self._cluster.create("pods", self._body())
             self.pod.uid = str(made["metadata"]["uid"])
             if not self.pod.state:
                 self.pod.state = made
 
-        await self._uncancelled(create)
+        try:
+            await self._uncancelled(create)
+        except ClusterRefused as error:
+            run = self._pods.run
+            if not is_restricted(error) or self._pods.options.run_as_user is not None:
+                raise
+            if not run.restricted:
+                run.restricted = True
+                words = f"Namespace {self._cluster.namespace} allows no root: programs run as user {RESTRICTED_USER}."
+                self.publish(Notice(message=words))
+            await self._uncancelled(create)
+
+    def _body(self) -> dict[str, Any]:
+        options = self._pods.options
+        if self._pods.run.restricted:
+            options = replace(options, run_as_user=RESTRICTED_USER)
+        return pod_body(
+            self.spec,
+            self._pods.call,
+            self._owner,
+            options=options,
+            environment=self._environment,
+            files=self._given,
+        )
 
     async def _bring_files(self) -> None:
         """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""

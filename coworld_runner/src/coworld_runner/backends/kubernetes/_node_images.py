@@ -28,6 +28,7 @@ from ._pod_objects import (
     PULL_SECONDS,
     PodOptions,
     annotations_of,
+    nodes_of,
     object_name,
     owner_body,
     owner_reference,
@@ -126,9 +127,10 @@ class Images:
             "annotations": annotations_of(check),
             "ownerReferences": [dict(owner)],
         }
-        user = options.run_as_user or 65534
-        spec = pull_spec(image, policy=options.pull_policy, user=user, **options.placing(platform))
-        return thing("Pod", metadata, spec=spec)
+        overlay = options.overlaid
+        user = {"user": own} if (own := overlay.user(None)) else {}
+        spec = pull_spec(image, policy=options.pull_policy, **user, **nodes_of(platform))
+        return overlay.applied(None, thing("Pod", metadata, spec=spec), program=None)
 
     def _untried(self, image: str, code: str | None, reason: str, hint: str | None) -> StartError:
         message = f"The cluster cannot try the image {image!r}: {reason.rstrip('.')}."

@@ -16,6 +16,7 @@ __all__ = [
     "pod_spec",
     "secret",
     "thing",
+    "without_empty",
 ]
 
 UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -36,7 +37,7 @@ def literal(text: str) -> str:
     return text.replace("$", "$$")
 
 
-def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+def without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Drop fields that are None or empty; 0 and False are kept."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
 
@@ -101,7 +102,7 @@ def container(
     ]
     context: dict[str, Any] = {
         "allowPrivilegeEscalation": False,
-        "capabilities": _without_empty({"drop": ["ALL"], "add": list(capabilities)}),
+        "capabilities": without_empty({"drop": ["ALL"], "add": list(capabilities)}),
         **(security or {}),
     }
     if user is not None:
@@ -112,11 +113,11 @@ def container(
         "command": words[:1],
         "args": words[1:],
         "env": variables,
-        "resources": _without_empty({"requests": dict(requests or {}), "limits": dict(limits or {})}),
+        "resources": without_empty({"requests": dict(requests or {}), "limits": dict(limits or {})}),
         "securityContext": context,
         **more,
     }
-    return _without_empty(fields)
+    return without_empty(fields)
 
 
 def pod_spec(
@@ -145,7 +146,7 @@ def pod_spec(
         "containers": list(containers),
         **more,
     }
-    return _without_empty(fields)
+    return without_empty(fields)
 
 
 def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, Any]:
@@ -154,4 +155,4 @@ def nodes_for(workload: str | None, capacity: str | None = None) -> dict[str, An
         return {}
     selector = {"workload-type": workload, "karpenter.sh/capacity-type": capacity}
     taint = {"key": "workload-type", "operator": "Equal", "value": workload, "effect": "NoSchedule"}
-    return {"nodeSelector": _without_empty(selector), "tolerations": [taint]}
+    return {"nodeSelector": without_empty(selector), "tolerations": [taint]}

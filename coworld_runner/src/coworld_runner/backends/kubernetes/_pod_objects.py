@@ -11,12 +11,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from coworld_core.quantities import parse_quantity
-
 from ...backend import INPUTS_MOUNT, Component, UnitSpec
 from .._own_source import own_sources
 from ..engine import RUN, UNIT, capabilities_of, run_labels, unit_labels
-from ._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing
+from ._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing, without_empty
+from .pod_overlay import PodOverlay, Section, as_user
 
 __all__ = [
     "CALL",
@@ -33,6 +32,7 @@ __all__ = [
     "collector_port",
     "label",
     "labels_of",
+    "nodes_of",
     "object_name",
     "owner_body",
     "owner_reference",
@@ -42,6 +42,7 @@ __all__ = [
     "pull_spec",
     "run_selector",
     "secret_body",
+    "section_of",
     "service_body",
 ]
 
@@ -65,8 +66,9 @@ _SECRET_BYTES = 700 * 1024
 _SECRET_FILES = 500
 """The most files in one Secret: each is also listed by path in the pod's spec."""
 
-_COLLECTOR_CAPABILITIES = ("DAC_READ_SEARCH", "KILL")
-"""Needed because the unit may run as any user, and its files must be read and its processes signalled."""
+_COLLECTOR_CAPABILITIES = ("DAC_OVERRIDE", "KILL")
+"""Needed because the unit may run as any user, and its files must be read and its processes signalled. A namespace of
+the *baseline* standard allows them."""
 
 PULL_SECONDS = 900
 """Seconds that pulling an image may take before the cluster ends the attempt."""
@@ -106,7 +108,7 @@ class PodOptions:
     pull: Literal["missing", "never", "always"] = "missing"
     requests: Mapping[Component, Requests] = field(default_factory=_requests)
     run_as_user: int | None = None
-    """The user id of all containers; None: each image's own, which a *restricted* namespace refuses."""
+    """The user id of all containers; None: each image's own, or where the namespace refuses those, 10001."""
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
     tolerations: tuple[Mapping[str, Any], ...] = ()
     image_pull_secrets: tuple[str, ...] = ()
@@ -114,6 +116,8 @@ class PodOptions:
     priority_class: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further labels of the pods: with `kueue.x-k8s.io/queue-name`, Kueue admits them when there is room."""
+    overlay: PodOverlay = field(default_factory=PodOverlay)
+    """What else is to be said of pods, over all of the above, for each kind of pod: `PodOverlay.read({...})`."""
     lifetime: float = 24 * 3600.0
     """Seconds after which the cluster ends a pod."""
 
@@ -122,21 +126,31 @@ class PodOptions:
         """The cluster's name for `pull`."""
         return {"missing": "IfNotPresent", "never": "Never", "always": "Always"}[self.pull]
 
-    def placing(self, platform: str | None) -> dict[str, Any]:
-        """The part of a pod's spec that selects nodes and names the pull Secrets.
-
-        Args:
-            platform: `os/arch` of the nodes; None: any.
-        """
-        selector = dict(self.node_selector)
-        if platform is not None:
-            system, _, machine = platform.partition("/")
-            selector |= {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}
-        return {
-            "nodeSelector": selector,
+    @property
+    def overlaid(self) -> PodOverlay:
+        """All that is said of pods beyond what a unit needs, as one overlay."""
+        spec: dict[str, Any] = {
+            "nodeSelector": dict(self.node_selector),
             "tolerations": [dict(entry) for entry in self.tolerations],
             "imagePullSecrets": [{"name": entry} for entry in self.image_pull_secrets],
+            "runtimeClassName": self.runtime_class,
+            "priorityClassName": self.priority_class,
+            **(as_user(self.run_as_user)["spec"] if self.run_as_user is not None else {}),
         }
+        return self.overlay.over({"metadata": {"labels": dict(self.labels)}, "spec": without_empty(spec)})
+
+
+def section_of(component: Component) -> Section | None:
+    """The part of an overlay that is about a component's pods; None: only what is said of all."""
+    return {"game": "game", "replay": "game", "player": "player"}.get(component)  # pyright: ignore[reportReturnType]
+
+
+def nodes_of(platform: str | None) -> dict[str, Any]:
+    """The part of a pod's spec that selects nodes of a platform, `os/arch`; None: any."""
+    if platform is None:
+        return {}
+    system, _, machine = platform.partition("/")
+    return {"nodeSelector": {"kubernetes.io/os": system, "kubernetes.io/arch": machine.partition("/")[0]}}
 
 
 COLLECTOR_REQUESTS = Requests(cpu="10m", memory="32Mi")
@@ -386,31 +400,25 @@ def pod_body(
     if files.small:
         items = [{"key": f"file.{index}", "path": file} for index, file in enumerate(files.small)]
         volumes.append({"name": "given", "secret": {"secretName": name, "items": items}})
-    user, security = options.run_as_user, dict[str, Any]()
-    if user is not None:
-        security = {"runAsNonRoot": user != 0, "runAsUser": user, "runAsGroup": user, "fsGroup": user}
+    overlay, section = options.overlaid, section_of(spec.component)
+    own = overlay.user(section) is None
     names: dict[str, Any] = {}
     if spec.network != "open":
         # Outside names are not even looked up: a DNS query can carry data
         timeouts = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
         names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": timeouts}}
     pod = pod_spec(
-        _collector(spec, options, name, files),
-        _main(spec, options, name, environment, files.inputs_bytes),
+        _collector(spec, options, name, files, own=own),
+        _main(spec, options, name, environment, files.inputs_bytes, own=own),
         seconds=spec.lifetime or options.lifetime,
         grace=2,
-        security=security,
         # An init process for the pod: TERM ends programs that do not handle it, and the collector can send it
         shareProcessNamespace=True,
         volumes=volumes,
-        runtimeClassName=options.runtime_class,
-        priorityClassName=options.priority_class,
-        **options.placing(spec.platform),
+        **nodes_of(spec.platform),
         **names,
     )
-    metadata = _metadata(spec, call, owner)
-    metadata["labels"] = {**options.labels, **metadata["labels"]}
-    return thing("Pod", metadata, spec=pod)
+    return overlay.applied(section, thing("Pod", _metadata(spec, call, owner), spec=pod))
 
 
 def _size(spec: UnitSpec) -> dict[str, Any]:
@@ -421,18 +429,20 @@ def _size(spec: UnitSpec) -> dict[str, Any]:
 
 
 def _main(
-    spec: UnitSpec, options: PodOptions, secret: str, environment: Mapping[str, str], inputs_bytes: int
+    spec: UnitSpec,
+    options: PodOptions,
+    secret: str,
+    environment: Mapping[str, str],
+    inputs_bytes: int,
+    *,
+    own: bool,
 ) -> dict[str, Any]:
     wanted = spec.limits
     requests, limits = options.requests[spec.component].as_map(), dict[str, str]()
     if wanted.memory_bytes is not None:
         limits["memory"] = str(wanted.memory_bytes)
-        if parse_quantity(requests["memory"]) > wanted.memory_bytes:
-            requests["memory"] = limits["memory"]
     if wanted.cpus is not None:
         limits["cpu"] = f"{max(1, round(wanted.cpus * 1000))}m"
-        if parse_quantity(requests["cpu"]) > wanted.cpus:
-            requests["cpu"] = limits["cpu"]
     if spec.gpu:
         limits["nvidia.com/gpu"] = "1"
     if wanted.disk_bytes is not None:
@@ -452,7 +462,7 @@ def _main(
         secret=secret,
         requests=requests,
         limits=limits,
-        capabilities=capabilities_of(spec) if options.run_as_user is None else (),
+        capabilities=capabilities_of(spec) if own else (),
         imagePullPolicy=options.pull_policy,
         ports=[{"containerPort": port.number} for port in spec.ports],
         terminationMessagePolicy="File",
@@ -460,7 +470,7 @@ def _main(
     )
 
 
-def _collector(spec: UnitSpec, options: PodOptions, secret: str, files: UnitFiles) -> dict[str, Any]:
+def _collector(spec: UnitSpec, options: PodOptions, secret: str, files: UnitFiles, *, own: bool) -> dict[str, Any]:
     port = str(collector_port(spec))
     settings = {
         "PORT": port,
@@ -483,7 +493,6 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, files: UnitFile
         mounts.append({"name": "inputs", "mountPath": _COLLECTOR_INPUTS})
     if files.small:
         mounts.append({"name": "given", "mountPath": _GIVEN, "readOnly": True})
-    own = options.run_as_user is None
     return container(
         COLLECTOR,
         options.collector_image,

@@ -42,6 +42,8 @@ class Run:
     def __init__(self, cluster: Cluster, run_id: str, *, lease: float, lifetime: float, image: str) -> None:
         self.run_id = run_id
         self.units: dict[str, KubernetesUnit] = {}
+        self.restricted = False
+        """Whether the namespace has refused a pod of images' own users."""
         self._cluster = cluster
         # Older controllers check a deadline only when it was first due, and never again after it was extended
         self._renewable = cluster.is_at_least(1, 23)

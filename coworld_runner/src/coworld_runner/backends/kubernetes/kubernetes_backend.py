@@ -45,8 +45,9 @@ from ._node_images import Images, image_on_nodes
 from ._pod_objects import PodOptions, Requests, call_selector, object_name
 from ._run_job import Run
 from ._watched_unit import watch_until_lost
+from .pod_overlay import PodOverlay
 
-__all__ = ["KubernetesBackend", "PodOptions", "Requests"]
+__all__ = ["KubernetesBackend", "PodOptions", "PodOverlay", "Requests"]
 
 
 _SWEEP_SECONDS = 30.0
@@ -113,11 +114,15 @@ class KubernetesBackend(BaseBackend):
     def of(cls, options: BackendOptions) -> Self:
         """Create the backend for the named cluster, or the current one; the entry point in `coworld.backends`."""
         cluster = options.cluster
+        pods = PodOptions(
+            collector_image=cluster.collector_image or helper_image(),
+            overlay=PodOverlay.read(cluster.pods, allow_privileged=cluster.allow_privileged),
+        )
         return cls(
             context=cluster.context,
             namespace=cluster.namespace,
             kubeconfig=cluster.kubeconfig,
-            collector_image=cluster.collector_image,
+            pods=pods,
             network_policy=cluster.network_policy,
             pull_secrets=cluster.pull_secrets,
         )

@@ -139,7 +139,8 @@ def _make(services: Services, name: str, packages: OwnPackages, login: tuple[str
 
 def _cluster(settings: Settings) -> Backend:
     """The cluster of the kubeconfig; its nodes pull images themselves, with Secrets of the cluster."""
-    from coworld_runner.backends import KubernetesBackend
+    from coworld_runner import make_backend
+    from coworld_runner.backends import ClusterOptions
 
     if not settings.pull_secrets:
         _log.warning(
@@ -147,7 +148,10 @@ def _cluster(settings: Settings) -> Backend:
             "`observatory pull-secret | kubectl apply -f -`, and name it with --pull-secret.",
             settings.registry,
         )
-    return KubernetesBackend(pull_secrets=settings.pull_secrets)
+    cluster = ClusterOptions(
+        pull_secrets=settings.pull_secrets, pods=settings.pods, allow_privileged=settings.allow_privileged
+    )
+    return make_backend("kubernetes", cluster=cluster)
 
 
 def owner_name(settings: Settings, role: str) -> str:
