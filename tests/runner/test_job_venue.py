@@ -23,8 +23,8 @@ from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.episode.record import EpisodeRow, read_rows
 from coworld_core.errors import CapabilityError, CoworldError, RecordError, UsageError
 from coworld_runner import EpisodeOptions
-from coworld_runner.errors import unwrapped
 from coworld_runner.backends import ClusterOptions
+from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
 from coworld_runner.jobs.courier import Courier
@@ -77,7 +77,7 @@ async def workers(store: str | os.PathLike[str], count: int = 1) -> AsyncGenerat
 
 
 def worker_process(store: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "coworld_runner.worker", "play", str(store)])
+    return subprocess.Popen([sys.executable, "-m", "coworld_runner.jobs", "play", str(store)])
 
 
 def told(row: EpisodeRow) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..episode.venue import VenueRun, Wanted
 from ..evaluation.worker_venue import WorkerVenue
 from ..package.resolver import resolve_package
 from ..runs.workspace import atomic_write
-from .job_files import RUN, JobRun, PlannedChunk, Problem, SentPlans
+from .job_files import RUN, ChunkProblem, JobRun, PlannedChunk, SentPlans
 from .shared_folder import SharedFolder
 
 __all__ = ["OUT", "play_chunks"]
@@ -58,7 +58,7 @@ async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, pla
     # What an earlier half of this pod has begun
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
-    problem: Problem | None = None
+    problem: ChunkProblem | None = None
     try:
         path = folder.chunk / "chunk.json"
         chunk = read_as(PlannedChunk, open_record(path, what="chunk", name=path.name), what="chunk")
@@ -67,13 +67,13 @@ async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, pla
         wanted = list(plans.plans(chunk))
         for seats in {id(one.plan.seats): one.plan.seats for one in wanted}.values():
             if reason := await venue.reason_against(seats):
-                problem = Problem(code="not_portable", message=f"Pods cannot play it: {reason}.")
+                problem = ChunkProblem(code="not_portable", message=f"Pods cannot play it: {reason}.")
         if problem is None:
             await _play(out, run, venue, wanted, chunk)
     except EnvironmentFault:
         raise
     except CoworldError as error:
-        problem = Problem(code=error.code, message=error.message, hint=str(error.hint) if error.hint else None)
+        problem = ChunkProblem(code=error.code, message=error.message, hint=str(error.hint) if error.hint else None)
     atomic_write(folder.ended, problem.to_document() if problem is not None else b"{}")
     await folder.until("courier", lambda: not folder.ended.exists())
 

@@ -44,14 +44,14 @@ __all__ = [
     "CLOSED",
     "PACKAGE",
     "RUN",
+    "ChunkProblem",
     "ChunkWriter",
     "Driver",
     "JobRun",
     "PlannedChunk",
-    "PlayerFiles",
     "PlayersSent",
-    "Problem",
     "RowsHead",
+    "SentFiles",
     "SentPlans",
     "bring_archive",
     "chunk_number",
@@ -96,7 +96,7 @@ class JobRun(Record):
     """Seconds without a sign of life after which whoever plays a chunk, or drives the run, is taken for dead."""
 
 
-class PlayerFiles(Record):
+class SentFiles(Record):
     """Where a player's files are."""
 
     archive: str
@@ -108,7 +108,7 @@ class PlayerFiles(Record):
 class PlayersSent(Record):
     """Where the files of players are."""
 
-    players: dict[str, PlayerFiles]
+    players: dict[str, SentFiles]
     """By their image in rows."""
 
 
@@ -138,7 +138,7 @@ class PlannedChunk(Record):
     """Episodes that are played by one pod."""
 
     number: int
-    players: dict[str, PlayerFiles]
+    players: dict[str, SentFiles]
     """Players that are files, by their image in `slots`."""
     tables: tuple[PlannedTable, ...]
     episodes: tuple[PlannedEpisode, ...]
@@ -159,7 +159,7 @@ class Driver(Record):
     ended: bool = False
 
 
-class Problem(Record):
+class ChunkProblem(Record):
     """Why no pod can play something."""
 
     code: str
@@ -308,7 +308,7 @@ class SentPlans:
         return self._bases[key]
 
 
-def seat_word(slot: SlotRow, players: Mapping[str, PlayerFiles], place: Path) -> str:
+def seat_word(slot: SlotRow, players: Mapping[str, SentFiles], place: Path) -> str:
     """The word that names a player.
 
     Args:
@@ -379,11 +379,11 @@ def pack_package(package: Package) -> PackedPackage:
     return PackedPackage(archive=_packed(contents), manifest=package.path.name, sha256=found.hexdigest())
 
 
-def player_files(own: OwnPlayer) -> PlayerFiles:
+def player_files(own: OwnPlayer) -> SentFiles:
     """Where a player's files are, once they are packed."""
     if own.kind == RANDOM:
-        return PlayerFiles(archive="", path="")
-    return PlayerFiles(archive=f"files/player-{own.digest.partition(':')[2][:24]}.zip", path=own.file)
+        return SentFiles(archive="", path="")
+    return SentFiles(archive=f"files/player-{own.digest.partition(':')[2][:24]}.zip", path=own.file)
 
 
 def pack_player(own: OwnPlayer) -> bytes:

@@ -39,6 +39,7 @@ __all__ = ["JobPods", "make_driver", "make_job"]
 
 _PLAYS, _DRIVES = "plays", "drives"
 """What the Jobs of a run do, in their labels."""
+_PROGRAM = ("python", "-m", "coworld_runner.jobs")
 _FOLDER = "/coworld"
 _USER = 65534
 _RETRIES = 50
@@ -191,7 +192,7 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[s
     player = container(
         "player",
         pods.image,
-        argv=("coworld-worker", "play", "--folder", _FOLDER),
+        argv=(*_PROGRAM, "play", "--folder", _FOLDER),
         requests=resources,
         limits=resources,
         **_settled(temporary=True),
@@ -229,7 +230,7 @@ def _reaching(
     return container(
         name,
         pods.image,
-        argv=("coworld-worker", *words),
+        argv=(*_PROGRAM, *words),
         concealed=handed,
         secret=secret_name,
         env=[{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],

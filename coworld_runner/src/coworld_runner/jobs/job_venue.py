@@ -36,12 +36,12 @@ from .job_files import (
     CLOSED,
     PACKAGE,
     RUN,
+    ChunkProblem,
     ChunkWriter,
     JobRun,
     PlannedChunk,
-    PlayerFiles,
     PlayersSent,
-    Problem,
+    SentFiles,
     chunk_number,
     foreign,
     pack_package,
@@ -83,7 +83,7 @@ class Detached(Exception):
 
 
 class JobVenue(Venue):
-    """Has games of the kit played by pods of a cluster, or by whoever runs `coworld-worker play STORE`.
+    """Has games of the kit played by pods of a cluster, or by whoever runs `python -m coworld_runner.jobs play STORE`.
 
     Args:
         package: The game.
@@ -209,7 +209,7 @@ class JobVenue(Venue):
         """Have the run driven on the cluster."""
         if self._pods is None:
             raise UsageError("There are no pods that could drive a run.", code="no_pods", hint="Pass pods=JobPods(…).")
-        found: dict[str, PlayerFiles] = {}
+        found: dict[str, SentFiles] = {}
         for player in read_players(self._detach, self._package):
             if (own := player.own) is not None:
                 found[own.reference] = await self._send_player(own)
@@ -218,7 +218,7 @@ class JobVenue(Venue):
         await self._pods.drive(self._run.run_id, self.store)
         raise Detached(self._run.run_id, self.store.url)
 
-    async def _send_player(self, own: OwnPlayer) -> PlayerFiles:
+    async def _send_player(self, own: OwnPlayer) -> SentFiles:
         files = player_files(own)
         if files.archive and files.archive not in self._players:
             await self.store.create(files.archive, await anyio.to_thread.run_sync(pack_player, own))
@@ -384,7 +384,7 @@ class JobVenue(Venue):
         if found:
             return True
         for one in await self.store.list("problems"):
-            problem = await read_object(self.store, one.name, Problem, what="problem")
+            problem = await read_object(self.store, one.name, ChunkProblem, what="problem")
             if problem is not None and chunk_number(one.name) in self._keys:
                 raise UsageError(problem.message, code="not_portable", hint=problem.hint or PLAY_PROGRAMS)
         if drives and anyio.current_time() - self._looked > min(_PODS_SECONDS, self._lease):

@@ -6,9 +6,7 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Sequence
 
 import anyio
 
@@ -27,40 +25,17 @@ def main(args: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(
         prog="coworld-worker",
-        description="What runs in pods: one episode, in the Job that a platform made for it, or the chunks of a run.",
+        description="One episode on Kubernetes, run inside the Job that a platform made for it.",
         epilog="Environment variables configure it; docs/worker.md lists them.",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("init-config", help="write the game's config before the game starts")
     commands.add_parser("run", help="play the episode beside the game, and upload its outputs")
-    carry = commands.add_parser(
-        "carry", help="bring the chunks of a run from its store to a directory, and take back rows"
-    )
-    carry.add_argument("store", help="s3://BUCKET/PREFIX and the like")
-    carry.add_argument("--folder", required=True, type=Path, help="the directory that it shares with what plays")
-    play = commands.add_parser("play", help="play the chunks of a run in worker processes")
-    play.add_argument("store", nargs="?", help="where they are; without it, another process carries them")
-    play.add_argument("--folder", type=Path, help="the directory that it shares with what carries")
-    drive = commands.add_parser("drive", help="drive a run that was detached, and leave its report in its store")
-    drive.add_argument("store", help="s3://BUCKET/PREFIX and the like")
-    drive.add_argument("--folder", required=True, type=Path, help="a directory for what is measured")
-    drive.add_argument("--at-once", type=int, help="how many pods play")
     try:
         chosen = parser.parse_args(args)
-        if chosen.command == "play" and (chosen.store is None) == (chosen.folder is None):
-            parser.error("play takes the store, or --folder if another process carries the chunks")
     except SystemExit as leave:
         return int(leave.code or 0)
     _configure_log()
-    if chosen.command == "drive":
-        from ..jobs.attended_run import attend_run
-
-        return anyio.run(_reported, partial(attend_run, chosen.store, chosen.folder / "run", at_once=chosen.at_once))
-    if chosen.command in ("carry", "play"):
-        from ..jobs.taking_part import take_part
-
-        name, plays = os.environ.get("POD_NAME", ""), chosen.command == "play"
-        return anyio.run(_reported, partial(take_part, chosen.store, chosen.folder, plays=plays, name=name))
     return anyio.run(_init_config if chosen.command == "init-config" else _run)
 
 
@@ -79,18 +54,6 @@ async def _run() -> int:
     from .worker_run import run_worker
 
     return 0 if (await run_worker(os.environ)).counts else 1
-
-
-async def _reported(work: Callable[[], Awaitable[object]]) -> int:
-    from ..errors import unwrapped
-
-    try:
-        with unwrapped():
-            await work()
-    except CoworldError as error:
-        _log.error("%s: %s %s", error.code, error.message, error.hint or "")
-        return 1
-    return 0
 
 
 async def _init_config() -> int:
