@@ -40,6 +40,7 @@ from coworld_runner.backend import HttpProbe, Limits, Port, UnitSpec
 from coworld_runner.backends import KubernetesBackend
 from coworld_runner.backends.base import wait_until_ready
 from coworld_runner.backends.kubernetes import _kubernetes_unit as units_module
+from coworld_runner.backends.kubernetes import _start_attempts
 from coworld_runner.backends.kubernetes._cluster import Cluster
 from coworld_runner.backends.kubernetes._pod_objects import object_name
 from coworld_runner.runs.scratch import make_scratch, remove_run, scratch_root
@@ -254,9 +255,12 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
             assert unit.exit.detail == f"the collector of pod {namespace}/{pod} ended by itself: Error: status 137"
 
 
-async def test_unschedulable_pod_and_missing_image_are_reported(namespace: str) -> None:
+async def test_unschedulable_pod_and_missing_image_are_reported(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dataclasses
 
+    monkeypatch.setattr(_start_attempts, "_RETRY_SECONDS", 1.0)
     with make_scratch(new_run_id()) as scratch:
         nowhere = small_pods(node_selector={"coworld.invalid/nowhere": "true"})
         async with backend_for(namespace, pods=nowhere) as backend:
@@ -272,7 +276,7 @@ async def test_unschedulable_pod_and_missing_image_are_reported(namespace: str) 
             with pytest.raises(StartError) as absent:
                 async with backend.units([missing], publish=print):
                     pytest.fail("it was started")
-            assert absent.value.code == "image_unreachable"
+            assert absent.value.code == "registry_unavailable"
             assert "ErrImagePull" in absent.value.message or "ImagePullBackOff" in absent.value.message
 
 
