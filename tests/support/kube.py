@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import os
@@ -37,6 +38,7 @@ __all__ = [
     "blockable_way",
     "cluster_process",
     "kill_container",
+    "kubeconfig_of",
     "kubeconfig_with",
     "labelled",
     "namespace_for_tests",
@@ -245,6 +247,29 @@ def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: P
     path = directory / "kubeconfig"
     path.write_text(yaml.safe_dump(content))
     return path
+
+
+def kubeconfig_of(account: str, namespace: str, directory: Path) -> Path:
+    """Write a kubeconfig with a service account's token alone, for its namespace; waits until it has a token."""
+    name = f"{account}-token-for-tests"
+
+    async def token(cluster: Cluster) -> str:
+        metadata = {"name": name, "annotations": {"kubernetes.io/service-account.name": account}}
+        body = {"type": "kubernetes.io/service-account-token", "metadata": metadata}
+        await cluster.create("secrets", body)
+
+        async def written() -> str | None:
+            return ((await cluster.get("secrets", name)) or {}).get("data", {}).get("token")
+
+        return base64.b64decode(await until(written, seconds=60, what="a token", every=0.1)).decode()
+
+    def only(content: Any) -> None:
+        secret = on_cluster(token, namespace=namespace)
+        content["users"] = [{"name": account, "user": {"token": secret}}]
+        for context in content["contexts"]:
+            context["context"] |= {"user": account, "namespace": namespace}
+
+    return kubeconfig_with(directory, only)
 
 
 @contextlib.asynccontextmanager
