@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import functools
 import os
@@ -250,24 +249,18 @@ def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: P
 
 
 def kubeconfig_of(account: str, namespace: str, directory: Path) -> Path:
-    """Write a kubeconfig with a service account's token alone, for its namespace; waits until it has a token."""
-    name = f"{account}-token-for-tests"
+    """Write a kubeconfig with a service account's token alone; its contexts name no namespace."""
 
     async def token(cluster: Cluster) -> str:
-        metadata = {"name": name, "annotations": {"kubernetes.io/service-account.name": account}}
-        body = {"type": "kubernetes.io/service-account-token", "metadata": metadata}
-        await cluster.create("secrets", body)
-
-        async def written() -> str | None:
-            return ((await cluster.get("secrets", name)) or {}).get("data", {}).get("token")
-
-        return base64.b64decode(await until(written, seconds=60, what="a token", every=0.1)).decode()
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        return str((await cluster.call("POST", path, body=body))["status"]["token"])
 
     def only(content: Any) -> None:
-        secret = on_cluster(token, namespace=namespace)
-        content["users"] = [{"name": account, "user": {"token": secret}}]
+        content["users"] = [{"name": account, "user": {"token": on_cluster(token)}}]
         for context in content["contexts"]:
-            context["context"] |= {"user": account, "namespace": namespace}
+            context["context"]["user"] = account
+            context["context"].pop("namespace", None)
 
     return kubeconfig_with(directory, only)
 
