@@ -163,8 +163,18 @@ def test_a_player_whose_image_is_not_to_be_had() -> None:
 
 
 @pytest.mark.parametrize(
+    ("party", "published"), [("game", "game_unhealthy"), ("platform", "crash"), ("operator", "crash")]
+)
+def test_an_image_that_is_no_player_s_is_not_always_the_game_s(party: Any, published: str) -> None:
+    verdict = judge(record(fault(party, "image_unreachable"), results=False))
+    assert (verdict.published_type, verdict.party, verdict.slot) == (published, party, None)
+
+
+@pytest.mark.parametrize(
     ("error", "party", "error_type", "says"),
     [
+        (ImageError("Wait.", code="registry_unavailable"), "platform", "image_unreachable", "Wait."),
+        (ImageError("It is full.", code="disk_full"), "platform", "platform_error", "It is full."),
         (ImageError("There is none."), "operator", "image_unreachable", "There is none."),
         (UsageError("Nothing there.", code="state_missing"), "operator", "config_error", "state_missing: Nothing"),
         (BackendError("The engine said no."), "platform", "platform_error", "The engine said no."),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from pathlib import Path
 
 import pytest
+import yaml
+from support.kube import backend_for, kubeconfig_of
 
 pytestmark = pytest.mark.kubernetes
 
@@ -93,3 +97,48 @@ def test_worker_has_no_rights_in_other_namespaces(operated: str) -> None:
 
 def test_player_pods_have_no_rights(operated: str) -> None:
     assert rights("episode-runner", operated, operated) == set()
+
+
+def _grant(namespace: str, account: str, *rules: dict[str, list[str]]) -> None:
+    """Make an account with a Role of its own."""
+    metadata = {"name": account, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+    items = (
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": list(rules)},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": metadata,
+            "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        },
+    )
+    listing = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    subprocess.run(["kubectl", "apply", "-f", "-"], input=listing, text=True, check=True, timeout=60)
+
+
+async def test_doctor_lists_every_right_that_an_account_lacks(namespace: str, tmp_path: Path) -> None:
+    """Of an account that may not even list pods, too."""
+    pods = {"apiGroups": [""], "resources": ["pods", "pods/portforward"], "verbs": ["get", "create", "delete"]}
+    jobs = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "list", "patch", "delete"]}
+    _grant(namespace, "little", pods, jobs)
+    found = await backend_for(namespace, kubeconfig=kubeconfig_of("little", namespace, tmp_path)).check()
+    denied = [issue for issue in found if issue.code == "cluster_forbidden"]
+    assert [issue.message for issue in denied] == [
+        f"Not permitted in namespace {namespace}: {what}."
+        for what in (
+            "list, watch pods",
+            "get pods/log",
+            "create, get, list, delete, deletecollection secrets",
+            "create, get, list, delete services",
+            "list resourcequotas",
+            "create, get, list, delete, deletecollection networkpolicies",
+        )
+    ]
+    assert "permissions" not in {issue.code for issue in found}
+    # The lines are rules of a Role as they stand: with them nothing is lacking
+    lines = [str(issue.hint).partition(": - ")[2] for issue in denied]
+    _grant(namespace, "little", pods, jobs, *(yaml.safe_load(line) for line in lines))
+    found = await backend_for(namespace, kubeconfig=tmp_path / "kubeconfig").check()
+    assert "permissions" in {issue.code for issue in found}, found

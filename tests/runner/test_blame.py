@@ -37,7 +37,17 @@ def started(code: str) -> StartError:
 # What each row is there for, in the table's own order; the sentence must be the row's.
 EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
     ("a port that the game must have is taken", of_game("not_started", error=started("port_taken")), Circumstances()),
+    (
+        "a registry does not have the game's image, as",
+        of_game("not_started", error=started("image_absent")),
+        Circumstances(),
+    ),
     ("the game cannot be started", of_game("not_started", error=started("program_missing")), Circumstances()),
+    (
+        "a registry does not have a player's image, as",
+        of_player("not_started", error=started("image_absent")),
+        Circumstances(),
+    ),
     ("a player cannot be started", of_player("not_started", error=started("port_taken")), Circumstances()),
     ("the host removes or loses the game before", of_game("not_ready", exit=LOST), Circumstances()),
     (
@@ -111,6 +121,21 @@ EXAMPLES: list[tuple[str, Observation, Circumstances]] = [
     (
         "results or replay are no regular file",
         of_game("not_collected", error=TransferError("A link.", code="not_regular")),
+        Circumstances(),
+    ),
+    (
+        "a registry cannot be reached",
+        Observation(what="failed", details="No.", error=ImageError("No.", code="registry_unavailable")),
+        Circumstances(),
+    ),
+    (
+        "a registry does not have the game's image",
+        of_game("failed", error=ImageError("No.", code="image_absent")),
+        Circumstances(),
+    ),
+    (
+        "a registry does not have a player's image",
+        of_player("failed", error=ImageError("No.", code="image_absent")),
         Circumstances(),
     ),
     ("an image is not available", Observation(what="failed", details="No.", error=ImageError("No.")), Circumstances()),

@@ -18,7 +18,7 @@ from support.images import BASE_IMAGE
 from support.registry import Registry, image_archive, serve_registry
 
 from coworld_core.docker_address import EngineRefused, resolve_address
-from coworld_core.episode.events import BaseEvent, ImageProgressed
+from coworld_core.episode.events import BaseEvent, ImageProgressed, Notice
 from coworld_core.errors import ImageError
 from coworld_runner.backend import ImageInfo
 from coworld_runner.backends import DockerBackend
@@ -152,12 +152,26 @@ class TestImages:
 
     async def test_registry_error_is_passed_on(self) -> None:
         async with registry_of() as registry, DockerBackend() as backend:
-            with pytest.raises(ImageError, match=r"manifest unknown|not found"):
+            with pytest.raises(ImageError, match=r"manifest unknown|not found") as caught:
                 await backend.ensure_image(registry.image("absent"))
+            assert caught.value.code == "image_absent"
         async with registry_of() as registry, DockerBackend(pull="never") as backend:
             with pytest.raises(ImageError, match="is not on this machine"):
                 await backend.ensure_image(registry.image())
             assert registry.manifests == 0
+
+    async def test_a_registry_that_is_busy_is_asked_again(self) -> None:
+        events: list[BaseEvent] = []
+        # The engine asks twice for each try
+        async with registry_of(busy=3) as registry, DockerBackend() as backend:
+            await backend.ensure_image(registry.image(), publish=events.append)
+            assert registry.busy == 0
+        (told, *_) = [event.message for event in events if isinstance(event, Notice)]
+        assert "is pulled again" in told
+        async with registry_of(busy=1000) as registry, DockerBackend() as backend:
+            with pytest.raises(ImageError, match="503") as caught:
+                await backend.ensure_image(registry.image())
+            assert caught.value.code == "registry_unavailable"
 
     async def test_a_kept_login_is_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))

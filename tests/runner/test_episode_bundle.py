@@ -128,7 +128,7 @@ async def test_an_episode_that_failed_before_it_had_a_record_has_a_bundle(tmp_pa
         assert (bundle.episode_id, bundle.status) == ("r1", "failed")
         assert [json.loads(b"".join(bundle.pieces(file))) for file in bundle.files] == [
             {
-                "error_type": "game_unhealthy",
+                "error_type": "crash",
                 "message": "image_unreachable: There is no image.",
                 "failed_policy_index": None,
             },

@@ -21,6 +21,7 @@ from support.kube import (
     backend_for,
     blockable_way,
     kill_container,
+    kubeconfig_of,
     kubeconfig_with,
     labelled,
     namespace_for_tests,
@@ -40,6 +41,7 @@ from coworld_runner.backend import HttpProbe, Limits, Port, UnitSpec
 from coworld_runner.backends import KubernetesBackend
 from coworld_runner.backends.base import wait_until_ready
 from coworld_runner.backends.kubernetes import _kubernetes_unit as units_module
+from coworld_runner.backends.kubernetes import _start_attempts
 from coworld_runner.backends.kubernetes._cluster import Cluster
 from coworld_runner.backends.kubernetes._pod_objects import object_name
 from coworld_runner.runs.scratch import make_scratch, remove_run, scratch_root
@@ -135,31 +137,9 @@ async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(na
 
 async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> None:
     """Somebody with the Role of docs/kubernetes/client.yaml plays and cleans; what is not in it is not permitted."""
-    import yaml
-
-    role = yaml.safe_load((ROOT / "docs" / "kubernetes" / "client.yaml").read_text())
-    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-
-    async def prepare(cluster: Cluster) -> str:
-        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-        await cluster.call("POST", accounts, body={"metadata": {"name": "somebody"}})
-        await cluster.call("POST", f"{rbac}/roles", body=role)
-        binding = {
-            "metadata": {"name": "somebody"},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role["metadata"]["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": "somebody", "namespace": namespace}],
-        }
-        await cluster.call("POST", f"{rbac}/rolebindings", body=binding)
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600},
-        }
-        answer = await cluster.call("POST", f"{accounts}/somebody/token", body=request)
-        return str(answer["status"]["token"])
-
-    token = await cluster_call(namespace, prepare)
-    kubeconfig = kubeconfig_with(tmp_path, lambda content: content["users"][0].update(user={"token": token}))
+    client = ROOT / "docs" / "kubernetes" / "client.yaml"
+    await anyio.run_process(["kubectl", "apply", "-n", namespace, "-f", str(client)])
+    kubeconfig = kubeconfig_of("coworld-client", namespace, tmp_path)
     backend = backend_for(namespace, kubeconfig=kubeconfig, network_policy=True)
     issues = await backend.check()
     assert [issue for issue in issues if issue.severity == "error"] == []
@@ -254,9 +234,12 @@ async def test_a_pod_without_its_collector_is_lost(namespace: str) -> None:
             assert unit.exit.detail == f"the collector of pod {namespace}/{pod} ended by itself: Error: status 137"
 
 
-async def test_unschedulable_pod_and_missing_image_are_reported(namespace: str) -> None:
+async def test_unschedulable_pod_and_missing_image_are_reported(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import dataclasses
 
+    monkeypatch.setattr(_start_attempts, "_RETRY_SECONDS", 1.0)
     with make_scratch(new_run_id()) as scratch:
         nowhere = small_pods(node_selector={"coworld.invalid/nowhere": "true"})
         async with backend_for(namespace, pods=nowhere) as backend:
@@ -272,7 +255,7 @@ async def test_unschedulable_pod_and_missing_image_are_reported(namespace: str) 
             with pytest.raises(StartError) as absent:
                 async with backend.units([missing], publish=print):
                     pytest.fail("it was started")
-            assert absent.value.code == "image_unreachable"
+            assert absent.value.code == "registry_unavailable"
             assert "ErrImagePull" in absent.value.message or "ImagePullBackOff" in absent.value.message
 
 

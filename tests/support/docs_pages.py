@@ -5,6 +5,7 @@ of runs and credentials are empty at first. Its blocks run in order:
 
 ========================  ============================================================================
 ```` ```console ````      each line in bash; stops at the first that fails
+```` ```kubectl ````      the same, in a namespace of the page's own instead of `arena`, if the block needs a cluster
 ```` ```python ````       in one interpreter state per page, like a notebook, with top-level `await`
 ```` ```json ````, yaml   parsed
 anything else, or none    shown only, so it must not be a command
@@ -23,6 +24,7 @@ A comment right above a block changes that:
                             `postgresql`, `s3`: a server for this page, with the variables that point to it), and
                             so the page has that mark (`support.needs`); one of
                             `LIBRARIES`: that library, without which the whole page is left to another run
+`<!-- as: ACCOUNT -->`       from here on, with that service account's token instead of an administrator's
 `<!-- ci -->`                the lines are in `.ci/run` and are executed there, from a clean clone
 
 A page that serves an Observatory does so at the usual address; the tests replace that by a separate port for each page,
@@ -37,6 +39,7 @@ import inspect
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -48,6 +51,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -97,6 +101,7 @@ LIBRARIES = {
 """Modules of libraries that are not installed with our packages."""
 PROGRAMS = Path(sys.executable).parent
 USUAL_PORT = "8787"
+_PAGE_NAMESPACE = "arena"
 COMMANDS = re.compile(r"^\s*(\$ )?(coworld|uv|pip|python3?|docker) ", re.MULTILINE)
 
 
@@ -153,10 +158,27 @@ def running_s3() -> Generator[dict[str, str]]:
         server.stop()
 
 
+@contextmanager
+def own_kubeconfig() -> Generator[dict[str, str]]:
+    """A copy of the cluster's kubeconfig, which a page may change, and the page's namespace, removed at the end."""
+    from .kube import kubeconfig_with
+
+    with TemporaryDirectory() as directory:
+        namespace = f"coworld-docs-{secrets.token_hex(4)}"
+        path = kubeconfig_with(Path(directory), lambda _: None)
+        try:
+            yield {"KUBECONFIG": str(path), "PAGE_NAMESPACE": namespace}
+        finally:
+            words = ["kubectl", "delete", "namespace", namespace, "--wait=false"]
+            subprocess.run(words, check=False, capture_output=True)
+
+
 def provide(need: str, background: ExitStack) -> dict[str, str]:
     """Provide what a block needs until the page ends, and return variables for it; `needing` marks its page."""
     if need == "s3":
         return background.enter_context(running_s3())
+    if need == "kubernetes":
+        return background.enter_context(own_kubeconfig())
     if need == "postgresql":
         return {"DATABASE_URL": background.enter_context(running_postgres()).format(name="postgres")}
     assert need in NEEDS or need in LIBRARIES, f"nothing provides {need!r}"
@@ -278,6 +300,7 @@ def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """Execute a page in its own directory."""
     skip = shutil.ignore_patterns("results", "__pycache__", ".venv", "dist", "coworld_manifest.json")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=skip)
+    shutil.copytree(ROOT / "docs" / "kubernetes", tmp_path / "docs" / "kubernetes")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, (stand_ins(tmp_path / ".bin"), PROGRAMS, os.environ["PATH"]))))
     become_somebody(tmp_path / ".home", monkeypatch)
@@ -288,6 +311,7 @@ def execute(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
     names: dict[str, object] = {"__name__": "__page__"}
     servers = background.enter_context(ExitStack())
+    provided: set[str] = set()
     port = choose_port()
     background.callback(port.close)
     exported = {"OBSERVATORY_PORT": str(port.number)}
@@ -295,8 +319,16 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
     for block in blocks(page):
         where = f"{page_id(page)}:{block.line}"
         block.text = block.text.replace(f"127.0.0.1:{USUAL_PORT}", f"127.0.0.1:{port.number}")
-        if needs := block.notes.get("needs"):
+        if (needs := block.notes.get("needs")) and needs not in provided:
+            provided.add(needs)
             exported |= provide(needs, background)
+        if namespace := exported.get("PAGE_NAMESPACE"):
+            block.text = re.sub(rf"\b{_PAGE_NAMESPACE}\b", namespace, block.text)
+        if account := block.notes.get("as"):
+            from .kube import kubeconfig_of
+
+            assert namespace, f"{where}: a block above needs a cluster"
+            exported["KUBECONFIG"] = str(kubeconfig_of(account, namespace, Path(exported["KUBECONFIG"]).parent))
         if "export" in block.notes:
             exported |= dict(line.removeprefix("export ").split("=", 1) for line in block.text.split("\n") if line)
         elif "file" in block.notes:
@@ -311,7 +343,7 @@ def run_page(page: Path, tmp_path: Path, background: ExitStack) -> None:
             if "instead" in block.notes:
                 servers.close()
             servers.enter_context(running(block.text, block.notes["background"], where, tmp_path, exported))
-        elif block.language == "console":
+        elif block.language == "console" or (block.language == "kubectl" and namespace):
             run_console(block, where, tmp_path, exported)
         elif block.language == "python":
             code = compile("\n" * block.line + block.text, str(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

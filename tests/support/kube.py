@@ -37,6 +37,7 @@ __all__ = [
     "blockable_way",
     "cluster_process",
     "kill_container",
+    "kubeconfig_of",
     "kubeconfig_with",
     "labelled",
     "namespace_for_tests",
@@ -245,6 +246,23 @@ def kubeconfig_with(directory: Path, change: Callable[[Any], object], *, like: P
     path = directory / "kubeconfig"
     path.write_text(yaml.safe_dump(content))
     return path
+
+
+def kubeconfig_of(account: str, namespace: str, directory: Path) -> Path:
+    """Write a kubeconfig with a service account's token alone; its contexts name no namespace."""
+
+    async def token(cluster: Cluster) -> str:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
+        return str((await cluster.call("POST", path, body=body))["status"]["token"])
+
+    def only(content: Any) -> None:
+        content["users"] = [{"name": account, "user": {"token": on_cluster(token)}}]
+        for context in content["contexts"]:
+            context["context"]["user"] = account
+            context["context"].pop("namespace", None)
+
+    return kubeconfig_with(directory, only)
 
 
 @contextlib.asynccontextmanager

@@ -61,10 +61,12 @@ class Registry(Site):
         size: Size of the only layer in bytes.
         login: The required `user:password`, if any.
         platform: The image's platform.
+        busy: How many requests are refused at first, with status 503.
     """
 
-    def __init__(self, *, size: int = 100, login: str = "", platform: str = "linux/amd64") -> None:
+    def __init__(self, *, size: int = 100, login: str = "", platform: str = "linux/amd64", busy: int = 0) -> None:
         super().__init__()
+        self.busy = busy
         self.login = login
         self.manifests = 0
         """How often the manifest was fetched."""
@@ -102,6 +104,9 @@ class Registry(Site):
 
     def otherwise(self, ask: Ask) -> Any:
         name = ask.path.rpartition("/")[2]
+        if self.busy > 0:
+            self.busy -= 1
+            return Say(503)
         wanted = f"Basic {base64.b64encode(self.login.encode()).decode()}"
         if self.login and ask.headers.get("authorization") != wanted:
             self.refused.set()

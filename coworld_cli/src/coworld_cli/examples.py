@@ -20,6 +20,10 @@ coworld replay
 coworld replay examples/paintarena examples/paintarena/results/latest
 coworld replay examples/paintarena --html game.html
 coworld replay examples/paintarena episode.zip
+coworld attach s3://arena/night night
+coworld attach s3://arena/night night --json
+coworld pull s3://arena/night night
+coworld pull /mnt/shared/night night
 coworld runs list
 coworld runs list --game nim --label exp=a --since 7d
 coworld runs list --episodes --player counter --fault '*'

@@ -22,6 +22,8 @@ WORDS: Mapping[str, str] = {
     "build_or_process": "Leave out --build, or --backend process.",
     "build_hosted": "Build with --platform {platform} before you upload.",
     "build_images": "Build them with `coworld build DIRECTORY`, or run local processes with --backend process.",
+    "build_or_wait": "If it is yours, build it with `coworld build`. Otherwise see whether this machine reaches its "
+    "registry.",
     "build_or_log_in": "If it is yours, build it with `coworld build`. If its registry wants a login: docker login.",
     "build_or_pull": "Build it with `coworld build`, or let it be pulled.",
     "build_spec_images": "Build them with `coworld build DIRECTORY`.",
@@ -60,6 +62,12 @@ WORDS: Mapping[str, str] = {
     "{told}, add --install for an environment of the package's own, or use --backend docker.",
     # Kubernetes
     "allow_privileged": "Add --allow-privileged if whoever wrote the file may do everything on the nodes.",
+    "check_worker_image": "Check the image {image!r} (--worker-image), what pulls it (--pull-secret), and whether pods "
+    "reach the store.",
+    "detach_run": "The command that began it goes on with it, or has it driven on the cluster: --detach.",
+    "install_jobs": "Install it with: pip install 'coworld-runner[jobs]'",
+    "name_store": "Name the place that was given to --store.",
+    "play_images": "--backend kubernetes plays programs of images.",
     "check_permissions": "`coworld doctor --backend kubernetes` says what is not permitted.",
     "collector_image_unreachable": "The pods' own helper runs in {image!r}: name another image with Python with "
     "--collector-image.",
@@ -71,6 +79,8 @@ WORDS: Mapping[str, str] = {
     "name_kubeconfig": "Name the file that your cluster gave you with --kubeconfig.",
     "name_kubeconfig_or_backend": "Name the file that your cluster gave you with --kubeconfig, or set KUBECONFIG. "
     "Or use --backend docker or process, which need no cluster.",
+    "name_pull_secret": "If {image!r} exists, the cluster needs a login for its registry: --pull-secret, or "
+    "imagePullSecrets of the service account. Many registries say the same of an image that does not exist.",
     "open_player_network": "--player-network open lifts this restriction.",
     "other_collector_image": "--collector-image names another.",
     "other_context": "See whether it can be reached: kubectl version. Or name another context with --context.",

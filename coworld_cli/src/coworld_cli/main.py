@@ -92,8 +92,8 @@ _COMMANDS: CommandTable = {
     },
     "Episodes": {
         "runs": ("local_runs", "List, search, label, remove and export what was played here."),
-        "attach": ("stores", "Follow a measurement that a cluster plays by itself."),
-        "pull": ("stores", "Bring here what pods of a cluster have played so far."),
+        "attach": ("stores", "Follow a measurement that was detached, and show its result."),
+        "pull": ("stores", "Bring what was played so far into a directory."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),
         "episodes": ("episode_requests", "List episodes, or show one."),
         "stop": ("episode_control", "Stop a run here, or cancel one on a platform."),

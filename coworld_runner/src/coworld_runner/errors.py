@@ -6,7 +6,7 @@ from coworld_core.errors import CoworldError, UsageError, leaves, unwrapped
 
 __all__ = ["OWN_DOING", "PLATFORM_ENDS", "BuildError", "TalkError", "extra_missing", "leaves", "unwrapped"]
 
-OWN_DOING = ("program_missing", "no_command", "command_failed", "image_unusable", "port_taken")
+OWN_DOING = ("program_missing", "no_command", "command_failed", "image_absent", "port_taken")
 """Codes of a `StartError` that the unit to start caused itself."""
 PLATFORM_ENDS = ("evicted", "lost", "timeout")
 """Ends of a unit (`Exit.reason`) that its platform caused."""

@@ -27,9 +27,10 @@ _directory = click.argument("directory", type=DIRECTORY, metavar="DIR")
 @_directory
 @output_options
 def attach(out: Output, store: str, directory: Path) -> int:
-    """Follow a measurement that was begun with --store URL --detach, and show its result.
+    """Follow a measurement that was detached, and show its result.
 
-    DIR is for its rows and its report: new, empty, or that of the same measurement. After Ctrl-C it goes on by itself.
+    URL is the --store with which it was begun. DIR is for its rows and its report: new, empty, or that of the same
+    measurement. After Ctrl-C, the measurement goes on by itself.
     """
     from ..measuring import measured, show_report
     from ..render.progress import show_progress
@@ -50,9 +51,9 @@ def attach(out: Output, store: str, directory: Path) -> int:
 @_directory
 @output_options
 def pull(out: Output, store: str, directory: Path) -> int:
-    """Bring what was played so far with --store URL into a directory.
+    """Bring what was played so far into a directory.
 
-    DIR is new or empty, or has the same measurement, to which what is new is added. The command that began it goes on
+    URL is the --store of a measurement. DIR is new or empty, or has the same measurement, to which what is new is added. The command that began it goes on
     from there on this machine, with -o DIR in place of --store.
     """
     from ..render.text import shown_path

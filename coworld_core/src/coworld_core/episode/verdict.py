@@ -29,14 +29,12 @@ _PUBLISHED: dict[str, str] = {
     "program_never_started": "crash",
     "output_missing": "crash",
     "output_refused": "crash",
-    "image_unreachable": "game_unhealthy",
     "artifact_transport_error": "crash",
     "platform_error": "crash",
     "config_error": "crash",
     "interrupted": "crash",
 }
 """The published platform's names for error types that it does not know; the others keep their names."""
-
 
 _OF_PLAYERS = ("player_error", "player_left_early", "player_timeout", "player_never_started")
 _OF_THE_GAME = (
@@ -75,8 +73,8 @@ class Verdict:
     @property
     def published_type(self) -> str | None:
         """`error_type` by the published platform's name."""
-        if self.error_type == "image_unreachable" and self.slot is not None:
-            return "player_error"
+        if self.error_type == "image_unreachable":
+            return {"game": "game_unhealthy", "player": "player_error"}.get(self.party or "", "crash")
         return _PUBLISHED.get(self.error_type or "", self.error_type)
 
     @property
@@ -164,7 +162,12 @@ def judge_error(error: BaseException) -> Verdict:
 
 def blame_for(error: CoworldError) -> tuple[FaultParty, ErrorType]:
     """The party to blame, and the error type, when one of coworld's own errors ends an episode."""
-    if isinstance(error, ImageError) or error.code == "image_unreachable":
+    if error.code == "disk_full":
+        return "platform", "platform_error"
+    if error.code == "registry_unavailable":
+        return "platform", "image_unreachable"
+    # Who chose an image that is not there (`image_absent`), its episode knows
+    if isinstance(error, ImageError) or error.code in ("image_unreachable", "image_absent"):
         return "operator", "image_unreachable"
     if isinstance(error, ManifestError | UsageError | CapabilityError | HookError):
         return "operator", "config_error"

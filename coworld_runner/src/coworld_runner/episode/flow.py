@@ -15,7 +15,7 @@ from coworld_core.episode.seat_behaviour import read_inaction
 from coworld_core.errors import CoworldError, ImageError, NotReadyError, StartError
 from coworld_core.hints import Hint
 
-from ..backend import HttpProbe, ImageInfo, Unit, UnitSpec
+from ..backend import Component, HttpProbe, ImageInfo, Unit, UnitSpec
 from ..backends.base import LISTENS_ELSEWHERE
 from ..errors import OWN_DOING, unwrapped
 from ..package.plan import Seat
@@ -100,7 +100,7 @@ class Flow:
         except CoworldError as error:
             trouble = error
             error.context.setdefault("workspace", str(workspace))
-            await ledger.see("failed", error=error)
+            await ledger.see("failed", *self._author(error), error=error)
         except (anyio.get_cancelled_exc_class(), KeyboardInterrupt) as error:
             trouble = error
             with anyio.CancelScope(shield=True):
@@ -111,6 +111,19 @@ class Flow:
         from .episode_record import write_record
 
         return await write_record(self._setup, ledger, status), trouble
+
+    def _author(self, error: CoworldError) -> tuple[Component | None, int | None]:
+        """Whose unit an error concerns, or whose image: the game's, or of the first player that has it."""
+        spec = self._specs.get(str(error.context.get("unit")))
+        if spec is not None:
+            return spec.component, spec.slot
+        image = error.context.get("image")
+        if image == self._ledger.game.image.image:
+            return "game", None
+        for slot, seat in enumerate(self._setup.plan.seats):
+            if seat.has_unit and seat.image == image:
+                return "player", slot
+        return None, None
 
     async def _all_phases(self, later: AsyncExitStack) -> None:
         with self._phases.during("prepare"):
@@ -137,10 +150,8 @@ class Flow:
             if error.code not in OWN_DOING:
                 raise
             # Players are handled where they are started; this one could not even be created
-            spec = self._specs.get(str(error.context.get("unit")))
-            await self._ledger.see(
-                "not_started", spec.component if spec else "game", spec.slot if spec else None, error=error
-            )
+            component, slot = self._author(error)
+            await self._ledger.see("not_started", component or "game", slot, error=error)
 
     async def _with_game(self, game: Unit, door: Unit, scratch: Scratch, proxy: str, recorder: Recorder) -> None:
         place = {"address": door.endpoint().there, "door": door.name}

@@ -19,6 +19,7 @@ from coworld_core.evaluation.evaluation_files import (
     read_plan,
 )
 from coworld_core.evaluation.report_contents import ShownReport
+from coworld_core.hints import Hint
 
 from ..episode.episode_options import EpisodeOptions
 from ..evaluation.entrants import entrants_of_plan
@@ -70,7 +71,7 @@ async def attend_run(
         raise UsageError(
             f"The run at {store} was not detached, so it does not say who plays.",
             code="not_detached",
-            hint="The command that began it goes on with it, or has it driven on the cluster (--detach).",
+            hint=Hint("detach_run", "Whoever began it goes on with it, or detaches it (detach)."),
         )
     await anyio.to_thread.run_sync(make_place, place, plan)
     for name in (PACKAGE, *{files.archive for files in sent.players.values() if files.archive}):

@@ -30,6 +30,7 @@ from coworld_core.documents.records import Record, SchemaVersion, open_record, r
 from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.files.zips import ZipWriter, open_zip
+from coworld_core.hints import Hint
 
 from ..episode.venue import Wanted
 from ..images._compose_places import COMPOSE_NAMES
@@ -185,7 +186,9 @@ async def read_object(store: JobStore, name: str, model: type[_Model], *, what: 
 
 def no_run(store: JobStore) -> UsageError:
     """The error for a store without a run."""
-    return UsageError(f"There is no run at {store}.", code="no_run", hint="Name the place of the run (--store).")
+    return UsageError(
+        f"There is no run at {store}.", code="no_run", hint=Hint("name_store", "Name the run's own place.")
+    )
 
 
 # --- plans

@@ -15,6 +15,7 @@ from typing import Any
 from coworld_core import time_limits
 from coworld_core.episode.events import Notice
 from coworld_core.errors import EnvironmentFault
+from coworld_core.hints import Hint
 
 from ..backend import Publish
 from ..backends.engine import RUN, UNIT
@@ -136,7 +137,7 @@ class JobPods:
             raise EnvironmentFault(
                 f"The pods of {self._run_id} do not start: {lasting[0].message}",
                 code=lasting[0].code,
-                hint=f"Check that the cluster can pull {self.image} (--worker-image, --pull-secret).",
+                hint=_check_image(self.image),
             )
         jobs = await self._jobs(_PLAYS)
         if not jobs or all(_ended(job) for job in jobs):
@@ -152,7 +153,7 @@ class JobPods:
             raise EnvironmentFault(
                 f"The pods of {self._run_id} end before they have played anything: {why}",
                 code="pods_died",
-                hint=f"Check the image {self.image} (--worker-image), and whether pods reach the store.",
+                hint=_check_image(self.image),
             )
         held = next((why for pod in pods if (why := unschedulable(pod))), "")
         news = f"Pods wait for room on the cluster: {held}" if held else f"A pod has ended: {why}" if why else ""
@@ -176,6 +177,12 @@ class JobPods:
         finally:
             await self._connection.close()
             self._connection = None
+
+
+def _check_image(image: str) -> Hint:
+    return Hint(
+        "check_worker_image", "Check the image {image!r}, what pulls it, and whether pods reach the store.", image=image
+    )
 
 
 def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[str] = ()) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation.evaluation_files import PLAN_NAME, PLAYERS_NAME
+from coworld_core.hints import Hint
 
 from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Take, Venue, VenueRun, Wanted
@@ -150,7 +151,7 @@ class JobVenue(Venue):
             raise CapabilityError(
                 f"Jobs of a cluster play games of the kit with players of files, and {reason}.",
                 code="not_portable",
-                hint="--backend kubernetes plays programs of images.",
+                hint=Hint("play_images", "The backend kubernetes plays programs of images."),
             )
 
     async def __aenter__(self) -> Self:

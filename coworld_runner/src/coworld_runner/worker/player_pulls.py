@@ -10,7 +10,7 @@ import anyio
 from coworld_core.errors import BackendError
 
 from ..backends.kubernetes._cluster import Cluster
-from ..backends.kubernetes._node_images import is_pulled, pull
+from ..backends.kubernetes._node_images import pull
 from .player_pods import ATTEMPT, COMPONENT, pull_pod
 from .worker_settings import Settings
 
@@ -32,7 +32,7 @@ async def pull_images(cluster: Cluster, settings: Settings, attempt: str, images
     async def one(index: int, image: str) -> None:
         body = pull_pod(settings, index, attempt, image)
         try:
-            await pull(cluster, body, f"{ATTEMPT}={attempt},{COMPONENT}=image", until=is_pulled)
+            await pull(cluster, body, f"{ATTEMPT}={attempt},{COMPONENT}=image")
         except BackendError as error:
             _log.info("an image is not pulled ahead, or its pod goes with this one: %s", error.message)
 

@@ -17,12 +17,13 @@ from ..backends.base import LOCALHOST, BaseUnit
 from ..backends.kubernetes._admission import is_restricted
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._pod_state import Trouble
+from ..backends.kubernetes._start_attempts import advice
 from ..backends.kubernetes._watched_unit import Presence, WatchedPod
 from ..backends.kubernetes.pod_overlay import RESTRICTED_USER, as_user
 from .player_pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
 from .worker_settings import Settings
 
-__all__ = ["GameUnit", "JobContext", "PlayerUnit"]
+__all__ = ["GameUnit", "JobContext", "PlayerUnit", "explain_start"]
 
 GAME = "game"
 """Name of the game's container in the Job's pod."""
@@ -55,17 +56,17 @@ def _watched(unit: BaseUnit, context: JobContext, name: str, container: str) -> 
         tasks=context.tasks,
         name=name,
         container=container,
-        explain=_explain,
+        explain=lambda trouble: explain_start(trouble, unit.spec.image),
         forbidden_hint="Give the worker's service account the right to it: docs/worker.md has the rules.",
         log_seconds=10.0,
         grows=True,
     )
 
 
-def _explain(trouble: Trouble) -> tuple[str, str]:
-    """Attribute any trouble in starting to the unit's own image or command: its author chose them, not the operator."""
-    code = "image_unusable" if trouble.code == "image_unreachable" else "command_failed"
-    return code, "Correct its image and command in the manifest."
+def explain_start(trouble: Trouble, image: str) -> tuple[str, str]:
+    """Return the code, the same as for any cluster, and the hint."""
+    more = "See the pod's events; a pod's image and command are those of the manifest."
+    return trouble.code, advice(trouble.code, image) or more
 
 
 class GameUnit(BaseUnit):

@@ -10,18 +10,23 @@ from typing import Any, Literal
 import anyio
 
 from coworld_core.docker_address import EngineGone, EngineRefused
-from coworld_core.episode.events import ImageProgressed
+from coworld_core.episode.events import ImageProgressed, Notice
 from coworld_core.errors import ImageError
 from coworld_core.hints import Hint
 from coworld_core.images import runs_on
+from coworld_core.retries import Backoff, Tries
 
 from ...backend import ImageInfo, Publish
-from ._engine import Engine, is_full, json_objects, path_segment
+from ..start_causes import cause_of
+from ._engine import Engine, json_objects, path_segment
 from ._registry_logins import registry_headers
 
-__all__ = ["Images", "image_platform", "split_name"]
+__all__ = ["Images", "image_platform", "pull_refusal", "split_name"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BACKOFF = Backoff(base=2.0)
+_TRIES = 4
+"""How often a pull is tried that fails for a reason that may pass, within about ten seconds."""
 _REPORT_SECONDS = 0.2
 """Seconds between progress events of a download; a change of status is always published."""
 
@@ -142,22 +147,20 @@ class Images:
     # --- fetching
 
     async def _fetch(self, image: str, platform: str | None, publish: Publish | None) -> None:
-        def refusal(reason: str) -> ImageError:
-            full = is_full(reason)
-            return ImageError(
-                f"The image {image!r} is not on this machine and could not be pulled: {reason}",
-                code="disk_full" if full else None,
-                hint="Make room where the engine keeps its images: docker system df shows what takes it."
-                if full
-                else Hint(
-                    "build_or_log_in",
-                    "If it is yours, build it with build_coworld. If its registry wants a login: docker login.",
-                ),
-                context={"image": image},
-            )
-
         if re.fullmatch(r"(sha256:)?[0-9a-f]{12,64}", image):
-            raise refusal("it is named by its id, which no registry knows.")
+            raise pull_refusal(image, "it is named by its id, which no registry knows.")
+        tries = Tries(_BACKOFF, most=_TRIES)
+        while reason := await self._pulled(image, platform, publish):
+            passes = cause_of(reason, otherwise="image_unreachable").passes
+            pause = tries.again() if passes else None
+            if pause is None:
+                raise pull_refusal(image, reason)
+            if publish is not None:
+                publish(Notice(message=f"{image} is pulled again in {pause:.0f} s: {reason}"))
+            await anyio.sleep(pause)
+
+    async def _pulled(self, image: str, platform: str | None, publish: Publish | None) -> str:
+        """Pull an image; return the engine's message if that fails."""
         name, tag = split_name(image)
         report = _Report(image, publish)
         headers = await registry_headers(name, self._logins)
@@ -170,9 +173,32 @@ class Images:
             ) as answer:
                 async for said in json_objects(answer):
                     if reason := report.take(said):
-                        raise refusal(reason)
+                        return reason
         except (EngineRefused, EngineGone) as error:
-            raise refusal(error.server_message) from error
+            return error.server_message
+        return ""
+
+
+def pull_refusal(image: str, reason: str) -> ImageError:
+    """The error for an image that an engine could not pull, by the engine's words."""
+    code = cause_of(reason, otherwise="image_unreachable").code
+    hints = {
+        "disk_full": "Make room where the engine keeps its images: docker system df shows what takes it.",
+        "registry_unavailable": Hint(
+            "build_or_wait",
+            "If it is yours, build it with build_coworld. Otherwise see whether this machine reaches its registry.",
+        ),
+    }
+    usual = Hint(
+        "build_or_log_in",
+        "If it is yours, build it with build_coworld. If its registry wants a login: docker login.",
+    )
+    return ImageError(
+        f"The image {image!r} is not on this machine and could not be pulled: {reason}",
+        code=code,
+        hint=hints.get(code, usual),
+        context={"image": image},
+    )
 
 
 class _Report:

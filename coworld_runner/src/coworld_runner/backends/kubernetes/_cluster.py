@@ -31,7 +31,12 @@ class Cluster(ApiServer):
 
     @classmethod
     async def connect(
-        cls, *, context: str | None = None, namespace: str | None = None, kubeconfig: Path | None = None
+        cls,
+        *,
+        context: str | None = None,
+        namespace: str | None = None,
+        kubeconfig: Path | None = None,
+        permitted: bool = True,
     ) -> Cluster:
         """Find the cluster the way `kubectl` does, sign in, and check that it answers.
 
@@ -39,6 +44,7 @@ class Cluster(ApiServer):
             context: A context of the kubeconfig; None: the current one.
             namespace: The namespace of all objects; None: the context's own, else `default`.
             kubeconfig: The file; None: `KUBECONFIG`, `~/.kube/config`, or the pod's own service account.
+            permitted: Refuse whoever may not list the namespace's pods; False for a check that says all that is denied.
 
         Raises:
             BackendUnavailable: The message says why: not installed, no kubeconfig, no such context, no answer, not
@@ -47,14 +53,14 @@ class Cluster(ApiServer):
         cluster = cls(context=context, namespace=namespace, kubeconfig=kubeconfig)
         await cluster.sign_in()
         try:
-            await cluster._greet()
+            await cluster._greet(permitted)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await cluster.close()
             raise
         return cluster
 
-    async def _greet(self) -> None:
+    async def _greet(self, permitted: bool) -> None:
         try:
             found = await self.call("GET", "/version", retry_timeout=0)
             self.version = str(found.get("gitVersion") or "")
@@ -62,7 +68,8 @@ class Cluster(ApiServer):
         except ClusterGone as error:
             raise BackendUnavailable(error.message, code="cluster_unreachable", hint=error.hint) from error
         except ClusterRefused as error:
-            raise _unusable(self, error) from error
+            if permitted or error.status != 403:
+                raise _unusable(self, error) from error
         if not await self._has_namespace():
             raise BackendUnavailable(
                 f"There is no namespace {self.namespace!r} on the cluster {self.server}.",

@@ -26,7 +26,8 @@ NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "pods/portforward", ("get", "create")),
     ("", "secrets", ("create", "get", "list", "delete", "deletecollection")),
     ("", "services", ("create", "get", "list", "delete")),
-    ("batch", "jobs", ("create", "get", "list", "delete", "patch")),
+    ("", "resourcequotas", ("list",)),
+    ("batch", "jobs", ("create", "get", "list", "patch", "delete")),
     ("networking.k8s.io", "networkpolicies", ("create", "get", "list", "delete", "deletecollection")),
 )
 """Permissions needed in the namespace: group, resource, verbs."""
@@ -89,31 +90,35 @@ async def check_cluster(cluster: Cluster, options: PodOptions, *, policies: bool
 
 
 async def _permissions(cluster: Cluster) -> list[Issue]:
-    denied: list[str] = []
+    """Ask for every right, so that one look at the list is enough to have them granted."""
+    denied: set[tuple[str, str]] = set()
 
     async def ask(group: str, resource: str, verb: str) -> None:
         kind, _, below = resource.partition("/")
         if not await cluster.review(verb, kind, group=group, subresource=below):
-            denied.append(f"{verb} {resource}")
+            denied.add((resource, verb))
 
     async with anyio.create_task_group() as tasks:
         for group, resource, verbs in NEEDED:
             for verb in verbs:
                 tasks.start_soon(ask, group, resource, verb)
-    if not denied:
-        return [
-            Issue(
-                code="permissions",
-                severity="info",
-                message="All needed permissions are granted.",
-                hint="kubectl auth can-i --list shows all permissions.",
+    issues: list[Issue] = []
+    for group, resource, verbs in NEEDED:
+        if missing := ", ".join(verb for verb in verbs if (resource, verb) in denied):
+            rule = f'- {{apiGroups: ["{group}"], resources: [{resource}], verbs: [{missing}]}}'
+            issues.append(
+                Issue(
+                    code="cluster_forbidden",
+                    message=f"Not permitted in namespace {cluster.namespace}: {missing} {resource}.",
+                    hint=f"Ask for the Role in docs/kubernetes.md, or for this line in yours: {rule}",
+                )
             )
-        ]
-    return [
+    return issues or [
         Issue(
-            code="cluster_forbidden",
-            message=f"Not permitted in namespace {cluster.namespace}: {', '.join(sorted(denied))}.",
-            hint="Ask for the Role in docs/kubernetes.md to be bound to you in this namespace.",
+            code="permissions",
+            severity="info",
+            message="All needed permissions are granted.",
+            hint="kubectl auth can-i --list shows all permissions.",
         )
     ]
 

@@ -25,6 +25,7 @@ from ...errors import unwrapped
 from ...runs._task_groups import cancel_after, nursery
 from ..base import LOCALHOST, BaseUnit, wait_until_ready
 from ..engine import Signal, Signals
+from ..start_causes import IMAGE_CODES
 from . import _pod_state as state
 from ._admission import is_restricted
 from ._cluster import Cluster, ClusterGone, ClusterRefused
@@ -43,6 +44,7 @@ from ._pod_objects import (
     service_body,
 )
 from ._run_job import Run
+from ._start_attempts import advice
 from ._watched_unit import Presence, WatchedPod
 from ._written_files import Written
 from .pod_overlay import RESTRICTED_USER
@@ -252,18 +254,15 @@ class KubernetesUnit(BaseUnit):
         """Return the code and the hint for a container that could not start."""
         own = trouble.container == MAIN
         image = self.spec.image if own else self._pods.options.collector_image
-        hints = {
-            "image_unreachable": f"See that the cluster can pull {image!r}, and has the right to (imagePullSecrets)."
-            if own
-            else Hint(
+        hint = advice(trouble.code, image)
+        if not own and trouble.code in IMAGE_CODES:
+            hint = Hint(
                 "collector_image_unreachable",
                 "The pods' own helper runs in {image!r}: pass another image with Python as collector_image.",
                 image=image,
-            ),
-            "command_failed": "Correct the runnable's `run`, or put the program into the image.",
-        }
+            )
         more = f"kubectl describe pod -n {self._cluster.namespace} {self.pod.name} says more."
-        return trouble.code, hints.get(trouble.code, more)
+        return trouble.code, hint or more
 
     # --- followed
 

@@ -17,6 +17,7 @@ from ...backend import ImageInfo, Publish
 from ...runs._task_groups import nursery
 from ...runs.scratch import open_scratch
 from ..engine import RUN
+from ..start_causes import IMAGE_CODES
 from . import _pod_state as state
 from ._admission import advice_on
 from ._cluster import Cluster, ClusterRefused
@@ -34,9 +35,10 @@ from ._pod_objects import (
     owner_reference,
     pull_spec,
 )
+from ._start_attempts import StartAttempts, advice
 from ._watch import follow
 
-__all__ = ["Images", "image_on_nodes", "is_pulled", "pull"]
+__all__ = ["Images", "image_on_nodes", "pull"]
 
 _UNPUBLISHED = re.compile(r"img_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CHECK = "coworld.image-check"
@@ -87,21 +89,24 @@ class Images:
         """Pull the image with a pod whose program does not exist, so that nothing runs."""
         check = f"image-{secrets.token_hex(6)}"
 
-        def note(reason: str) -> None:
+        def note(what: str) -> None:
             if publish is not None:
-                publish(Notice(message=f"A look at the image {image} waits for room on the cluster: {reason}"))
+                publish(Notice(message=f"A look at the image {image} waits {what}"))
 
         # Locked meanwhile, so that it is not taken for the remains of a killed runner
         async with open_scratch(check):
             try:
                 job = await self._cluster.create("jobs", owner_body(check, lease=PULL_SECONDS, image=image))
                 body = self._body(check, image, platform, owner_reference(job))
-                pod = await pull(
+                pod, trouble = await pull(
                     self._cluster,
                     body,
                     f"{_CHECK}={object_name(check)}",
-                    until=_is_settled,
-                    admit=lambda make: self._room.take(check, make, note),
+                    until=_has_no_node,
+                    admit=lambda make: self._room.take(
+                        check, make, lambda why: note(f"for room on the cluster: {why}")
+                    ),
+                    on_retry=lambda why: note(f"for the node's next attempt: {why}"),
                 )
             except ClusterRefused as error:
                 code, hint = advice_on(error, self._cluster.namespace, None)
@@ -109,9 +114,13 @@ class Images:
             finally:
                 with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
                     await self._cluster.delete("jobs", object_name(check))
-        trouble = state.start_trouble(pod)
-        if trouble is not None and trouble.code == "image_unreachable":
-            raise self._refusal(image, trouble.message)
+        if trouble is not None and trouble.code in IMAGE_CODES:
+            raise ImageError(
+                f"The cluster cannot get the image {image!r}: {trouble.message.rstrip('.')}.",
+                code=trouble.code,
+                hint=advice(trouble.code, image),
+                context={"image": image},
+            )
         if words := state.unschedulable(pod):
             raise self._untried(image, "unschedulable", *await without_node(self._cluster, pod, words))
         digest = str(state.container_status(pod).get("imageID") or "")
@@ -135,14 +144,6 @@ class Images:
     def _untried(self, image: str, code: str | None, reason: str, hint: str | None) -> StartError:
         message = f"The cluster cannot try the image {image!r}: {reason.rstrip('.')}."
         return StartError(message, code=code, hint=hint, context={"image": image})
-
-    def _refusal(self, image: str, reason: str) -> ImageError:
-        return ImageError(
-            f"The cluster cannot get the image {image!r}: {reason}.",
-            code="image_unreachable",
-            hint="Push it to a registry that the cluster reaches, and see that it may pull (imagePullSecrets).",
-            context={"image": image},
-        )
 
 
 async def image_on_nodes(cluster: Cluster, image: str, platform: str | None = None) -> ImageInfo | None:
@@ -171,20 +172,22 @@ async def pull(
     body: Mapping[str, Any],
     selector: str,
     *,
-    until: Callable[[Mapping[str, Any]], bool],
+    until: Callable[[Mapping[str, Any]], bool] = lambda _: False,
     admit: Callable[[Callable[[], Awaitable[None]]], Awaitable[None]] = lambda make: make(),
-) -> Mapping[str, Any]:
-    """Create a pod that pulls its image, and remove it afterwards.
+    on_retry: Callable[[str], object] = lambda _: None,
+) -> tuple[Mapping[str, Any], state.Trouble | None]:
+    """Create a pod that pulls its image, and remove it once it has the image or will never have it.
 
     Args:
         cluster: The cluster.
         body: The pod, built with `pull_spec`.
         selector: Labels that match the pod; they may match others as well.
-        until: Whether a state of the pod settles the matter.
+        until: Whether a state of the pod settles the matter, too.
         admit: Creates the pod with the given function, when there is room for it.
+        on_retry: Called with the cluster's words when the node is left to try again.
 
     Returns:
-        The last known state of the pod; empty if it was never seen.
+        The last known state of the pod, empty if it was never seen, and the trouble it had.
 
     Raises:
         BackendError: The pod could not be created or removed.
@@ -192,13 +195,13 @@ async def pull(
     name = str(body["metadata"]["name"])
     last: Mapping[str, Any] = {}
     done = anyio.Event()
-    login = _Login()
+    attempts = StartAttempts(on_retry=on_retry)
 
     def look(pod: Mapping[str, Any]) -> None:
         nonlocal last
         if pod["metadata"]["name"] == name:
             last = pod
-            if not login.is_tried_again(pod) and until(pod):
+            if attempts.trouble(pod) is not None or state.has_started(pod) or state.is_over(pod) or until(pod):
                 done.set()
 
     def gone(pod: Mapping[str, Any]) -> None:
@@ -217,42 +220,12 @@ async def pull(
     finally:
         with anyio.move_on_after(_REMOVE_SECONDS, shield=True):
             await cluster.delete("pods", name, grace=0)
-    return last
+    return last, attempts.last
 
 
-class _Login:
-    """Whether a pod that a registry refused for lack of a login will get another chance.
-
-    A kubelet waits a second for a pull secret that it has not read before, then pulls without it. That refusal says
-    nothing about the secret; the next one does, because by then the kubelet has read it.
-    """
-
-    def __init__(self) -> None:
-        self._refused = False
-        self._again = False
-
-    def is_tried_again(self, pod: Mapping[str, Any]) -> bool:
-        """Whether the kubelet will try again and only that attempt counts; call it with every state of the pod."""
-        if not pod["spec"].get("imagePullSecrets"):
-            return False
-        reason, lacks_login = state.pull_trouble(pod)
-        if reason == "ErrImagePull" and lacks_login and not self._again:
-            self._refused = True
-            return True
-        if reason == "ImagePullBackOff" and self._refused:
-            self._again = True
-            return True
-        return False
-
-
-def is_pulled(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod has its image, or will never have it."""
-    return state.start_trouble(pod) is not None or state.has_started(pod) or state.is_over(pod)
-
-
-def _is_settled(pod: Mapping[str, Any]) -> bool:
+def _has_no_node(pod: Mapping[str, Any]) -> bool:
     words = state.unschedulable(pod)
-    return is_pulled(pod) or (bool(words) and not state.lacks_room(words))
+    return bool(words) and not state.lacks_room(words)
 
 
 def _spellings(image: str) -> set[str]:

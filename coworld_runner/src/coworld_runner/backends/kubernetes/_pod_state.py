@@ -9,6 +9,7 @@ from typing import Any
 
 from coworld_core.episode.outcome import Exit, ExitReason
 
+from ..start_causes import StartCause, cause_of
 from ._pod_objects import COLLECTOR, MAIN
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
     "is_running",
     "lacks_room",
     "pod_address",
-    "pull_trouble",
     "silent_node",
     "start_trouble",
     "unschedulable",
@@ -41,11 +41,9 @@ _WAITING = frozenset(
         "RegistryUnavailable",
     }
 )
-"""Reasons for waiting that do not go away by themselves."""
-_PASSING = re.compile(r"failed to sync (secret|configmap) cache|context deadline exceeded")
-"""Messages of a node that is only busy and tries again."""
-_NO_LOGIN = re.compile(r"no basic auth credentials|unauthorized|authentication required|denied", re.IGNORECASE)
-"""Messages of a registry that requires a login."""
+"""Reasons for waiting that do not go away by themselves, or only with the kubelet's next attempt."""
+_BUSY = re.compile(r"failed to sync (secret|configmap) cache|context deadline exceeded")
+"""Messages, on making a container, of a node that is only busy and tries again."""
 _NOT_RUN = frozenset({"ContainerCannotRun", "StartError", "CreateContainerError"})
 """Reasons for the end of a container whose program never ran."""
 
@@ -76,13 +74,24 @@ _FOUND_DEAD = 255
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a pod will not start."""
+    """Why a container does not start."""
 
-    code: str
-    """The error's code: image_unreachable, command_failed, unschedulable or start_failed."""
+    cause: StartCause
+    """The line of the table of causes."""
     message: str
     """The cluster's own message."""
     container: str = MAIN
+    main: str = MAIN
+    """The pod's container that is the unit."""
+
+    @property
+    def code(self) -> str:
+        """The error's code; images and commands of our own helper are no author's."""
+        if self.container == self.main:
+            return self.cause.code
+        return {"image_absent": "image_unreachable", "command_failed": "start_failed"}.get(
+            self.cause.code, self.cause.code
+        )
 
 
 def _status(pod: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -175,31 +184,29 @@ def collector_end(pod: Mapping[str, Any]) -> str:
     )
 
 
-def pull_trouble(pod: Mapping[str, Any], name: str = MAIN) -> tuple[str, bool]:
-    """The kubelet's reason why a container waits for its image, and whether a login is missing."""
-    waiting = _state(pod, name, "waiting") or {}
-    return str(waiting.get("reason") or ""), _NO_LOGIN.search(str(waiting.get("message") or "")) is not None
-
-
 def start_trouble(pod: Mapping[str, Any], main: str = MAIN) -> Trouble | None:
-    """Why a container will not start, or None. `unschedulable` covers pods that no node takes."""
+    """Why a container does not start, or None. `unschedulable` covers pods that no node takes."""
+
+    def trouble(reason: str, message: str, name: str, otherwise: str) -> Trouble:
+        words = _reason_text(reason, message)
+        return Trouble(cause_of(words, otherwise=otherwise), words, name, main)
+
     for name in (COLLECTOR, main):
         waiting = _state(pod, name, "waiting")
         reason, message = (str((waiting or {}).get(key) or "") for key in ("reason", "message"))
-        if reason in _WAITING and not _PASSING.search(message):
-            if reason in _IMAGE:
-                return Trouble("image_unreachable", _reason_text(reason, message), name)
-            own = name == main and re.search(r"exec:|executable file|no command specified|unable to find user", message)
-            return Trouble("command_failed" if own else "start_failed", _reason_text(reason, message), name)
+        if reason in _IMAGE:
+            return trouble(reason, message, name, "image_unreachable")
+        if reason in _WAITING and not _BUSY.search(message):
+            return trouble(reason, message, name, "start_failed")
         ended = _state(pod, name, "terminated")
         if ended is not None and ended.get("reason") in _NOT_RUN:
-            words = _reason_text(str(ended["reason"]), str(ended.get("message") or ""))
-            return Trouble("command_failed" if name == main else "start_failed", words, name)
+            return trouble(str(ended["reason"]), str(ended.get("message") or ""), name, "command_failed")
         if ended is not None and name == COLLECTOR and not has_started(pod, main):
-            words = _reason_text(str(ended.get("reason")), f"status {ended.get('exitCode')}")
-            return Trouble("start_failed", words, name)
+            return trouble(str(ended.get("reason")), f"status {ended.get('exitCode')}", name, "start_failed")
     if _status(pod).get("phase") == "Failed" and not has_started(pod, main):
-        return Trouble("start_failed", _pod_text(pod))
+        status = _status(pod)
+        reason = str(status.get("reason") or status.get("phase") or "")
+        return trouble(reason, str(status.get("message") or ""), main, "start_failed")
     return None
 
 

@@ -23,6 +23,7 @@ from ._cluster_capacity import wait_limit
 from ._cordoned_nodes import without_node
 from ._pod_logs import follow_log
 from ._pod_objects import MAIN
+from ._start_attempts import StartAttempts
 from ._watch import follow
 
 __all__ = ["Presence", "WatchedPod", "watch_pods", "watch_until_lost"]
@@ -112,6 +113,10 @@ class WatchedPod:
         self._signalling = signalling or anyio.Lock()
         self._log_seconds = log_seconds
         self._lost_why = ""
+        self._attempts = StartAttempts(container, on_retry=self._note_retry)
+
+    def _note_retry(self, words: str) -> None:
+        self._unit.publish(Notice(message=f"{self._unit.name} waits for its node's next attempt: {words}"))
 
     @property
     def id(self) -> str:
@@ -197,7 +202,7 @@ class WatchedPod:
         while not reached():
             changed = self.changed
             self.raise_trouble()
-            with anyio.move_on_after(await self._wait_for_node()):
+            with anyio.move_on_after(min(await self._wait_for_node(), self._attempts.seconds_left)):
                 await changed.wait()
 
     async def _wait_for_node(self) -> float:
@@ -230,7 +235,7 @@ class WatchedPod:
             raise self.trouble("cluster_lost", self._lost_why, "See whether the API server can be reached.")
         if self.presence is Presence.GONE:
             raise self.trouble("pod_deleted", "the pod was deleted by somebody else", "See who deletes pods there.")
-        found = state.start_trouble(self.state, self._container)
+        found = self._attempts.trouble(self.state)
         if found is not None:
             code, hint = self._explain(found)
             raise self.trouble(code, found.message, hint)

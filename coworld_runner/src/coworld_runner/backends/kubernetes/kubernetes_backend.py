@@ -196,7 +196,9 @@ class KubernetesBackend(BaseBackend):
         """Check that the cluster can be used: permissions, images, name service, quota, network policies."""
         context, namespace, kubeconfig = self._where
         try:
-            cluster = await Cluster.connect(context=context, namespace=namespace, kubeconfig=kubeconfig)
+            cluster = await Cluster.connect(
+                context=context, namespace=namespace, kubeconfig=kubeconfig, permitted=False
+            )
         except BackendUnavailable as error:
             return (Issue(code=error.code, message=error.message, hint=error.hint),)
         try:

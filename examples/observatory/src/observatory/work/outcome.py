@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
@@ -30,9 +30,6 @@ def outcome_of(verdict: Verdict, *, seat: int | None = None) -> Outcome:
         verdict: The verdict on it.
         seat: The seat whose policy cannot be played here, if that is the reason.
     """
-    if seat is not None and verdict.error_type == "image_unreachable":
-        # Published as a fault of the game, which has nothing to do with a policy's image.
-        verdict = replace(verdict, error_type="config_error")
     return Outcome(
         status="failed",
         error_type=verdict.published_type,
