@@ -21,6 +21,7 @@ from support.worker_image import ensure_worker_image
 from coworld_core.episode.record import read_rows
 from coworld_runner.backends.kubernetes._cluster import Cluster
 from coworld_runner.evaluation import EvaluationRules, compare
+from coworld_runner.runs.scratch import find_scratch, reap_scratch
 
 ROOT = Path(__file__).parents[2]
 NIM = ROOT / "examples" / "nim"
@@ -40,6 +41,8 @@ def act(observation, legal, rng):
     return legal[0]
 """
 
+KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
 
 
@@ -52,9 +55,8 @@ def store() -> Generator[Mapping[str, str]]:
     server = ThreadedMotoServer(ip_address=node_address(), port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    known = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
     url = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=url, **known).create_bucket(Bucket="arena")
+    boto3.client("s3", endpoint_url=url, region_name="us-east-1", **KEYS).create_bucket(Bucket="arena")
     yield {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -91,6 +93,15 @@ def done(*words: str, store: Mapping[str, str], cwd: Path) -> str:
     return output
 
 
+def stored(store: Mapping[str, str], prefix: str) -> list[str]:
+    """The names of objects right below a prefix."""
+    import boto3
+
+    client = boto3.client("s3", endpoint_url=store["AWS_ENDPOINT_URL"], region_name="us-east-1", **KEYS)
+    found = client.list_objects_v2(Bucket="arena", Prefix=prefix, Delimiter="/").get("Contents", ())
+    return [entry["Key"].removeprefix(prefix) for entry in found]
+
+
 def left(namespace: str) -> list[str]:
     """The Jobs and Secrets of runs in the namespace."""
 
@@ -103,20 +114,29 @@ def left(namespace: str) -> list[str]:
 
 def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
     page = (ROOT / "docs" / "thousands-of-episodes.md").read_text()
-    (lines,) = re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    measured, pulled = (line.split()[1:] for line in lines.splitlines())
-    measured = [str(NIM) if word == "examples/nim" else namespace if word == "arena" else word for word in measured]
+    lines = "".join(re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
+    known = {"examples/nim": str(NIM), "arena": namespace}
+    measured, pulled, detached, attached = ([known.get(word, word) for word in line.split()[1:]] for line in lines)
     output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
     assert "Pods of a cluster play: 1 of" in output
     assert "counter is better than" in output.lower()
     done(*pulled, store=store, cwd=tmp_path)
     assert {row.key for row in read_rows(tmp_path / "out")} <= {row.key for row in read_rows(tmp_path / "first")}
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    assert "attach s3://arena/night" in done(*detached, *small, "--seed", "7", "-o", "begun", store=store, cwd=tmp_path)
+    # Nobody here drives it: the report is there before anybody attaches
+    wait_until(lambda: "report.json" in stored(store, "night/"), seconds=120, what="a report in the store")
+    assert "counter is better than" in done(*attached, store=store, cwd=tmp_path).lower()
+    report = (tmp_path / "out" / "report.json").read_bytes()
+    assert (tmp_path / "night" / "report.json").read_bytes() == report
     # The same in Python
     (program,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    chosen = f"JobPods(count=1, cpu='10m', memory='256Mi', image={small[1]!r})"
+    where = f"cluster=ClusterOptions(namespace={namespace!r})"
+    chosen = f"JobPods(count=1, cpu='500m', memory='256Mi', image={small[1]!r}, {where})"
     program = program.replace("examples/nim", str(NIM)).replace("JobPods(count=16)", chosen)
-    script = f"import anyio\nasync def main():\n{textwrap.indent(program, '    ')}    print(report)\nanyio.run(main)\n"
+    body = textwrap.indent(program, "    ")
+    imports = "import anyio\nfrom coworld_runner.backends import ClusterOptions"
+    script = f"{imports}\nasync def main():\n{body}    print(report)\nanyio.run(main)\n"
     ran = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
@@ -135,7 +155,7 @@ async def test_a_killed_command_and_a_lost_pod_cost_nothing(
     slow = tmp_path / "slow.py"
     slow.write_text(SLOW)
     where = ("--store", "s3://arena/killed", "--namespace", namespace, *small, "-o", "out", "--seed", "3")
-    words = ("compare", "-m", str(NIM), str(slow), "random-taker", "--max-blocks", "100", *where)
+    words = ("compare", "-m", str(NIM), str(slow), "random-taker", "--max-blocks", "60", *where)
     rows = tmp_path / "out" / "episodes.jsonl"
     for kill_pod in (True, False):
         run = command(*words, store=store, cwd=tmp_path)
@@ -148,11 +168,12 @@ async def test_a_killed_command_and_a_lost_pod_cost_nothing(
             on_cluster(_delete_pods, namespace=namespace)
     done(*words, store=store, cwd=tmp_path)
     keys = [row.key for row in read_rows(tmp_path / "out")]
-    assert len(keys) == len(set(keys)) == 200
-    rules = EvaluationRules(seed=3, max_blocks=100)
+    assert len(keys) == len(set(keys)) == 120
+    rules = EvaluationRules(seed=3, max_blocks=60)
     await compare(NIM, slow, "random-taker", rules=rules, workspace=tmp_path / "here")
     assert (tmp_path / "out" / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    assert all(item.removed for item in reap_scratch(find_scratch()))
 
 
 def _grown(path: Path, size: int) -> bool:

@@ -53,8 +53,8 @@ def attach(out: Output, store: str, directory: Path) -> int:
 def pull(out: Output, store: str, directory: Path) -> int:
     """Bring what was played so far into a directory.
 
-    URL is the --store of a measurement. DIR is new or empty, or has the same measurement, to which what is new is added. The command that began it goes on
-    from there on this machine, with -o DIR in place of --store.
+    URL is the --store of a measurement. DIR is new or empty, or has the same measurement, to which what is new is
+    added. The command that began it goes on from there on this machine, with -o DIR in place of --store.
     """
     from ..render.text import shown_path
 

@@ -1,0 +1,89 @@
+"""`attach` and `pull`, and what does not go with `--store`, at the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from support.cli_kit import coworld
+
+from coworld_core.episode.record import read_rows
+from coworld_runner.evaluation import EvaluationRules, scrimmage
+from coworld_runner.jobs import Detached, JobPods, JobVenue
+from coworld_runner.jobs.job_store import JobStore
+from coworld_runner.jobs.taking_part import take_part
+from coworld_runner.package.resolver import resolve_package
+
+NIM = Path(__file__).parents[2] / "examples" / "nim"
+
+
+class NoPods(JobPods):
+    """Pods of no cluster: the test plays itself."""
+
+    async def start(self, run_id: str, store: JobStore) -> None:
+        del run_id, store
+
+    drive = start
+
+    async def close(self, *, remove: bool) -> None:
+        del remove
+
+
+@pytest.mark.slow
+def test_a_detached_measurement_is_followed_and_brought(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+
+    async def begin() -> None:
+        package, rules = await resolve_package(NIM), EvaluationRules(seed=7)
+        with pytest.raises(Detached):
+            async with JobVenue(package, store, pods=NoPods(), detach=("counter",)) as venue:
+                await scrimmage(package, "counter", episodes=9, rules=rules, workspace=tmp_path / "begun", venue=venue)
+
+    async def play() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(take_part, str(store))
+            attached = await anyio.to_thread.run_sync(lambda: coworld("attach", store, tmp_path / "followed", "--json"))
+            assert attached.status == 0, attached.stderr
+            assert attached.json["plan"]["kind"] == "scrimmage"
+            tasks.cancel_scope.cancel()
+
+    anyio.run(begin)
+    anyio.run(play)
+    assert len(list(read_rows(tmp_path / "followed"))) == 9
+    again = coworld("attach", store, tmp_path / "followed")
+    assert again.status == 0, again.stderr
+    assert "Episodes:  9" in again.stdout
+    pulled = coworld("pull", store, tmp_path / "pulled")
+    assert pulled.stdout.startswith("9 episodes in")
+    assert coworld("pull", store, tmp_path / "pulled", "--json").json == {
+        "directory": str(tmp_path / "pulled"),
+        "episodes": 9,
+    }
+
+
+def test_what_is_no_store_says_so(tmp_path: Path) -> None:
+    for command in ("attach", "pull"):
+        none = coworld(command, tmp_path / "store", tmp_path / "out")
+        assert none.status == 2
+        assert "There is no run at" in none.stderr
+        assert "--store" in none.stderr
+        odd = coworld(command, "ftp://there/it", tmp_path / "out")
+        assert odd.status == 2
+        assert "s3://BUCKET/PREFIX" in odd.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--store", "there", "--backend", "docker"), "does not go with --backend docker"),
+        (("--detach",), "--detach goes with --store"),
+        (("--worker-image", "one:1"), "--worker-image goes with --store"),
+        (("--store", "there", "--on-platform"), "does not go with --on-platform"),
+    ],
+    ids=["backend", "detach", "image", "platform"],
+)
+def test_what_does_not_go_with_a_store_is_refused(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    refused = coworld("scrimmage", "-m", NIM, "counter", "-n", "4", "-o", tmp_path / "out", *options)
+    assert refused.status == 2, refused.stderr
+    assert words in " ".join(refused.stderr.split())
