@@ -22,18 +22,17 @@ from support.waiting import until
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.episode.record import EpisodeRow, read_rows
 from coworld_core.errors import CapabilityError, CoworldError, RecordError, UsageError
+from coworld_core.evaluation.evaluation_files import read_plan
 from coworld_runner import EpisodeOptions
 from coworld_runner.backends import ClusterOptions
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
-from coworld_runner.jobs.courier import Courier
 from coworld_runner.jobs.driver_seat import DriverSeat
-from coworld_runner.jobs.job_files import chunk_number
 from coworld_runner.jobs.job_pods import make_job
 from coworld_runner.jobs.job_store import JobStore
 from coworld_runner.jobs.pulled_run import bring_evidence
-from coworld_runner.jobs.shared_folder import SharedFolder, Signs
+from coworld_runner.jobs.shared_folder import Signs
 from coworld_runner.jobs.taking_part import take_part
 from coworld_runner.package.resolver import Package, resolve_package
 from coworld_runner.runs.scratch import find_scratch, reap_scratch
@@ -395,9 +394,30 @@ async def test_a_chunk_whose_workers_die_is_given_up(nim: Package, tmp_path: Pat
         tasks.start_soon(die)
         error = await refused(store, tmp_path / "out", nim, "counter")
     assert error.code == "pods_died"
-    assert chunk_number("claims/000001.3") == 1
-    # Nobody begins it a fourth time
-    assert await Courier(JobStore(store), SharedFolder(tmp_path), name="late")._claim(Signs(0)) is None
+    assert not list((store / "claims").iterdir())
+    # The same command goes on, with whoever plays now
+    async with workers(store), JobVenue(nim, store, lease=3) as venue:
+        rules = EvaluationRules(seed=read_plan(tmp_path / "out").seed)
+        await scrimmage(nim, "counter", episodes=4, rules=rules, workspace=tmp_path / "out", venue=venue)
+    assert len(list(read_rows(tmp_path / "out"))) == 4
+
+
+async def test_a_run_that_nobody_plays_says_so(nim: Package, tmp_path: Path) -> None:
+    heard: list[str] = []
+
+    def listen(event: BaseEvent) -> None:
+        if isinstance(event, Notice):
+            heard.append(event.message)
+
+    async def measure() -> None:
+        async with JobVenue(nim, tmp_path / "store", lease=0.5) as venue:
+            await scrimmage(nim, "counter", episodes=4, workspace=tmp_path / "out", venue=venue, listeners=(listen,))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(measure)
+        await until(lambda: heard, what="a notice")
+        tasks.start_soon(take_part, str(tmp_path / "store"))
+    assert heard[0].startswith("Nobody plays: no pod has taken an episode")
 
 
 @pytest.fixture

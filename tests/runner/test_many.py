@@ -16,10 +16,12 @@ from support.small_world import World, world
 
 from coworld_core.episode.events import BaseEvent, BatchProgressed, PhaseStarted, RunFinished, RunStarted, read_events
 from coworld_core.episode.record import EpisodeRow, read_record, read_rows
-from coworld_core.errors import EnvironmentFault, ImageError, UsageError, WorkspaceError
+from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, UsageError, WorkspaceError
 from coworld_runner.episode.batch import run_batch
 from coworld_runner.episode.many import open_keyed_run, run_many
 from coworld_runner.episode.run_options import RunOptions
+from coworld_runner.episode.single import run_episode
+from coworld_runner.evaluation import scrimmage
 from coworld_runner.package.plan import EpisodePlan, plan_episode
 from coworld_runner.runs.episode_places import find_episode
 
@@ -291,6 +293,39 @@ async def test_width_below_one_is_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             await run_many([("a", plan(small))], backend=small.backend, workspace=tmp_path / "many", parallel=0)
     assert not (tmp_path / "many").exists()
+
+
+@pytest.mark.parametrize(("most", "together"), [(1, 1), (5, 1), (6, 2), (None, 3)])
+async def test_programs_are_bounded_in_all_episodes_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int | None, together: int
+) -> None:
+    """An episode of two seats is three programs; one that is larger than the bound plays alone."""
+    begun = [0, 0]
+
+    async def counted(*args: Any, **more: Any) -> Any:
+        begun[0] += 1
+        begun[1] = max(begun)
+        try:
+            return await run_episode(*args, **more)
+        finally:
+            begun[0] -= 1
+
+    monkeypatch.setattr("coworld_runner.episode.program_venue.run_episode", counted)
+    async with world() as small:
+        plans = [(key, plan(small)) for key in "abcd"]
+        how: Any = {"backend": small.backend, "workspace": tmp_path / "many", "parallel": 3, "max_programs": most}
+        tally = await run_many(plans, **how)
+    assert tally.completed == 4
+    assert begun[1] == together
+
+
+async def test_a_bound_that_means_nothing_is_refused(tmp_path: Path) -> None:
+    async with world() as small:
+        with pytest.raises(UsageError):
+            await run_many([("a", plan(small))], backend=small.backend, workspace=tmp_path / "many", max_programs=0)
+    nim = Path(__file__).parents[2] / "examples" / "nim"
+    with pytest.raises(CapabilityError, match="starts no programs"):
+        await scrimmage(nim, "counter", episodes=2, workspace=tmp_path / "nim", max_programs=5)
 
 
 async def test_two_runs_do_not_write_to_one_file(tmp_path: Path) -> None:

@@ -378,6 +378,7 @@ def batch_arguments(
         "labels": options.labels,
         "hooks": options.hook,
         "parallel": options.parallel,
+        "max_programs": options.max_programs,
         "episode_listeners": progress.episode_listeners,
     }
 

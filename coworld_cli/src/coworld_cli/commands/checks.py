@@ -37,6 +37,7 @@ _LEFT_OUT = (
     "watch",
     "episodes",
     "parallel",
+    "max_programs",
     "verify_replay",
     "max_blocks",
     "metric",

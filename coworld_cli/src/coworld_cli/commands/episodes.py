@@ -32,7 +32,7 @@ __all__ = ["MEASURING", "commands", "play_episodes"]
 commands = NounGroup()
 
 _PEOPLE = ("human", "admin")
-_MANY = ("episodes", "parallel")
+_MANY = ("episodes", "parallel", "max_programs")
 _LIVE = ("watch",)
 MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
 """Options of `coworld mix` that an episode has no use for."""

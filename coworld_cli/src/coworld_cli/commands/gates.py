@@ -33,7 +33,7 @@ commands = NounGroup()
 _ELSEWHERE = (
     *("hook", "hook_timeout_seconds"),
     *("watch", "manifest", "players", "player", "human", "admin", "verify_replay", "episodes"),
-    *("seed", "output_dir", "overwrite"),
+    *("seed", "output_dir", "overwrite", "max_programs"),
 )
 _REMEMBERED = ("variant", "metric", "forfeit", "count_starved")
 """Options that gate.toml has, too, unless they are given."""

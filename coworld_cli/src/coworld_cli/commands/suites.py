@@ -141,6 +141,7 @@ async def _run(out: Output, running: Running, options: MeasuringOptions, file: P
             "labels": options.labels,
             "hooks": options.hook,
             "parallel": options.parallel,
+            "max_programs": options.max_programs,
             "episode_listeners": progress.episode_listeners,
         }
         report = await play_suite(

@@ -298,6 +298,13 @@ class PlayOptions(PackageOptions):
         help="Number of episodes to play at a time; auto: as many as this machine can handle.",
         show_default=True,
     )
+    max_programs: int | None = option(
+        "--max-programs",
+        section="What to play",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Number of programs at a time, in all episodes together.  [default: as many as there is memory for]",
+    )
     verify_replay: bool = option(
         "--verify-replay/--no-verify-replay",
         section="Evidence",

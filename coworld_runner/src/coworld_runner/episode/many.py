@@ -17,7 +17,8 @@ from coworld_core.episode.events import BatchProgressed, Notice, RunFinished, Ru
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import EpisodeStatus
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CapabilityError, CoworldError, UsageError
+from coworld_core.hints import Hint
 
 from ..errors import unwrapped
 from ..package.plan import EpisodePlan
@@ -127,6 +128,11 @@ async def open_keyed_run(
         EnvironmentFault: The machine or the engine failed.
     """
     async with entered_venue(options, origin) as venue:
+        if options.max_programs is not None and venue.backend is None:
+            raise CapabilityError(
+                f"{venue.name} starts no programs here, so their number is not bounded.",
+                hint=Hint("leave_programs_out", "Leave max_programs out, or play programs on a backend."),
+            )
         with ExitStack() as stack:
             marker = ROWS_NAME if rows is None else _EVENTS_NAME
             run = stack.enter_context(open_run(options, origin, marker=marker, keep=_KEEP))
@@ -171,6 +177,7 @@ class KeyedRun:
             workspace=run.layout.workspace,
             publish=run.bus.publish,
             parallel=options.parallel,
+            max_programs=options.max_programs,
             options=options.options,
             hooks=options.hooks,
             episode_listeners=options.episode_listeners,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -18,7 +19,7 @@ from coworld_core.ids import new_run_id
 from ..backend import Backend
 from ..package.newest_players import with_newest_players
 from ..package.plan import EpisodePlan
-from ..runs._open_files import FileBudget
+from ..runs._open_files import Budget, FileBudget
 from ..runs.reaper import sweep_run
 from .episode_options import EpisodeOptions
 from .episode_rows import planned_digest, row_of_error, row_of_record
@@ -32,6 +33,10 @@ __all__ = ["ProgramVenue"]
 _FILES_OF_UNIT = 9
 """Open files that a unit needs: its logs, its control, its ports, the requests to it (up to 5 were seen), and the
 statistics of four threads."""
+
+
+_BYTES_OF_PROGRAM = 48 << 20
+"""Memory that a small program in Python needs."""
 
 
 class ProgramVenue(Venue):
@@ -54,13 +59,14 @@ class ProgramVenue(Venue):
     ) -> None:
         """Play episodes, up to `parallel` at a time; see `Venue.play`."""
         width = Parallelism(run.parallel or 1, remote=self._backend.capabilities.remote)
-        room = FileBudget()
+        room, programs = FileBudget(), Budget(run.max_programs or self._most_programs())
         narrow = False
 
         async def one(number: int, episode: Wanted) -> None:
             row = await play_attempts(run, episode, take, lambda attempt: self._played(run, attempt, take, fatal))
             # Not in a `finally`: after an error no further episode may begin
-            room.give_back(_files(episode.plan))
+            room.give_back(_FILES_OF_UNIT * _units(episode.plan))
+            programs.give_back(_units(episode.plan))
             width.give_back(number, row)
 
         async with anyio.create_task_group() as group:
@@ -70,7 +76,8 @@ class ProgramVenue(Venue):
                 episode = next(wanted, None)
                 if episode is None:
                     break
-                files = _files(episode.plan)
+                units = _units(episode.plan)
+                files = _FILES_OF_UNIT * units
                 if not room.has(files) and not narrow:
                     narrow = True
                     run.publish(
@@ -80,7 +87,16 @@ class ProgramVenue(Venue):
                         )
                     )
                 await room.take(files)
+                await programs.take(units)
                 group.start_soon(one, number, episode)
+
+    def _most_programs(self) -> int:
+        """How many programs this machine has memory for; those of another machine wait there."""
+        if self._backend.capabilities.remote:
+            return sys.maxsize
+        import psutil
+
+        return max(2, psutil.virtual_memory().available // _BYTES_OF_PROGRAM)
 
     async def _played(
         self, run: VenueRun, episode: Wanted, take: Take, fatal: tuple[type[CoworldError], ...]
@@ -132,5 +148,5 @@ class ProgramVenue(Venue):
         return row_of_record(episode, directory, plan, record, planned=planned)
 
 
-def _files(plan: EpisodePlan) -> int:
-    return _FILES_OF_UNIT * (2 + len(plan.seats))
+def _units(plan: EpisodePlan) -> int:
+    return 1 + len(plan.seats)

@@ -68,6 +68,9 @@ class BatchArguments(EpisodeArguments, total=False):
     """Number of episodes at a time, at least 1, or `auto` for as many as this machine can take. By default one if they
     are programs, and one for each processor in worker processes. Fewer run at a time if this process cannot open enough
     files, even after raising its limit."""
+    max_programs: int | None
+    """Number of programs at a time, games and players together: an episode of 100 seats is 101 of them. None: as many
+    as there is memory for, on this machine. Another episode begins once it fits; one that never does plays alone."""
     episode_listeners: EpisodeListeners | None
     """Readers of one episode's events, by the episode's key."""
 
@@ -80,8 +83,8 @@ class RunOptions:
     """How a run plays: `BatchArguments` with their defaults.
 
     Raises:
-        UsageError: `parallel` is below 1, one of the labels is none (`bad_label`), `retry` is wrong (`bad_retry`), or
-            there are both a venue and a backend.
+        UsageError: `parallel` or `max_programs` is below 1, one of the labels is none (`bad_label`), `retry` is wrong
+            (`bad_retry`), or there are both a venue and a backend.
     """
 
     backend: Backend | str = "auto"
@@ -99,6 +102,7 @@ class RunOptions:
     options: EpisodeOptions | None = None
     hooks: tuple[EpisodeHook, ...] = ()
     parallel: Parallel | None = None
+    max_programs: int | None = None
     episode_listeners: EpisodeListeners | None = None
     retry: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often an episode is played again that failed through the fault of somebody, by whose it was."""
@@ -106,6 +110,8 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.parallel is not None:
             require_parallel(self.parallel)
+        if self.max_programs is not None and self.max_programs < 1:
+            raise UsageError("The number of programs at a time must be at least 1.", code="bad_count")
         if self.venue is not None and (self.backend != "auto" or self.install):
             raise UsageError(
                 "A venue stands in place of a backend.", code="venue_excludes_backend", hint="Give one of the two."

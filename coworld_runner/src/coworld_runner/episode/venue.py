@@ -60,6 +60,8 @@ class VenueRun:
     """Publishes an event of the run."""
     parallel: Parallel | None
     """As in `BatchArguments`."""
+    max_programs: int | None = None
+    """As in `BatchArguments`."""
     options: EpisodeOptions | None
     """How to run each episode."""
     hooks: tuple[EpisodeHook, ...]

@@ -19,7 +19,7 @@ from coworld_core.hints import Hint
 
 from ..backend import Publish
 from ..backends.engine import RUN, UNIT
-from ..backends.kubernetes._cluster import Cluster
+from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._object_parts import (
     UNDISTURBED,
     concealing,
@@ -155,12 +155,22 @@ class JobPods:
                 code="pods_died",
                 hint=_check_image(self.image),
             )
-        held = next((why for pod in pods if (why := unschedulable(pod))), "")
+        held = next((why for pod in pods if (why := unschedulable(pod))), "") if pods else await self._refused(jobs[-1])
         news = f"Pods wait for room on the cluster: {held}" if held else f"A pod has ended: {why}" if why else ""
         if news and news != self._told:
             publish(Notice(level="warning", message=news))
         self._told = news
         return news
+
+    async def _refused(self, job: Mapping[str, Any]) -> str:
+        """Why the cluster makes no pods of a Job, such as a quota, as far as its events may be read."""
+        assert self._connection is not None
+        query = {"fieldSelector": f"involvedObject.uid={job['metadata']['uid']},type=Warning"}
+        try:
+            found = await self._connection.call("GET", self._connection.path("events"), query=query)
+        except ClusterRefused:
+            return ""
+        return str(found["items"][-1].get("message") or "") if found.get("items") else ""
 
     async def close(self, *, remove: bool) -> None:
         """Leave the cluster.

@@ -15,6 +15,7 @@ from typing import Self
 import anyio
 import anyio.to_thread
 
+from coworld_core.episode.events import Notice
 from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
@@ -134,6 +135,7 @@ class JobVenue(Venue):
         self._players: set[str] = set()
         self._signs = Signs(lease)
         self._looked = 0.0
+        self._warned = False
 
     @property
     def run_id(self) -> str:
@@ -227,16 +229,17 @@ class JobVenue(Venue):
         return files
 
     async def _drive(self, run: VenueRun, seat: DriverSeat, wanted: Iterator[Wanted], take: Take) -> None:
-        waiting: deque[Wanted] = deque()
+        waiting, unsent = deque[Wanted](), deque[Wanted]()
         pause, more = _LOOK_FIRST, True
         while True:
-            while more and seat.held and len(self._keys) < 2 * self._at_once:
-                more = await self._send(run, wanted, waiting)
-            while more and not seat.held and (not waiting or waiting[-1].key in self._chunk_of):
+            if not seat.held:
                 # Whoever drives has episodes sent; we are ahead by one
-                episode = next(wanted, None)
-                more = episode is not None
-                waiting.extend((episode,) if episode is not None else ())
+                more = more and self._take_wanted(wanted, waiting, unsent, 1)
+            while seat.held and len(self._keys) < 2 * self._at_once:
+                more = more and self._take_wanted(wanted, waiting, unsent, self._size)
+                if not unsent:
+                    break
+                await self._send(run, unsent)
             if await self._take_ready(run, waiting, take):
                 return
             if not waiting and not more:
@@ -315,26 +318,28 @@ class JobVenue(Venue):
         self._keys[chunk.number] = keys
         self._sent = max(self._sent, chunk.number)
 
-    async def _send(self, run: VenueRun, wanted: Iterator[Wanted], waiting: deque[Wanted]) -> bool:
-        """Send a chunk with the next episodes that are in none; returns whether there may be more."""
-        writer, size, more = ChunkWriter(self._sent + 1), 0, True
-        plans: dict[int, EpisodePlan] = {}
-        fresh = [episode for episode in waiting if episode.key not in self._chunk_of]
-        while more and size < self._size:
-            episode = fresh.pop() if fresh else None
+    def _take_wanted(self, wanted: Iterator[Wanted], waiting: deque[Wanted], unsent: deque[Wanted], size: int) -> bool:
+        """Take episodes until so many of them are in no chunk; returns whether there may be more."""
+        known = [episode for episode in unsent if episode.key in self._chunk_of]
+        for episode in known:
+            unsent.remove(episode)
+        while len(unsent) < size:
+            episode = next(wanted, None)
             if episode is None:
-                episode = next(wanted, None)
-                if episode is None:
-                    more = False
-                    continue
-                waiting.append(episode)
+                return False
+            waiting.append(episode)
             if episode.key not in self._chunk_of:
-                self._require_seats(episode.plan)
-                writer.add(episode)
-                plans[id(episode.plan.seats)] = episode.plan
-                size += 1
-        if not size:
-            return more
+                unsent.append(episode)
+        return True
+
+    async def _send(self, run: VenueRun, unsent: deque[Wanted]) -> None:
+        """Send a chunk with these episodes; those that somebody else has sent meanwhile stay unsent."""
+        writer = ChunkWriter(self._sent + 1)
+        plans: dict[int, EpisodePlan] = {}
+        for episode in unsent:
+            self._require_seats(episode.plan)
+            writer.add(episode)
+            plans[id(episode.plan.seats)] = episode.plan
         note_players(run.workspace, self._run.source, plans.values())
         for own in writer.players.values():
             await self._send_player(own)
@@ -342,10 +347,10 @@ class JobVenue(Venue):
         name, data = f"chunks/{chunk.number:06}.json", chunk.to_line()
         if await self.store.create(name, data) or await self.store.get(name) == data:
             self._note(chunk)
+            unsent.clear()
         else:
             # Somebody else drives, and we have not heard of it yet
             await self._note_chunks()
-        return more
 
     def _require_seats(self, plan: EpisodePlan) -> None:
         for seat in plan.seats:
@@ -390,17 +395,31 @@ class JobVenue(Venue):
                 raise UsageError(problem.message, code="not_portable", hint=problem.hint or PLAY_PROGRAMS)
         if drives and anyio.current_time() - self._looked > min(_PODS_SECONDS, self._lease):
             self._looked = anyio.current_time()
-            trouble = ""
-            if self._pods is not None:
-                trouble = await self._pods.trouble(run.publish, played=bool(self._attempt))
-            for number, (attempt, tag) in (await attempts_of(self.store, after=f"{first - 1:06}~")).items():
-                if number in self._keys and attempt >= ATTEMPTS and self._signs.is_gone(f"{number}.{attempt}", tag):
-                    raise EnvironmentFault(
-                        f"The pods that played chunk {number} died {attempt} times. {trouble}".strip(),
-                        code="pods_died",
-                        hint="Look at the pods' events and memory; the same command goes on in a new store.",
-                    )
+            await self._look_at_pods(run, f"{first - 1:06}~")
         return False
+
+    async def _look_at_pods(self, run: VenueRun, after: str) -> None:
+        """See whether anybody plays what is under way."""
+        trouble = ""
+        if self._pods is not None:
+            trouble = await self._pods.trouble(run.publish, played=bool(self._attempt))
+        claims = await attempts_of(self.store, after=after)
+        for number in self._keys.keys() & claims.keys():
+            attempt, tag = claims[number]
+            if attempt >= ATTEMPTS and self._signs.is_gone(f"{number}.{attempt}", tag):
+                # Whoever goes on begins it anew
+                for each in range(1, attempt + 1):
+                    await self.store.delete(f"claims/{number:06}.{each}")
+                raise EnvironmentFault(
+                    f"The pods that played chunk {number} died {attempt} times. {trouble}".strip(),
+                    code="pods_died",
+                    hint="Look at their events and their memory. The same command goes on.",
+                )
+        idle = self._pods is None and self._keys.keys().isdisjoint(claims)
+        if idle and not self._warned and self._signs.is_gone("anybody", str(self._sent)):
+            self._warned = True
+            message = f"Nobody plays: no pod has taken an episode from {self.store} for {self._lease:g} s."
+            run.publish(Notice(level="warning", message=message, hint="Start whatever plays, or begin the run anew."))
 
     def _resize(self, rows: list[EpisodeRow]) -> None:
         """Make chunks so long that it does not matter what they cost beside the games."""

@@ -1,4 +1,4 @@
-"""The limit on this process's open files: raised when it is too low, and shared among episodes."""
+"""What episodes share: programs, and the open files of this process, whose limit is raised when it is too low."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import anyio
 
 from coworld_core.operating_system import plays_here
 
-__all__ = ["FileBudget", "of_units"]
+__all__ = ["Budget", "FileBudget", "of_units"]
 
 _SPARE = 64
 """Files kept free for everything but the units of episodes: the caller's own files, connections, an event loop."""
@@ -51,13 +51,44 @@ def _open() -> int:
     return _SPARE
 
 
-class FileBudget:
-    """A budget of open files: episodes take a number of them and give it back."""
+class Budget:
+    """Something of which only so much is had at a time: episodes take a part of it and give it back.
 
-    def __init__(self) -> None:
+    One that needs more than all of it gets it once nothing is taken.
+
+    Args:
+        size: How much there is.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._held = 0
         self._freed = anyio.Event()
-        self._limit = self._size = sys.maxsize
+
+    def has(self, count: int) -> bool:
+        """Return whether so much is available; always True if nothing is taken."""
+        return not self._held or self._held + count <= self._size
+
+    async def take(self, count: int) -> None:
+        """Wait until so much is available, and take it."""
+        while not self.has(count):
+            freed = self._freed
+            await freed.wait()
+        self._held += count
+
+    def give_back(self, count: int) -> None:
+        """Return what was taken."""
+        self._held -= count
+        self._freed.set()
+        self._freed = anyio.Event()
+
+
+class FileBudget(Budget):
+    """The open files of this process, with its limit raised if needed."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.maxsize)
+        self._limit = sys.maxsize
         if plays_here():
             import resource
 
@@ -71,21 +102,8 @@ class FileBudget:
         return self._limit
 
     def has(self, count: int) -> bool:
-        """Return whether `count` files are available, raising the limit if needed; always True if none is taken."""
-        if self._held and self._held + count > self._size:
+        """As `Budget.has`, raising the limit if needed."""
+        if not super().has(count):
             self._limit = _raised()
             self._size = self._limit - self._before - _SPARE
-        return not self._held or self._held + count <= self._size
-
-    async def take(self, count: int) -> None:
-        """Wait until `count` files are available, and take them."""
-        while not self.has(count):
-            freed = self._freed
-            await freed.wait()
-        self._held += count
-
-    def give_back(self, count: int) -> None:
-        """Return files to the budget."""
-        self._held -= count
-        self._freed.set()
-        self._freed = anyio.Event()
+        return super().has(count)
