@@ -370,7 +370,7 @@ async def test_missing_base_image_is_named(project: Project) -> None:
     project.file("Dockerfile", "ARG BASE_IMAGE=localhost:1/PREFIX/nothing:1\nFROM $BASE_IMAGE\n")
     project.template("{{GAME_IMAGE}}")
     error = await project.failing()
-    assert (type(error), error.code) == (ImageError, "base_image_unreachable")
+    assert (type(error), error.code) == (ImageError, "registry_unavailable")
     assert f"localhost:1/{project.prefix}/nothing:1" in error.message
     assert "build argument" in (error.hint or "")
     assert await project.build(build_args={"BASE_IMAGE": BASE})
