@@ -123,12 +123,18 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     done(*pulled, store=store, cwd=tmp_path)
     assert {row.key for row in read_rows(tmp_path / "out")} <= {row.key for row in read_rows(tmp_path / "first")}
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
-    assert "attach s3://arena/night" in done(*detached, *small, "--seed", "7", "-o", "begun", store=store, cwd=tmp_path)
+    told = done(*detached, *small, "--seed", "7", "-o", "begun", store=store, cwd=tmp_path)
+    assert "attach s3://arena/night" in told
     # Nobody here drives it: the report is there before anybody attaches
     wait_until(lambda: "report.json" in stored(store, "night/"), seconds=120, what="a report in the store")
     assert "counter is better than" in done(*attached, store=store, cwd=tmp_path).lower()
     report = (tmp_path / "out" / "report.json").read_bytes()
     assert (tmp_path / "night" / "report.json").read_bytes() == report
+    # What is left is found by its label, and removed by the command that was named
+    assert left(namespace)
+    (ends,) = re.findall(r"^End it:.*?(clean .*)$", told, re.MULTILINE)
+    done(*ends.split(), store=store, cwd=tmp_path)
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
     # The same in Python
     (program,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     where = f"cluster=ClusterOptions(namespace={namespace!r})"

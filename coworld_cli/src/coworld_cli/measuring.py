@@ -140,6 +140,7 @@ def run_measuring(out: Output, body: Callable[[Running], Awaitable[int]]) -> int
 
     from .event_loop import run_async
     from .render.text import clean, command_line
+    from .run_preparation import ending_command
 
     try:
         return run_async(out, body)
@@ -149,8 +150,7 @@ def run_measuring(out: Output, body: Callable[[Running], Awaitable[int]]) -> int
             clean(
                 f"The measurement goes on on the cluster, as {detached.run_id}.\n"
                 f"Follow it:  {command_line('attach', detached.store, 'DIR')}\n"
-                f"End it:     "
-                f"{command_line('clean', '--backend', 'kubernetes', '--run', detached.run_id, '--force', '--yes')}"
+                f"End it:     {ending_command(detached.run_id, detached.cluster)}"
             )
         )
         return exitcodes.OK

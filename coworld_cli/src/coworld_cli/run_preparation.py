@@ -42,6 +42,7 @@ from .render.text import clean, command_line
 
 if TYPE_CHECKING:
     from coworld_core.manifest import Manifest
+    from coworld_runner.backends import ClusterOptions
     from coworld_runner.episode import BatchArguments, EpisodeArguments, Venue
     from coworld_runner.evaluation import Entrants, EvaluationRules
     from coworld_runner.package import RegisteredPlayer
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "batch_arguments",
     "config_changes",
+    "ending_command",
     "episode_arguments",
     "evaluation_rules",
     "evidence_directory",
@@ -185,6 +187,13 @@ async def opened_for_measuring(
             yield ProgramVenue(backend)
 
 
+def ending_command(run_id: str, cluster: ClusterOptions) -> str:
+    """The command that removes the pods of a run from a cluster."""
+    given = {"--context": cluster.context, "--namespace": cluster.namespace, "--kubeconfig": cluster.kubeconfig}
+    where = [str(word) for option in given.items() if option[1] is not None for word in option]
+    return command_line("clean", "--backend", "kubernetes", *where, "--run", run_id, "--force", "--yes")
+
+
 @asynccontextmanager
 async def opened_jobs(
     options: MeasuringOptions, package: Package, players: Sequence[str], running: Running
@@ -204,7 +213,7 @@ async def opened_jobs(
             yield venue
         finally:
             if venue.run_id:
-                ends = command_line("clean", "--backend", "kubernetes", "--run", venue.run_id, "--force", "--yes")
+                ends = ending_command(venue.run_id, pods.cluster)
                 running.so_far = f"Pods go on playing what is under way; {ends} ends them."
 
 

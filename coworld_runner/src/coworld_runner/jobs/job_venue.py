@@ -22,6 +22,7 @@ from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault,
 from coworld_core.evaluation.evaluation_files import PLAN_NAME, PLAYERS_NAME
 from coworld_core.hints import Hint
 
+from ..backends.registry import ClusterOptions
 from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Take, Venue, VenueRun, Wanted
 from ..evaluation.worker_pool import WorkerPool
@@ -76,12 +77,14 @@ class Detached(Exception):
     Attributes:
         run_id: The label of the run, by which its objects are found on the cluster.
         store: Where it is, for `attend_run`.
+        cluster: The cluster.
     """
 
-    def __init__(self, run_id: str, store: str) -> None:
+    def __init__(self, run_id: str, store: str, cluster: ClusterOptions) -> None:
         super().__init__(f"The run {run_id} at {store} goes on on the cluster.")
         self.run_id = run_id
         self.store = store
+        self.cluster = cluster
 
 
 class JobVenue(Venue):
@@ -219,7 +222,7 @@ class JobVenue(Venue):
         await self.store.put(PLAYERS_NAME, PlayersSent(players=found).to_document())
         await self._pods.start(self._run.run_id, self.store)
         await self._pods.drive(self._run.run_id, self.store)
-        raise Detached(self._run.run_id, self.store.url)
+        raise Detached(self._run.run_id, self.store.url, self._pods.cluster)
 
     async def _send_player(self, own: OwnPlayer) -> SentFiles:
         files = player_files(own)
