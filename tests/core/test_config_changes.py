@@ -99,6 +99,7 @@ def test_fields_of_a_lenient_schema_are_accepted(manifest: Manifest) -> None:
 def test_patterns_match_variants(document: dict[str, Any]) -> None:
     document["variants"].append({**document["variants"][0], "id": "long-*"})
     manifest = load_manifest(document).manifest
+    assert [one.id for one in matching_variants(manifest, "long, d*,long")] == ["long", "default"]
     assert [one.id for one in matching_variants(manifest, "*")] == ["default", "long", "long-*"]
     assert only_variant(manifest, "def*").id == "default"
     # An id is meant as such

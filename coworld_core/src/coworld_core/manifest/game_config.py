@@ -78,11 +78,12 @@ def matching_variants(manifest: Manifest, word: str) -> list[Variant]:
     Raises:
         UsageError: Code `unknown_variant`; the message lists the known ones.
     """
-    words = [part.strip() for part in word.split(",")]
-    if len(words) > 1:
-        named = [variant for part in words for variant in matching_variants(manifest, part)]
+    if any(variant.id == word for variant in manifest.variants):
+        return [find_variant(manifest, word)]
+    if "," in word:
+        named = [variant for part in word.split(",") for variant in matching_variants(manifest, part.strip())]
         return list({variant.id: variant for variant in named}.values())
-    if all(variant.id != word for variant in manifest.variants) and is_variant_pattern(word):
+    if is_variant_pattern(word):
         found = [variant for variant in manifest.variants if fnmatchcase(variant.id, word)]
         if found:
             return found

@@ -65,7 +65,7 @@ class ProgramVenue(Venue):
         async def one(number: int, episode: Wanted) -> None:
             row = await play_attempts(run, episode, take, lambda attempt: self._played(run, attempt, take, fatal))
             # Not in a `finally`: after an error no further episode may begin
-            room.give_back(_FILES_OF_UNIT * _units(episode.plan))
+            room.give_back(_files(episode.plan))
             programs.give_back(_units(episode.plan))
             width.give_back(number, row)
 
@@ -76,8 +76,7 @@ class ProgramVenue(Venue):
                 episode = next(wanted, None)
                 if episode is None:
                     break
-                units = _units(episode.plan)
-                files = _FILES_OF_UNIT * units
+                files = _files(episode.plan)
                 if not room.has(files) and not narrow:
                     narrow = True
                     run.publish(
@@ -87,7 +86,7 @@ class ProgramVenue(Venue):
                         )
                     )
                 await room.take(files)
-                await programs.take(units)
+                await programs.take(_units(episode.plan))
                 group.start_soon(one, number, episode)
 
     def _most_programs(self) -> int:
@@ -146,6 +145,10 @@ class ProgramVenue(Venue):
                 take((row_of_record(episode, directory, plan, record, planned=planned),))
             raise
         return row_of_record(episode, directory, plan, record, planned=planned)
+
+
+def _files(plan: EpisodePlan) -> int:
+    return _FILES_OF_UNIT * (1 + _units(plan))
 
 
 def _units(plan: EpisodePlan) -> int:
