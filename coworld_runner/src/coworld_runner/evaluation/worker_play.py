@@ -28,7 +28,7 @@ from ..kit.rollout.match_process import PLAY_PROGRAMS, MatchProcess
 from ..kit.rollout.match_worker import Chunk, SeatedGame
 from ..package.plan import EpisodePlan
 from .worker_pool import WorkerPool
-from .worker_rows import Ended, ended_row, game_seed, in_bounds, note_players, write_evidence
+from .worker_rows import Ended, ended_row, game_seed, in_bounds, note_players, planned_slots, write_evidence
 
 __all__ = ["WorkerPlay"]
 
@@ -173,16 +173,7 @@ class WorkerPlay:
                     code="player_not_portable",
                     hint=PLAY_PROGRAMS,
                 )
-            slots = tuple(
-                SlotRow(
-                    name=seat.name,
-                    player_id=seat.player_id,
-                    image=seat.image,
-                    digest=seat.own.digest if seat.own is not None else "",
-                    player_version=seat.player_version,
-                )
-                for seat in plan.seats
-            )
+            slots = planned_slots(plan)
             table = _Table(
                 number=len(self._tables),
                 players=tuple(number for number in numbers if number is not None),

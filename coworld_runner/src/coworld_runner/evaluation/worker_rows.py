@@ -30,7 +30,7 @@ from ..kit.rollout.piped_game import SeatFailure
 from ..package.plan import EpisodePlan
 from ..runs.workspace import artifact_records, atomic_write
 
-__all__ = ["WORKERS", "Ended", "ended_row", "game_seed", "in_bounds", "note_players", "write_evidence"]
+__all__ = ["WORKERS", "Ended", "ended_row", "game_seed", "in_bounds", "note_players", "planned_slots", "write_evidence"]
 
 WORKERS = "in-process"
 """What rows, records and events call worker processes, where they name a backend."""
@@ -49,6 +49,20 @@ class Ended:
     episode: Wanted
     outcome: Outcome
     seconds: float
+
+
+def planned_slots(plan: EpisodePlan) -> tuple[SlotRow, ...]:
+    """Who sits where, by slot. It reads all files of players for their digests: once for each line-up is enough."""
+    return tuple(
+        SlotRow(
+            name=seat.name,
+            player_id=seat.player_id,
+            image=seat.image,
+            digest=seat.own.digest if seat.own is not None else "",
+            player_version=seat.player_version,
+        )
+        for seat in plan.seats
+    )
 
 
 def game_seed(plan: EpisodePlan) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import anyio.to_thread
 
@@ -21,12 +20,10 @@ from coworld_core.evaluation.evaluation_files import (
 from coworld_core.evaluation.report_contents import ShownReport
 from coworld_core.hints import Hint
 
-from ..episode.episode_options import EpisodeOptions
 from ..evaluation.entrants import entrants_of_plan
 from ..evaluation.evaluation_run import play_evaluation
-from ..package.resolver import resolve_package
 from ..runs.event_bus import Listener
-from .job_files import PACKAGE, RUN, JobRun, PlayersSent, bring_archive, no_run, read_object, seat_word
+from .job_files import PACKAGE, RUN, JobRun, PlayersSent, bring_archive, no_run, read_object, seat_word, sent_package
 from .job_store import JobStore
 from .job_venue import JobVenue
 from .pulled_run import make_place
@@ -76,13 +73,8 @@ async def attend_run(
     await anyio.to_thread.run_sync(make_place, place, plan)
     for name in (PACKAGE, *{files.archive for files in sent.players.values() if files.archive}):
         await bring_archive(store, name, place / _SENT / Path(name).stem)
-    package = await resolve_package(place / _SENT / "package" / run.manifest)
-    if run.environment:
-        package = package.with_environment(run.environment)
+    package = await sent_package(run, place / _SENT / "package")
     measured = read_plan(place)
-    options = EpisodeOptions(
-        on_player_failure=cast("Any", run.on_player_failure), failure_grace_seconds=run.failure_grace_seconds
-    )
     entrants = entrants_of_plan(package, measured, lambda slot: seat_word(slot, sent.players, place / _SENT))
     async with JobVenue(package, url, at_once=at_once, lease=run.lease_seconds) as venue:
         report = await play_evaluation(
@@ -90,7 +82,7 @@ async def attend_run(
             entrants,
             workspace=place,
             venue=venue,
-            options=options,
+            options=run.options(),
             listeners=tuple(listeners),
         )
     for name in (REPORT_NAME, MARKDOWN_NAME):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
@@ -12,12 +12,10 @@ from coworld_core.documents.records import open_record, read_as
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow
 from coworld_core.errors import CoworldError, EnvironmentFault
 
-from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import VenueRun, Wanted
 from ..evaluation.worker_venue import WorkerVenue
-from ..package.resolver import resolve_package
 from ..runs.workspace import atomic_write
-from .job_files import RUN, ChunkProblem, JobRun, PlannedChunk, SentPlans
+from .job_files import RUN, ChunkProblem, JobRun, PlannedChunk, SentPlans, sent_package
 from .shared_folder import SharedFolder
 
 __all__ = ["OUT", "play_chunks"]
@@ -37,13 +35,8 @@ async def play_chunks(folder: SharedFolder) -> None:
         await folder.until("courier", lambda: folder.run.exists() or folder.over.exists())
         if not folder.over.exists():
             run = read_as(JobRun, open_record(folder.run / RUN, what="run", name=RUN), what="run")
-            package = await resolve_package(folder.run / "package" / run.manifest)
-            if run.environment:
-                package = package.with_environment(run.environment)
-            options = EpisodeOptions(
-                on_player_failure=cast("Any", run.on_player_failure), failure_grace_seconds=run.failure_grace_seconds
-            )
-            async with WorkerVenue(package, options=options) as venue:
+            package = await sent_package(run, folder.run / "package")
+            async with WorkerVenue(package, options=run.options()) as venue:
                 plans = SentPlans(package, run, folder.run / "players")
                 while True:
                     await folder.until("courier", lambda: folder.chunk.exists() or folder.over.exists())

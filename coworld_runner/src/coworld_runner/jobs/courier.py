@@ -16,7 +16,6 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coworld_core.documents.records import open_record, read_as
 from coworld_core.episode.record import ROWS_NAME
 from coworld_core.errors import EnvironmentFault
 from coworld_core.files.regular import MAX_FILE, read_regular
@@ -141,16 +140,15 @@ class Courier:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep, f"claims/{number:06}.{attempt}", run.lease_seconds / 6)
             name = f"chunks/{number:06}.json"
-            data = await self._store.get(name)
-            if data is None:
+            chunk = await read_object(self._store, name, PlannedChunk, what="chunk")
+            if chunk is None:
                 raise EnvironmentFault(f"{self._store} has no {name} any more.", code="store_incomplete")
-            chunk = read_as(PlannedChunk, open_record(data, what=f"{self._store}/{name}", name=name), what="chunk")
             for archive in {files.archive for files in chunk.players.values() if files.archive}:
                 await bring_archive(self._store, archive, self._folder.run / "players" / Path(archive).stem)
             ready = self._folder.path / "chunk.new"
             shutil.rmtree(ready, ignore_errors=True)
             ready.mkdir()
-            (ready / "chunk.json").write_bytes(data)
+            (ready / "chunk.json").write_bytes(chunk.to_line())
             ready.rename(self._folder.chunk)
             await self._folder.until("player", self._folder.ended.exists)
             await self._hand_over(number, attempt)

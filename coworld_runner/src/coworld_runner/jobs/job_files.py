@@ -22,22 +22,24 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import anyio.to_thread
 
 from coworld_core.documents.records import Record, SchemaVersion, open_record, read_as
-from coworld_core.episode.record import EpisodeRow, SlotRow
+from coworld_core.episode.record import SlotRow
 from coworld_core.errors import UsageError
 from coworld_core.files.zips import ZipWriter, open_zip
 from coworld_core.hints import Hint
 
+from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Wanted
+from ..evaluation.worker_rows import planned_slots
 from ..images._compose_places import COMPOSE_NAMES
 from ..package.own_players.own_player import MOST_BYTES, OwnPlayer
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.random_player import RANDOM
-from ..package.resolver import Package
+from ..package.resolver import Package, resolve_package
 from ..package.source_files import source_files
 from .job_store import JobStore
 
@@ -56,14 +58,13 @@ __all__ = [
     "SentPlans",
     "bring_archive",
     "chunk_number",
-    "foreign",
     "no_run",
     "pack_package",
     "pack_player",
-    "planned_slots",
     "player_files",
     "read_object",
     "seat_word",
+    "sent_package",
 ]
 
 _Model = TypeVar("_Model", bound=Record)
@@ -87,7 +88,7 @@ class JobRun(Record):
     """Of the names and contents of its files."""
     environment: dict[str, str]
     """Variables for game and players, beside the manifest's."""
-    on_player_failure: str
+    on_player_failure: Literal["stop", "continue"]
     failure_grace_seconds: float
     measured: str
     """As in `VenueRun`."""
@@ -95,6 +96,12 @@ class JobRun(Record):
     """As in `VenueRun`."""
     lease_seconds: float
     """Seconds without a sign of life after which whoever plays a chunk, or drives the run, is taken for dead."""
+
+    def options(self) -> EpisodeOptions:
+        """How its episodes are run."""
+        return EpisodeOptions(
+            on_player_failure=self.on_player_failure, failure_grace_seconds=self.failure_grace_seconds
+        )
 
 
 class SentFiles(Record):
@@ -243,20 +250,6 @@ class ChunkWriter:
         )
 
 
-def planned_slots(plan: EpisodePlan) -> tuple[SlotRow, ...]:
-    """Who sits where, as in the rows of worker processes."""
-    return tuple(
-        SlotRow(
-            name=seat.name,
-            player_id=seat.player_id,
-            image=seat.image,
-            digest=seat.own.digest if seat.own is not None else "",
-            player_version=seat.player_version,
-        )
-        for seat in plan.seats
-    )
-
-
 class SentPlans:
     """Makes plans from chunks, with the package and the players in a directory.
 
@@ -330,9 +323,15 @@ def seat_word(slot: SlotRow, players: Mapping[str, SentFiles], place: Path) -> s
     return str(place / Path(files.archive).stem / files.path) if files.archive else RANDOM
 
 
-def foreign(row: EpisodeRow, plan: EpisodePlan) -> bool:
-    """Whether a row is that of another episode than the planned one of its key."""
-    return (row.seed, [slot.image for slot in row.slots]) != (plan.seed, [seat.image for seat in plan.seats])
+async def sent_package(run: JobRun, directory: Path) -> Package:
+    """The package as it was sent.
+
+    Args:
+        run: The run.
+        directory: Where it was unpacked.
+    """
+    package = await resolve_package(directory / run.manifest)
+    return package.with_environment(run.environment) if run.environment else package
 
 
 # --- files

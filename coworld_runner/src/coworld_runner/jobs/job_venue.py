@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from coworld_core.episode.events import Notice
 from coworld_core.episode.layout import directory_of
-from coworld_core.episode.record import EpisodeRow
+from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation.evaluation_files import PLAN_NAME, PLAYERS_NAME
 from coworld_core.hints import Hint
@@ -26,11 +26,11 @@ from ..backends.registry import ClusterOptions
 from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Take, Venue, VenueRun, Wanted
 from ..evaluation.worker_pool import WorkerPool
-from ..evaluation.worker_rows import note_players
+from ..evaluation.worker_rows import note_players, planned_slots
 from ..evaluation.worker_venue import refused
 from ..kit.rollout.match_process import PLAY_PROGRAMS
 from ..package.own_players.own_player import OwnPlayer
-from ..package.plan import EpisodePlan
+from ..package.plan import EpisodePlan, Seat
 from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
 from .courier import ATTEMPTS, attempts_of
@@ -46,10 +46,8 @@ from .job_files import (
     PlayersSent,
     SentFiles,
     chunk_number,
-    foreign,
     pack_package,
     pack_player,
-    planned_slots,
     player_files,
     read_object,
 )
@@ -136,6 +134,8 @@ class JobVenue(Venue):
         self._attempt: dict[int, int] = {}
         """Which attempt at a chunk counts."""
         self._players: set[str] = set()
+        self._lineups: dict[int, tuple[tuple[Seat, ...], tuple[SlotRow, ...]]] = {}
+        """Who sits where, by the identity of the seats."""
         self._signs = Signs(lease)
         self._looked = 0.0
         self._warned = False
@@ -340,9 +340,10 @@ class JobVenue(Venue):
         writer = ChunkWriter(self._sent + 1)
         plans: dict[int, EpisodePlan] = {}
         for episode in unsent:
-            self._require_seats(episode.plan)
             writer.add(episode)
             plans[id(episode.plan.seats)] = episode.plan
+        for plan in plans.values():
+            self._require_seats(plan)
         note_players(run.workspace, self._run.source, plans.values())
         for own in writer.players.values():
             await self._send_player(own)
@@ -436,7 +437,12 @@ class JobVenue(Venue):
         """The row of an episode, with what this side knows of it."""
         row = self._rows[number].pop(episode.key)
         plan = episode.plan
-        if foreign(row, plan):
+        seats, slots = self._lineups.get(id(plan.seats), (None, ()))
+        if seats is None:
+            # Kept with the seats, so that their identity stays their own
+            slots = planned_slots(plan)
+            self._lineups[id(plan.seats)] = (plan.seats, slots)
+        if (row.seed, [slot.image for slot in row.slots]) != (plan.seed, [slot.image for slot in slots]):
             raise self.store.wrong(f"rows/{number:06}.jsonl", f"its {episode.key} is another episode")
         if not self._rows[number]:
             del self._rows[number]
@@ -447,7 +453,7 @@ class JobVenue(Venue):
             "variant": plan.variant,
             "config_changes": dict(plan.config_changes),
             "episode_tags": dict(plan.episode_tags),
-            "slots": planned_slots(plan),
+            "slots": slots,
             "workspace": episode.directory if row.workspace else "",
         }
         return row.model_copy(update=known)
