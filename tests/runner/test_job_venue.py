@@ -21,7 +21,7 @@ from support.waiting import until
 
 from coworld_core.episode.events import BaseEvent, Notice
 from coworld_core.episode.record import EpisodeRow, read_rows
-from coworld_core.errors import CapabilityError, CoworldError, RecordError, UsageError
+from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, RecordError, UsageError
 from coworld_core.evaluation.evaluation_files import read_plan
 from coworld_runner import EpisodeOptions
 from coworld_runner.backends import ClusterOptions
@@ -455,6 +455,24 @@ async def test_s3_is_a_store(nim: Package, mine: Path, tmp_path: Path, bucket: A
             await bring_evidence(store, "episodes/000009.1/there", tmp_path / "evidence" / "there")
         bucket.delete_object(Bucket="arena", Key=f"runs/one/episodes/000009.1/there/{name}")
     assert not await anyio.to_thread.run_sync(lambda: list(tmp_path.rglob("evil")))
+
+
+async def test_a_store_that_never_answers_is_not_waited_for(
+    nim: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("coworld_runner.jobs.job_files._FIRST_SECONDS", 0.3)
+    for asked in (
+        lambda: pull_run("s3://arena/r", tmp_path / "pulled"),
+        lambda: attend_run("s3://arena/r", tmp_path / "followed"),
+        lambda: scrimmage(nim, "counter", workspace=tmp_path / "out", venue=venue),
+    ):
+        async with JobVenue(nim, "s3://arena/r", lease=0.1) as venue:
+            with pytest.raises(EnvironmentFault, match=r"does not answer within 0\.3 s") as error:
+                await asked()
+        assert error.value.code == "store_unreachable"
 
 
 def test_the_player_of_a_pod_gets_no_credentials() -> None:

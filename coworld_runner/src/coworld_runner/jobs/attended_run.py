@@ -23,7 +23,7 @@ from coworld_core.hints import Hint
 from ..evaluation.entrants import entrants_of_plan
 from ..evaluation.evaluation_run import play_evaluation
 from ..runs.event_bus import Listener
-from .job_files import PACKAGE, RUN, JobRun, PlayersSent, bring_archive, no_run, read_object, seat_word, sent_package
+from .job_files import PACKAGE, PlayersSent, bring_archive, no_run, read_object, read_run, seat_word, sent_package
 from .job_store import JobStore
 from .job_venue import JobVenue
 from .pulled_run import make_place
@@ -59,7 +59,7 @@ async def attend_run(
         CoworldError: As `JobVenue.play`.
     """
     store, place = JobStore(url), Path(directory)
-    run = await read_object(store, RUN, JobRun, what="run")
+    run = await read_run(store)
     plan = await store.get(PLAN_NAME)
     sent = await read_object(store, PLAYERS_NAME, PlayersSent, what="players")
     if run is None:

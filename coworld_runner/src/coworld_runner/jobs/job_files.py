@@ -24,11 +24,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import anyio
 import anyio.to_thread
 
 from coworld_core.documents.records import Record, SchemaVersion, open_record, read_as
 from coworld_core.episode.record import SlotRow
-from coworld_core.errors import UsageError
+from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.files.zips import ZipWriter, open_zip
 from coworld_core.hints import Hint
 
@@ -63,6 +64,7 @@ __all__ = [
     "pack_player",
     "player_files",
     "read_object",
+    "read_run",
     "seat_word",
     "sent_package",
 ]
@@ -72,6 +74,8 @@ _Model = TypeVar("_Model", bound=Record)
 RUN = "run.json"
 CLOSED = "closed"
 PACKAGE = "files/package.zip"
+_FIRST_SECONDS = 20.0
+"""How long a store may be silent at first: a mistake in its name is likelier than a moment's trouble."""
 
 
 class JobRun(Record):
@@ -189,6 +193,21 @@ async def read_object(store: JobStore, name: str, model: type[_Model], *, what: 
     """
     data = await store.get(name)
     return read_as(model, open_record(data, what=f"{store}/{name}", name=name), what=what) if data is not None else None
+
+
+async def read_run(store: JobStore) -> JobRun | None:
+    """Read what a store has of a run, as the first thing that is asked of it; None if there is no run.
+
+    Raises:
+        EnvironmentFault: It does not answer (`store_unreachable`): later, one waits for longer.
+    """
+    with anyio.move_on_after(_FIRST_SECONDS):
+        return await read_object(store, RUN, JobRun, what="run")
+    raise EnvironmentFault(
+        f"{store} does not answer within {_FIRST_SECONDS:g} s.",
+        code="store_unreachable",
+        hint="Check its name, the address of its server and the credentials in the environment.",
+    )
 
 
 def no_run(store: JobStore) -> UsageError:

@@ -50,6 +50,7 @@ from .job_files import (
     pack_player,
     player_files,
     read_object,
+    read_run,
 )
 from .job_pods import JobPods
 from .job_store import JobStore
@@ -289,7 +290,7 @@ class JobVenue(Venue):
             keeps_results=run.keeps_results,
             lease_seconds=self._lease,
         )
-        there = await read_object(self.store, RUN, JobRun, what="run")
+        there = await read_run(self.store)
         if there is None:
             await self.store.create(PACKAGE, packed.archive)
             await self.store.create(RUN, mine.to_document())

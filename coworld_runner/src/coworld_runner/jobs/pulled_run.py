@@ -15,7 +15,7 @@ from coworld_core.errors import UsageError
 from coworld_core.evaluation.evaluation_files import PLAN_NAME
 
 from ..runs.workspace import atomic_write
-from .job_files import RUN, JobRun, RowsHead, chunk_number, no_run, read_object
+from .job_files import RowsHead, chunk_number, no_run, read_run
 from .job_store import JobStore
 
 __all__ = ["bring_evidence", "make_place", "pull_run", "read_chunk_rows"]
@@ -84,7 +84,7 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
         EnvironmentFault: The store cannot be reached.
     """
     store = JobStore(url)
-    run = await read_object(store, RUN, JobRun, what="run")
+    run = await read_run(store)
     if run is None:
         raise no_run(store)
     place = Path(directory)
