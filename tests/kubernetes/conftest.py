@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
 
 import pytest
 from support.arena import Arena, open_arena
-from support.cluster_workers import WorkerJobs, apply_manifests, open_worker_jobs
+from support.cluster_workers import WorkerJobs, apply_manifests, node_address, open_worker_jobs
 from support.kube import namespace_for_tests
 from support.misfit_kit import ensure_image
 from support.worker_image import ensure_worker_image
@@ -39,3 +39,25 @@ async def worker_jobs(operated: str) -> AsyncGenerator[WorkerJobs]:
     ensure_worker_image()
     async with open_worker_jobs(operated) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def store() -> Generator[Mapping[str, str]]:
+    """Variables that reach a server with a bucket `arena`, from here and from pods."""
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+
+    server = ThreadedMotoServer(ip_address=node_address(), port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys).create_bucket(Bucket="arena")
+    yield {
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": url,
+    }
+    server.stop()

@@ -8,12 +8,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
-from support.cluster_workers import node_address
 from support.kube import on_cluster
 from support.waiting import wait_until
 from support.worker_image import ensure_worker_image
@@ -41,29 +40,7 @@ def act(observation, legal, rng):
     return legal[0]
 """
 
-KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
-
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def store() -> Generator[Mapping[str, str]]:
-    """Variables that reach a server with a bucket `arena`, from here and from pods."""
-    import boto3
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer(ip_address=node_address(), port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    url = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=url, region_name="us-east-1", **KEYS).create_bucket(Bucket="arena")
-    yield {
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": url,
-    }
-    server.stop()
 
 
 @pytest.fixture
@@ -97,7 +74,8 @@ def stored(store: Mapping[str, str], prefix: str) -> list[str]:
     """The names of objects right below a prefix."""
     import boto3
 
-    client = boto3.client("s3", endpoint_url=store["AWS_ENDPOINT_URL"], region_name="us-east-1", **KEYS)
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+    client = boto3.client("s3", endpoint_url=store["AWS_ENDPOINT_URL"], region_name="us-east-1", **keys)
     found = client.list_objects_v2(Bucket="arena", Prefix=prefix, Delimiter="/").get("Contents", ())
     return [entry["Key"].removeprefix(prefix) for entry in found]
 

@@ -98,8 +98,15 @@ class EpisodeLayout:
         return path.relative_to(self.workspace).as_posix()
 
 
-def directory_of(key: str) -> str:
-    """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name."""
+def directory_of(key: str, earlier: int = 0) -> str:
+    """Return the name of an episode's directory: its key, or a name derived from it if the key is not a valid name.
+
+    Args:
+        key: Its key.
+        earlier: How many attempts at it were lost before; each has a directory of its own.
+    """
+    if earlier:
+        return f"{directory_of(key)}.{earlier + 1}"
     if _PLAIN.fullmatch(key):
         return key
     begin = re.sub(r"[^A-Za-z0-9._-]+", "-", key).strip("-.")[:60] or "episode"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import anyio
@@ -44,10 +44,12 @@ class ProgramVenue(Venue):
 
     Args:
         backend: The backend, entered.
+        new_id: Makes the id of an episode.
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, *, new_id: Callable[[], str] = new_run_id) -> None:
         self.name = backend.name
+        self._new_id = new_id
         self.backend = self._backend = backend
 
     async def sweep(self, run_id: str) -> None:
@@ -106,7 +108,7 @@ class ProgramVenue(Venue):
         options, hooks = run.options, run.hooks
         planned = planned_digest(plan).hex() if hooks else ""
         readers = run.episode_listeners
-        begun, run_id = time.monotonic(), new_run_id()
+        begun, run_id = time.monotonic(), self._new_id()
         try:
             if any(seat.follows for seat in plan.seats):
                 plan = await anyio.to_thread.run_sync(with_newest_players, plan)

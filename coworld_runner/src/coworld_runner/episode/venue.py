@@ -44,8 +44,7 @@ class Wanted:
     @property
     def directory(self) -> str:
         """The name of its directory."""
-        name = directory_of(self.key)
-        return f"{name}.{self.earlier + 1}" if self.earlier else name
+        return directory_of(self.key, self.earlier)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from coworld_core.errors import CoworldError
 
 from ..errors import unwrapped
 from .attended_run import attend_run
+from .own_pod import OwnPod
 from .taking_part import take_part
 
 __all__ = ["main"]
@@ -36,7 +37,11 @@ def main(args: Sequence[str] | None = None) -> int:
     for name, words in _COMMANDS.items():
         one = commands.add_parser(name, help=words)
         one.add_argument("store", nargs="?" if name == "play" else None, help="s3://BUCKET/PREFIX and the like")
-        one.add_argument("--folder", type=Path, required=name != "play", help="a directory that is shared, or kept")
+        one.add_argument(
+            "--folder", type=Path, required=name in ("carry", "drive"), help="a directory that is shared, or kept"
+        )
+        if name == "episode":
+            one.add_argument("chunk", type=int, help="the number of its chunk")
         if name == "drive":
             one.add_argument("--at-once", type=int, help="how many pods play")
     try:
@@ -48,13 +53,16 @@ def main(args: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     if chosen.command == "drive":
         return anyio.run(_reported, partial(attend_run, chosen.store, chosen.folder / "run", at_once=chosen.at_once))
-    name, plays = os.environ.get("POD_NAME", ""), chosen.command == "play"
-    return anyio.run(_reported, partial(take_part, chosen.store, chosen.folder, plays=plays, name=name))
+    part = partial(take_part, chosen.store, chosen.folder, name=os.environ.get("POD_NAME", ""))
+    if chosen.command == "episode":
+        return anyio.run(_reported, lambda: part(only=chosen.chunk, pod=OwnPod.of(os.environ)))
+    return anyio.run(_reported, partial(part, plays=chosen.command == "play"))
 
 
 _COMMANDS = {
     "play": "play episodes, in worker processes",
     "carry": "bring episodes from the store to a directory, where another process plays them, and take back rows",
+    "episode": "play one episode with the other containers of this pod",
     "drive": "drive a run that was detached, and leave its report in its store",
 }
 

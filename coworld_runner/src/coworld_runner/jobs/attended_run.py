@@ -75,14 +75,14 @@ async def attend_run(
         await bring_archive(store, name, place / _SENT / Path(name).stem)
     package = await sent_package(run, place / _SENT / "package")
     measured = read_plan(place)
-    entrants = entrants_of_plan(package, measured, lambda slot: seat_word(slot, sent.players, place / _SENT))
+    entrants = entrants_of_plan(package, measured, lambda slot: seat_word(slot, sent.players, place / _SENT, run))
     async with JobVenue(package, url, at_once=at_once, lease=run.lease_seconds) as venue:
         report = await play_evaluation(
             open_evaluation(measured),
             entrants,
             workspace=place,
             venue=venue,
-            options=run.options(),
+            options=run.episode_options(),
             listeners=tuple(listeners),
         )
     for name in (REPORT_NAME, MARKDOWN_NAME):

@@ -1,8 +1,14 @@
-"""Plays the chunks that appear in a directory, in worker processes, and leaves their rows and evidence there."""
+"""Plays the chunks that appear in a directory, and leaves their rows and evidence there.
+
+Games of the kit are played in worker processes; an episode of images with the other containers of this pod.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +16,15 @@ import anyio
 
 from coworld_core.documents.records import open_record, read_as
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow
-from coworld_core.errors import CoworldError, EnvironmentFault
+from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 
-from ..episode.venue import VenueRun, Wanted
+from ..episode.program_venue import ProgramVenue
+from ..episode.venue import Venue, VenueRun, Wanted
 from ..evaluation.worker_venue import WorkerVenue
+from ..package.resolver import Package
 from ..runs.workspace import atomic_write
 from .job_files import RUN, ChunkProblem, JobRun, PlannedChunk, SentPlans, sent_package
+from .own_pod import OwnPod, OwnPodBackend
 from .shared_folder import SharedFolder
 
 __all__ = ["OUT", "play_chunks"]
@@ -24,8 +33,12 @@ OUT = "out"
 """The name of the directory with what is left of a chunk: rows, and evidence by key."""
 
 
-async def play_chunks(folder: SharedFolder) -> None:
+async def play_chunks(folder: SharedFolder, pod: OwnPod | None = None) -> None:
     """Play chunks until there are no more.
+
+    Args:
+        folder: The directory.
+        pod: The pod that has game and players as its containers, if they are images.
 
     Raises:
         EnvironmentFault: The machine failed, or the courier is gone.
@@ -36,17 +49,32 @@ async def play_chunks(folder: SharedFolder) -> None:
         if not folder.over.exists():
             run = read_as(JobRun, open_record(folder.run / RUN, what="run", name=RUN), what="run")
             package = await sent_package(run, folder.run / "package")
-            async with WorkerVenue(package, options=run.options()) as venue:
+            async with _opened_venue(package, run, pod) as venue:
                 plans = SentPlans(package, run, folder.run / "players")
                 while True:
                     await folder.until("courier", lambda: folder.chunk.exists() or folder.over.exists())
                     if not folder.chunk.exists():
                         break
-                    await _play_chunk(folder, run, venue, plans)
+                    await _play_chunk(folder, run, venue, plans, pod.tokens if pod is not None else ())
         tasks.cancel_scope.cancel()
 
 
-async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, plans: SentPlans) -> None:
+@asynccontextmanager
+async def _opened_venue(package: Package, run: JobRun, pod: OwnPod | None) -> AsyncGenerator[Venue]:
+    if pod is not None:
+        async with OwnPodBackend(pod, ready_seconds=run.episode_options().ready_timeout_seconds) as backend:
+            # As its game was told
+            yield ProgramVenue(backend, new_id=lambda: pod.job)
+        return
+    if run.programs:
+        raise UsageError("Each episode of this run has a pod of its own.", code="not_portable")
+    async with WorkerVenue(package, options=run.episode_options()) as venue:
+        yield venue
+
+
+async def _play_chunk(
+    folder: SharedFolder, run: JobRun, venue: Venue, plans: SentPlans, tokens: tuple[str, ...]
+) -> None:
     out = folder.chunk / OUT
     # What an earlier half of this pod has begun
     shutil.rmtree(out, ignore_errors=True)
@@ -57,9 +85,9 @@ async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, pla
         chunk = read_as(PlannedChunk, open_record(path, what="chunk", name=path.name), what="chunk")
         # No player is to find the seeds of the others there
         path.unlink()
-        wanted = list(plans.plans(chunk))
+        wanted = [replace(one, plan=replace(one.plan, tokens=tokens)) for one in plans.plans(chunk)]
         for seats in {id(one.plan.seats): one.plan.seats for one in wanted}.values():
-            if reason := await venue.reason_against(seats):
+            if isinstance(venue, WorkerVenue) and (reason := await venue.reason_against(seats)):
                 problem = ChunkProblem(code="not_portable", message=f"Pods cannot play it: {reason}.")
         if problem is None:
             await _play(out, run, venue, wanted, chunk)
@@ -71,14 +99,14 @@ async def _play_chunk(folder: SharedFolder, run: JobRun, venue: WorkerVenue, pla
     await folder.until("courier", lambda: not folder.ended.exists())
 
 
-async def _play(out: Path, run: JobRun, venue: WorkerVenue, wanted: list[Wanted], chunk: PlannedChunk) -> None:
+async def _play(out: Path, run: JobRun, venue: Venue, wanted: list[Wanted], chunk: PlannedChunk) -> None:
     slots = {one.key: chunk.tables[one.table].slots for one in chunk.episodes}
     terms = VenueRun(
         run_id=run.run_id,
         workspace=out,
         publish=lambda event: None,
         parallel=None,
-        options=None,
+        options=run.episode_options(),
         hooks=(),
         episode_listeners=None,
         same_players=True,

@@ -57,13 +57,23 @@ class Courier:
         folder: The directory that it shares with what plays.
         name: What tells it from other couriers, such as its pod's name.
         idle: Seconds that it waits for further chunks of a driver that gives no sign of life.
+        only: The number of the only chunk that it brings; None: any, one after the other.
     """
 
-    def __init__(self, store: JobStore, folder: SharedFolder, *, name: str, idle: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        folder: SharedFolder,
+        *,
+        name: str,
+        idle: float = IDLE_SECONDS,
+        only: int | None = None,
+    ) -> None:
         self._store = store
         self._folder = folder
         self._name = name
         self._idle = idle
+        self._only = only
         self._finished = 0
         """Up to this number, all chunks have been played."""
 
@@ -82,6 +92,9 @@ class Courier:
                 claimed = await self._claim(signs)
                 if claimed is not None:
                     await self._carry(*claimed, run)
+                if self._only is not None:
+                    break
+                if claimed is not None:
                     pause = _LOOK_FIRST
                     continue
                 drivers = await self._store.list("drivers")
@@ -118,11 +131,12 @@ class Courier:
         played |= {chunk_number(one.name) for one in await self._store.list("problems")}
         while self._finished + 1 in played:
             self._finished += 1
-        open_chunks = [number for number in chunks if number not in played]
+        open_chunks = [number for number in chunks if number not in played and self._only in (None, number)]
         claims = await attempts_of(self._store, after=after) if open_chunks else {}
         for number in open_chunks:
             attempt, tag = claims.get(number, (0, ""))
-            if attempt and not signs.is_gone(f"{number}.{attempt}", tag):
+            # A pod is only made for a chunk once an earlier one has ended
+            if attempt and self._only is None and not signs.is_gone(f"{number}.{attempt}", tag):
                 continue
             if attempt < ATTEMPTS and await self._create(f"claims/{number:06}.{attempt + 1}"):
                 return number, attempt + 1

@@ -22,16 +22,19 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
+from pydantic import TypeAdapter, ValidationError
 
 from coworld_core.documents.records import Record, SchemaVersion, open_record, read_as
 from coworld_core.episode.record import SlotRow
-from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.errors import EnvironmentFault, RecordError, UsageError
 from coworld_core.files.zips import ZipWriter, open_zip
 from coworld_core.hints import Hint
+from coworld_core.issues import Issue, Report
+from coworld_core.manifest.manifest_file import MANIFEST_NAME
 
 from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Wanted
@@ -39,6 +42,7 @@ from ..evaluation.worker_rows import planned_slots
 from ..images._compose_places import COMPOSE_NAMES
 from ..package.own_players.own_player import MOST_BYTES, OwnPlayer
 from ..package.plan import EpisodePlan, plan_episode
+from ..package.player_names import PlayerRef
 from ..package.random_player import RANDOM
 from ..package.resolver import Package, resolve_package
 from ..package.source_files import source_files
@@ -53,6 +57,7 @@ __all__ = [
     "Driver",
     "JobRun",
     "PlannedChunk",
+    "PlannedEpisode",
     "PlayersSent",
     "RowsHead",
     "SentFiles",
@@ -60,8 +65,10 @@ __all__ = [
     "bring_archive",
     "chunk_number",
     "no_run",
+    "pack_manifest",
     "pack_package",
     "pack_player",
+    "plain_options",
     "player_files",
     "read_object",
     "read_run",
@@ -92,8 +99,10 @@ class JobRun(Record):
     """Of the names and contents of its files."""
     environment: dict[str, str]
     """Variables for game and players, beside the manifest's."""
-    on_player_failure: Literal["stop", "continue"]
-    failure_grace_seconds: float
+    programs: bool
+    """Whether game and players are programs of images."""
+    options: dict[str, Any]
+    """How its episodes are run: `EpisodeOptions`."""
     measured: str
     """As in `VenueRun`."""
     keeps_results: bool
@@ -101,11 +110,25 @@ class JobRun(Record):
     lease_seconds: float
     """Seconds without a sign of life after which whoever plays a chunk, or drives the run, is taken for dead."""
 
-    def options(self) -> EpisodeOptions:
-        """How its episodes are run."""
-        return EpisodeOptions(
-            on_player_failure=self.on_player_failure, failure_grace_seconds=self.failure_grace_seconds
-        )
+    def episode_options(self) -> EpisodeOptions:
+        """How its episodes are run.
+
+        Raises:
+            RecordError: Somebody else has written this.
+        """
+        try:
+            return _OPTIONS.validate_python(self.options)
+        except ValidationError as error:
+            issue = Issue(code="store_foreign", message=str(error).splitlines()[0], pointer="/options")
+            raise RecordError(Report(source=RUN, issues=(issue,)), code="store_foreign") from error
+
+
+_OPTIONS = TypeAdapter(EpisodeOptions)
+
+
+def plain_options(options: EpisodeOptions | None) -> dict[str, Any]:
+    """Options as in `JobRun`."""
+    return _OPTIONS.dump_python(options or EpisodeOptions(), mode="json")
 
 
 class SentFiles(Record):
@@ -140,6 +163,8 @@ class PlannedEpisode(Record):
 
     index: int
     key: str
+    earlier: int
+    """How many attempts at it were lost before."""
     table: int
     """The number of its table in the chunk, from 0."""
     seed: int | None
@@ -255,6 +280,7 @@ class ChunkWriter:
             PlannedEpisode(
                 index=episode.index,
                 key=episode.key,
+                earlier=episode.earlier,
                 table=self._tables[key],
                 seed=plan.seed,
                 player_secret=plan.player_secret,
@@ -295,12 +321,12 @@ class SentPlans:
             base = bases[one.table]
             config = base.game_config if one.seed is None else {**base.game_config, "seed": one.seed}
             plan = replace(base, game_config=config, player_secret=one.player_secret)
-            yield Wanted(index=one.index, key=one.key, plan=plan)
+            yield Wanted(index=one.index, key=one.key, earlier=one.earlier, plan=plan)
 
     def _base(self, table: PlannedTable, chunk: PlannedChunk) -> EpisodePlan:
         key = table.model_dump_json()
         if key not in self._bases:
-            words = [seat_word(slot, chunk.players, self._players) for slot in table.slots]
+            words = [seat_word(slot, chunk.players, self._players, self._run) for slot in table.slots]
             known = {variant.id for variant in self._package.manifest.variants}
             plan = plan_episode(
                 self._package,
@@ -323,13 +349,14 @@ class SentPlans:
         return self._bases[key]
 
 
-def seat_word(slot: SlotRow, players: Mapping[str, SentFiles], place: Path) -> str:
+def seat_word(slot: SlotRow, players: Mapping[str, SentFiles], place: Path, run: JobRun) -> str | PlayerRef:
     """The word that names a player.
 
     Args:
         slot: The player, as in rows.
         players: Where the files of players are.
         place: The directory with the players of each archive.
+        run: The run.
 
     Raises:
         UsageError: Its files were not sent (`player_missing`).
@@ -337,6 +364,8 @@ def seat_word(slot: SlotRow, players: Mapping[str, SentFiles], place: Path) -> s
     if slot.player_id is not None:
         return slot.player_id
     files = players.get(slot.image)
+    if files is None and run.programs:
+        return PlayerRef(word=slot.image, kind="image")
     if files is None:
         raise UsageError(f"The files of {slot.image} were not sent.", code="player_missing")
     return str(place / Path(files.archive).stem / files.path) if files.archive else RANDOM
@@ -365,6 +394,24 @@ class PackedPackage:
     """The name of its manifest."""
     sha256: str
     """Of the names and contents of its files: the same wherever it is packed."""
+
+
+def pack_manifest(package: Package) -> PackedPackage:
+    """Pack what programs of images need of a package: its manifest.
+
+    Raises:
+        UsageError: Its images are not built (`images_not_built`).
+    """
+    if package.is_template:
+        raise UsageError(
+            f"The images of {package.manifest.game.name} are not built yet.",
+            code="images_not_built",
+            hint=Hint("build_spec_images", "Build them with build_coworld."),
+        )
+    data = package.manifest.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    return PackedPackage(
+        archive=_packed({MANIFEST_NAME: data}), manifest=MANIFEST_NAME, sha256=hashlib.sha256(data).hexdigest()
+    )
 
 
 def pack_package(package: Package) -> PackedPackage:

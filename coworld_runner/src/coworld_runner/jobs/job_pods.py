@@ -3,12 +3,15 @@
 The Job is a work queue as Kubernetes knows it: so many pods at a time, as long as none has ended well. The cluster's
 queue, if it has one, admits them by the labels of their template. Each pod has two containers: the courier has the
 store's credentials, and the player, in which the code of players runs, has nothing but the files of a chunk.
+
+Where game and players are images, each chunk is one episode, and has a Job of its own (`episode_job`).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,9 +25,11 @@ from ..backends.engine import RUN, UNIT
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._object_parts import (
     UNDISTURBED,
+    concealed_variable,
     concealing,
     container,
     default_worker_image,
+    field_variables,
     pod_spec,
     secret,
     thing,
@@ -33,10 +38,15 @@ from ..backends.kubernetes._pod_objects import MANAGED, label, object_name, owne
 from ..backends.kubernetes._pod_state import is_over, start_trouble, unschedulable
 from ..backends.kubernetes.pod_overlay import PodOverlay
 from ..backends.registry import ClusterOptions
+from ..episode.episode_options import EpisodeOptions
 from ..episode.parallelism import Parallel
+from ..package.plan import EpisodePlan
+from .courier import ATTEMPTS
+from .episode_job import episode_containers, episode_mounts, episode_secrets, episode_volumes
 from .job_store import JobStore, store_environment
+from .own_pod import TOKENS
 
-__all__ = ["JobPods", "make_driver", "make_job"]
+__all__ = ["JobPods", "make_driver", "make_episode_job", "make_job"]
 
 _PLAYS, _DRIVES = "plays", "drives"
 """What the Jobs of a run do, in their labels."""
@@ -48,6 +58,16 @@ _RETRIES = 50
 _FAILURES = 3
 """Pods that may fail before anything is played: what ails all of them does not go away by itself."""
 _COURIER = {"cpu": "50m", "memory": "128Mi"}
+_MOUNTS = ({"name": "shared", "mountPath": _FOLDER}, {"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - its own
+_NEVER_MADE = re.compile(r"serviceaccount .*not found|violates PodSecurity")
+"""What no waiting helps against, in the words of the cluster."""
+_PREPARED = (
+    "docs/kubernetes/client.yaml has the accounts that pods need; the section worker of a pods file names users."
+)
+_CHUNK = "coworld.chunk"
+"""The label of a Job of its own for a chunk."""
+_AROUND_SECONDS = 900
+"""Seconds that a pod may take for images, evidence and the like, beside the episode."""
 
 
 @dataclass(kw_only=True)
@@ -61,6 +81,8 @@ class JobPods:
         memory: Memory of each.
         cluster: Which cluster, with which Secrets images are pulled, and what else is to be said of pods (`worker`).
         store_secret: A Secret of the namespace with the variables that reach the store; None: those that are set here.
+        account: The account of pods that play images: it may watch pods and read their logs, and only our own container
+            has its token.
     """
 
     image: str = field(default_factory=default_worker_image)
@@ -69,6 +91,7 @@ class JobPods:
     memory: str = "1Gi"
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     store_secret: str | None = None
+    account: str = "coworld-episode"
     _connection: Cluster | None = field(default=None, init=False, repr=False)
     _run_id: str = field(default="", init=False)
     _told: str = field(default="", init=False)
@@ -97,21 +120,77 @@ class JobPods:
         self._run_id = run_id
         await self._create(_DRIVES, lambda name, handed: make_driver(self, name, run_id, store.url, handed))
 
+    async def play_episode(
+        self, run_id: str, store: JobStore, chunk: int, plan: EpisodePlan, options: EpisodeOptions
+    ) -> None:
+        """Create the Job that plays the only episode of a chunk, unless one still runs.
+
+        Args:
+            run_id: The label of the run.
+            store: Its store.
+            chunk: The number of the chunk.
+            plan: The episode.
+            options: How it is played.
+
+        Raises:
+            BackendUnavailable: The cluster cannot be used.
+            EnvironmentFault: So many Jobs have ended without it that it is given up (`pods_died`).
+        """
+        self._run_id = run_id
+        await self._connect()
+        jobs = [job for job in await self._jobs(_PLAYS) if job["metadata"]["labels"].get(_CHUNK) == str(chunk)]
+        if any(not _ended(job) for job in jobs):
+            return
+        if len(jobs) >= ATTEMPTS:
+            why = await self._last_words(chunk)
+            raise EnvironmentFault(
+                f"The pods of episode {chunk} of {run_id} ended {len(jobs)} times without it: {why}",
+                code="pods_died",
+                hint=_check_image(self.image),
+            )
+        tokens = plan.new_tokens()
+        await self._make(
+            object_name(run_id, "episode", str(chunk), str(len(jobs) + 1)),
+            lambda name, handed: make_episode_job(self, name, run_id, store.url, chunk, plan, options, handed),
+            episode_secrets(plan, tokens),
+        )
+
+    async def clear_episodes(self, chunks: Container[int]) -> None:
+        """Remove the Jobs of chunks that have been played, and whatever of them still runs."""
+        await self._connect()
+        for job in await self._jobs(_PLAYS):
+            if int(job["metadata"]["labels"].get(_CHUNK) or 0) in chunks and not job["metadata"].get(
+                "deletionTimestamp"
+            ):
+                await self._connection.delete("jobs", job["metadata"]["name"])
+
     async def _create(self, what: str, make: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> None:
+        await self._connect()
+        jobs = await self._jobs(what)
+        if any(not _ended(job) for job in jobs):
+            return
+        await self._make(object_name(self._run_id, what, str(len(jobs) + 1)), make)
+
+    async def _connect(self) -> None:
         if self._connection is None:
             where = self.cluster
             self._connection = await Cluster.connect(
                 context=where.context, namespace=where.namespace, kubeconfig=where.kubeconfig
             )
-        jobs = await self._jobs(what)
-        if any(not _ended(job) for job in jobs):
-            return
-        name = object_name(self._run_id, what, str(len(jobs) + 1))
+
+    async def _make(
+        self,
+        name: str,
+        make: Callable[[str, Sequence[str]], Mapping[str, Any]],
+        more: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Create a Job, and the Secret of its name with what its pods alone may know."""
+        assert self._connection is not None
         handed = store_environment(os.environ) if self.store_secret is None else {}
         job = await self._connection.create("jobs", make(name, tuple(handed)))
-        if handed:
+        if handed or more:
             metadata = {"name": name, "labels": _labels(self._run_id), "ownerReferences": [owner_reference(job)]}
-            await self._connection.create("secrets", secret(metadata, concealing(handed.values())))
+            await self._connection.create("secrets", secret(metadata, {**concealing(handed.values()), **(more or {})}))
 
     async def _jobs(self, what: str = "") -> Sequence[Mapping[str, Any]]:
         """The Jobs of the run: those that play, or drive, or all."""
@@ -132,15 +211,16 @@ class JobPods:
         assert self._connection is not None
         playing = f"{run_selector(self._run_id)},{UNIT}={_PLAYS}"
         pods = (await self._connection.list("pods", playing))["items"]
-        lasting = [found for pod in pods if not is_over(pod) and (found := start_trouble(pod, "player")) is not None]
-        if lasting and len(lasting) == len([pod for pod in pods if not is_over(pod)]):
+        living = [pod for pod in pods if not is_over(pod)]
+        lasting = [found for pod in living if (found := start_trouble(pod, _program_of(pod))) is not None]
+        if lasting and len(lasting) == len(living):
             raise EnvironmentFault(
                 f"The pods of {self._run_id} do not start: {lasting[0].message}",
                 code=lasting[0].code,
                 hint=_check_image(self.image),
             )
         jobs = await self._jobs(_PLAYS)
-        if not jobs or all(_ended(job) for job in jobs):
+        if not any(_CHUNK in job["metadata"]["labels"] for job in jobs) and all(_ended(job) for job in jobs):
             why = next((_why_failed(job) for job in jobs if _why_failed(job)), "it is not there any more")
             raise EnvironmentFault(
                 f"The Job of {self._run_id} has ended: {why}.",
@@ -155,12 +235,25 @@ class JobPods:
                 code="pods_died",
                 hint=_check_image(self.image),
             )
-        held = next((why for pod in pods if (why := unschedulable(pod))), "") if pods else await self._refused(jobs[-1])
+        held = next((why for pod in pods if (why := unschedulable(pod))), "")
+        if not pods and jobs and (refused := await self._refused(jobs[-1])):
+            if _NEVER_MADE.search(refused):
+                raise EnvironmentFault(
+                    f"The cluster makes no pods of {self._run_id}: {refused}", code="pods_refused", hint=_PREPARED
+                )
+            held = refused
         news = f"Pods wait for room on the cluster: {held}" if held else f"A pod has ended: {why}" if why else ""
         if news and news != self._told:
             publish(Notice(level="warning", message=news))
         self._told = news
         return news
+
+    async def _last_words(self, chunk: int) -> str:
+        """Why the last pod of a chunk ended, as far as it is known."""
+        assert self._connection is not None
+        selector = f"{run_selector(self._run_id)},{_CHUNK}={chunk}"
+        pods = (await self._connection.list("pods", selector))["items"]
+        return _why_ended(pods[-1]) if pods else "there are no pods"
 
     async def _refused(self, job: Mapping[str, Any]) -> str:
         """Why the cluster makes no pods of a Job, such as a quota, as far as its events may be read."""
@@ -212,9 +305,9 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[s
         argv=(*_PROGRAM, "play", "--folder", _FOLDER),
         requests=resources,
         limits=resources,
-        **_settled(temporary=True),
+        **_settled(_MOUNTS),
     )
-    courier = _reaching(pods, name, handed, "courier", ("carry", url, "--folder", _FOLDER))
+    courier = _reaching(pods, name, handed, "courier", ("carry", url, "--folder", _FOLDER), mounts=_MOUNTS[:1])
     spec = {"parallelism": pods.count, "backoffLimit": _RETRIES}
     return _job(pods, name, run_id, _PLAYS, spec, courier, player)
 
@@ -222,26 +315,82 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[s
 def make_driver(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[str] = ()) -> dict[str, Any]:
     """The Job that drives a run, as JSON; the arguments are as for `make_job`."""
     words = ("drive", url, "--folder", _FOLDER, "--at-once", str(pods.count))
-    driver = _reaching(pods, name, handed, "driver", words, temporary=True)
+    driver = _reaching(pods, name, handed, "driver", words, mounts=_MOUNTS)
     return _job(pods, name, run_id, _DRIVES, {"completions": 1, "backoffLimit": _RETRIES}, driver)
 
 
-def _settled(*, temporary: bool = False) -> dict[str, Any]:
-    """What all containers have in common."""
-    mounts = [{"name": "shared", "mountPath": _FOLDER}]
-    if temporary:
-        mounts.append({"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - its own
+def make_episode_job(
+    pods: JobPods,
+    name: str,
+    run_id: str,
+    url: str,
+    chunk: int,
+    plan: EpisodePlan,
+    options: EpisodeOptions,
+    handed: Sequence[str] = (),
+) -> dict[str, Any]:
+    """The Job that plays an episode with images, as JSON.
+
+    Args:
+        pods: Its pods.
+        name: Its name, which is also that of its Secret.
+        run_id: The run's label.
+        url: The store.
+        chunk: The number of the chunk with the episode.
+        plan: The episode.
+        options: How it is played.
+        handed: Names of the variables that reach the store.
+    """
+    overlay = PodOverlay.read(pods.cluster.pods, allow_privileged=pods.cluster.allow_privileged)
+    worker = _reaching(pods, name, handed, "worker", ("episode", url, str(chunk)), mounts=episode_mounts(plan))
+    worker["env"] += [
+        *field_variables(POD_NAMESPACE="metadata.namespace", POD_UID="metadata.uid"),
+        {"name": "JOB_NAME", "value": name},
+        concealed_variable(TOKENS, name, "tokens"),
+    ]
+    users = (overlay.user("game"), overlay.user("player"))
+    containers = episode_containers(plan, worker, episode=name, secret=name, options=options, user=users)
+    spec = {"backoffLimit": 0, "activeDeadlineSeconds": int(options.timeout_seconds) + _AROUND_SECONDS}
+    job = _job(
+        pods,
+        name,
+        run_id,
+        _PLAYS,
+        spec,
+        *containers,
+        volumes=episode_volumes(plan, name),
+        security={"fsGroup": _USER},
+        grace=5,
+        account=pods.account,
+        labels={_CHUNK: str(chunk)},
+    )
+    template = job["spec"]["template"]
+    for container_of in containers:
+        if (program := container_of["name"]) != "worker":
+            section = "game" if program == "game" else "player"
+            template = overlay.applied(section, template, program=program)
+    return {**job, "spec": {**job["spec"], "template": template}}
+
+
+def _settled(mounts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all containers of ours have in common."""
     return {
         "user": _USER,
         "security": {"readOnlyRootFilesystem": True},
         # Why it has ended is in the pod's status then
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": mounts,
+        "volumeMounts": list(mounts),
     }
 
 
 def _reaching(
-    pods: JobPods, secret_name: str, handed: Sequence[str], name: str, words: Sequence[str], *, temporary: bool = False
+    pods: JobPods,
+    secret_name: str,
+    handed: Sequence[str],
+    name: str,
+    words: Sequence[str],
+    *,
+    mounts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """A container that reaches the store."""
     return container(
@@ -250,31 +399,48 @@ def _reaching(
         argv=(*_PROGRAM, *words),
         concealed=handed,
         secret=secret_name,
-        env=[{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        env=field_variables(POD_NAME="metadata.name"),
         requests=_COURIER,
         limits={"memory": "512Mi"},
         envFrom=[{"secretRef": {"name": pods.store_secret}}] if pods.store_secret else None,
-        **_settled(temporary=temporary),
+        **_settled(mounts),
     )
 
 
 def _job(
-    pods: JobPods, name: str, run_id: str, what: str, spec: Mapping[str, Any], *containers: Mapping[str, Any]
+    pods: JobPods,
+    name: str,
+    run_id: str,
+    what: str,
+    spec: Mapping[str, Any],
+    *containers: Mapping[str, Any],
+    volumes: Sequence[Mapping[str, Any]] = ({"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}),
+    security: Mapping[str, Any] | None = None,
+    grace: int = 10,
+    account: str | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    labels = {**_labels(run_id), UNIT: what}
+    found = {**_labels(run_id), UNIT: what, **(labels or {})}
     pod = pod_spec(
         *containers,
-        grace=10,
-        security={"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
-        volumes=[{"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}],
+        grace=grace,
+        security=security or {"runAsNonRoot": True, "runAsUser": _USER, "fsGroup": _USER},
+        volumes=list(volumes),
+        serviceAccountName=account,
         imagePullSecrets=[{"name": one} for one in pods.cluster.pull_secrets],
     )
-    made = {"metadata": {"labels": labels, "annotations": dict(UNDISTURBED)}, "spec": pod}
+    made = {"metadata": {"labels": found, "annotations": dict(UNDISTURBED)}, "spec": pod}
     overlay = PodOverlay.read(pods.cluster.pods, allow_privileged=pods.cluster.allow_privileged)
-    template = overlay.applied("worker", made, program=containers[-1]["name"])
+    template = overlay.applied("worker", made, program=_program_of(made))
     # A queue such as Kueue looks at the labels of the Job
     metadata = {"name": name, "labels": template["metadata"]["labels"], "annotations": {RUN: run_id}}
     return thing("Job", metadata, spec={**spec, "ttlSecondsAfterFinished": time_limits.JOB_KEPT, "template": template})
+
+
+def _program_of(pod: Mapping[str, Any]) -> str:
+    """The container of a pod by which it is judged: our own."""
+    names = [one["name"] for one in pod["spec"]["containers"]]
+    return next((name for name in ("worker", "driver") if name in names), "player")
 
 
 def _labels(run_id: str) -> dict[str, str]:

@@ -10,13 +10,13 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from itertools import islice
 from typing import Self
 
 import anyio
 import anyio.to_thread
 
 from coworld_core.episode.events import Notice
-from coworld_core.episode.layout import directory_of
 from coworld_core.episode.record import EpisodeRow, SlotRow
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation.evaluation_files import PLAN_NAME, PLAYERS_NAME
@@ -35,6 +35,7 @@ from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
 from .courier import ATTEMPTS, attempts_of
 from .driver_seat import DriverSeat
+from .episode_job import refuse_programs
 from .job_files import (
     CLOSED,
     PACKAGE,
@@ -43,11 +44,14 @@ from .job_files import (
     ChunkWriter,
     JobRun,
     PlannedChunk,
+    PlannedEpisode,
     PlayersSent,
     SentFiles,
     chunk_number,
+    pack_manifest,
     pack_package,
     pack_player,
+    plain_options,
     player_files,
     read_object,
     read_run,
@@ -87,7 +91,10 @@ class Detached(Exception):
 
 
 class JobVenue(Venue):
-    """Has games of the kit played by pods of a cluster, or by whoever runs `python -m coworld_runner.jobs play STORE`.
+    """Has episodes played by pods of a cluster, or by whoever runs `python -m coworld_runner.jobs play STORE`.
+
+    Pods play games of the kit in their own processes, many episodes one after the other. Where the game is an image,
+    each episode has a pod of its own, with game and players as its containers.
 
     Args:
         package: The game.
@@ -97,6 +104,7 @@ class JobVenue(Venue):
         detach: Have the run driven on the cluster, too: the players that are measured, and others. Measuring ends with
             `Detached` then, and `attend_run` follows it.
         lease: Seconds without a sign of life after which a pod, or another driver, is taken for dead.
+        programs: Whether game and players are programs of images; None: unless the game is one of the kit, with files.
 
     Attributes:
         store: The store.
@@ -114,8 +122,12 @@ class JobVenue(Venue):
         at_once: int | None = None,
         detach: Sequence[SeatPlayer] = (),
         lease: float = 60.0,
+        programs: bool | None = None,
     ) -> None:
         self._package = package
+        self._programs = bool(refused(package, None)) if programs is None else programs
+        self._sent_plans: dict[int, EpisodePlan] = {}
+        """The plans of episodes that are programs, by their chunk, while they are under way."""
         self.store = JobStore(store)
         self._pods = pods
         self._at_once = at_once or (pods.count if pods is not None else 1)
@@ -124,10 +136,10 @@ class JobVenue(Venue):
         self._detach = detach
         self._begun = False
         self._drove = False
-        self._size = _FIRST
+        self._size = 1 if self._programs else _FIRST
         self._sent = 0
-        self._chunk_of: dict[str, int] = {}
-        """The chunk that an episode is in, by its key."""
+        self._chunk_of: dict[tuple[str, int], int] = {}
+        """The chunk that an attempt at an episode is in."""
         self._keys: dict[int, frozenset[str]] = {}
         """The episodes of each chunk that is under way."""
         self._rows: dict[int, dict[str, EpisodeRow]] = {}
@@ -150,19 +162,29 @@ class JobVenue(Venue):
         """Refuse what pods cannot honour.
 
         Raises:
-            CapabilityError: The game is not one of the kit, there are hooks, or options that only programs have.
+            CapabilityError: There are hooks, or options that such pods do not have.
         """
-        reason = "hooks change their plans one by one" if run.hooks else refused(self._package, run.options)
+        reason = "" if self._programs else refused(self._package, run.options)
+        if run.hooks:
+            reason = "hooks change their plans one by one"
         if reason:
             raise CapabilityError(
-                f"Jobs of a cluster play games of the kit with players of files, and {reason}.",
+                f"Pods of a cluster cannot play this from a store: {reason}.",
                 code="not_portable",
-                hint=Hint("play_images", "The backend kubernetes plays programs of images."),
+                hint=Hint("play_images", "The backend kubernetes starts programs one by one."),
             )
+        if self._programs:
+            refuse_programs(run.options)
+            if self._detach:
+                raise CapabilityError(
+                    "A run of images is driven from here: on the cluster, it would need an account that creates Jobs.",
+                    code="not_detachable",
+                )
 
     async def __aenter__(self) -> Self:
         """Make room for what is checked here; pods start with the first episode."""
-        self._seats = await self._stack.enter_async_context(WorkerPool(self._package, workers=1))
+        if not self._programs:
+            self._seats = await self._stack.enter_async_context(WorkerPool(self._package, workers=1))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
@@ -209,7 +231,7 @@ class JobVenue(Venue):
         """Take over what a driver does, knowing all that earlier ones did."""
         await self._note_chunks()
         await self.store.delete(CLOSED)
-        if self._pods is not None:
+        if self._pods is not None and not self._programs:
             await self._pods.start(self._run.run_id, self.store)
 
     async def _hand_on(self) -> None:
@@ -239,12 +261,12 @@ class JobVenue(Venue):
             if not seat.held:
                 # Whoever drives has episodes sent; we are ahead by one
                 more = more and self._take_wanted(wanted, waiting, unsent, 1)
-            while seat.held and len(self._keys) < 2 * self._at_once:
+            while seat.held and len(self._keys) < (1 if self._programs else 2) * self._at_once:
                 more = more and self._take_wanted(wanted, waiting, unsent, self._size)
                 if not unsent:
                     break
                 await self._send(run, unsent)
-            if await self._take_ready(run, waiting, take):
+            if await self._take_ready(run, waiting, unsent, take):
                 return
             if not waiting and not more:
                 return
@@ -254,10 +276,10 @@ class JobVenue(Venue):
                 await anyio.sleep(pause)
                 pause = min(1.5 * pause, _LOOK_LAST)
 
-    async def _take_ready(self, run: VenueRun, waiting: deque[Wanted], take: Take) -> bool:
+    async def _take_ready(self, run: VenueRun, waiting: deque[Wanted], unsent: deque[Wanted], take: Take) -> bool:
         """Have rows taken as far as they are here, in the order of the plans; returns whether that is enough."""
         ready: list[EpisodeRow] = []
-        while waiting and (number := self._chunk_of.get(waiting[0].key, 0)) in self._rows:
+        while waiting and (number := self._chunk_of.get(_attempt_of(waiting[0]), 0)) in self._rows:
             episode = waiting.popleft()
             row = self._row(run, episode, number)
             if row.workspace:
@@ -265,9 +287,13 @@ class JobVenue(Venue):
                 if ready and take(ready):
                     return True
                 ready = []
-                prefix = f"episodes/{number:06}.{self._attempt[number]}/{directory_of(row.key)}"
+                prefix = f"episodes/{number:06}.{self._attempt[number]}/{row.workspace}"
                 await bring_evidence(self.store, prefix, run.workspace / row.workspace)
             ready.append(row)
+            if (again := run.again(episode, row)) is not None:
+                # It was lost, and its next attempt comes before all others
+                waiting.appendleft(again)
+                unsent.appendleft(again)
         return bool(ready and take(ready))
 
     # --- the store
@@ -276,16 +302,15 @@ class JobVenue(Venue):
         """Put down what all episodes have in common, or find it as it is; pods start."""
         if self._begun:
             return
-        packed = await anyio.to_thread.run_sync(pack_package, self._package)
-        options = run.options or EpisodeOptions()
+        packed = await anyio.to_thread.run_sync(pack_manifest if self._programs else pack_package, self._package)
         mine = JobRun(
             run_id=run.run_id,
             source=self._package.source,
             manifest=packed.manifest,
             package_sha256=packed.sha256,
             environment=dict(self._package.environment),
-            on_player_failure=options.on_player_failure,
-            failure_grace_seconds=options.failure_grace_seconds,
+            programs=self._programs,
+            options=plain_options(run.options),
             measured=run.measured,
             keeps_results=run.keeps_results,
             lease_seconds=self._lease,
@@ -317,14 +342,13 @@ class JobVenue(Venue):
                 self._note(chunk)
 
     def _note(self, chunk: PlannedChunk) -> None:
-        keys = frozenset(one.key for one in chunk.episodes)
-        self._chunk_of |= dict.fromkeys(keys, chunk.number)
-        self._keys[chunk.number] = keys
+        self._chunk_of |= {_attempt_of(one): chunk.number for one in chunk.episodes}
+        self._keys[chunk.number] = frozenset(one.key for one in chunk.episodes)
         self._sent = max(self._sent, chunk.number)
 
     def _take_wanted(self, wanted: Iterator[Wanted], waiting: deque[Wanted], unsent: deque[Wanted], size: int) -> bool:
         """Take episodes until so many of them are in no chunk; returns whether there may be more."""
-        known = [episode for episode in unsent if episode.key in self._chunk_of]
+        known = [episode for episode in unsent if _attempt_of(episode) in self._chunk_of]
         for episode in known:
             unsent.remove(episode)
         while len(unsent) < size:
@@ -332,19 +356,22 @@ class JobVenue(Venue):
             if episode is None:
                 return False
             waiting.append(episode)
-            if episode.key not in self._chunk_of:
+            if (number := self._chunk_of.get(_attempt_of(episode))) is None:
                 unsent.append(episode)
+            elif self._programs:
+                self._sent_plans[number] = episode.plan
         return True
 
     async def _send(self, run: VenueRun, unsent: deque[Wanted]) -> None:
         """Send a chunk with these episodes; those that somebody else has sent meanwhile stay unsent."""
         writer = ChunkWriter(self._sent + 1)
         plans: dict[int, EpisodePlan] = {}
-        for episode in unsent:
+        sent = list(islice(unsent, self._size))
+        for episode in sent:
             writer.add(episode)
             plans[id(episode.plan.seats)] = episode.plan
         for plan in plans.values():
-            self._require_seats(plan)
+            (_require_images if self._programs else self._require_seats)(plan)
         note_players(run.workspace, self._run.source, plans.values())
         for own in writer.players.values():
             await self._send_player(own)
@@ -352,7 +379,11 @@ class JobVenue(Venue):
         name, data = f"chunks/{chunk.number:06}.json", chunk.to_line()
         if await self.store.create(name, data) or await self.store.get(name) == data:
             self._note(chunk)
-            unsent.clear()
+            for _ in sent:
+                unsent.popleft()
+            if self._programs:
+                self._sent_plans[chunk.number] = sent[0].plan
+                await self._play_program(run, chunk.number)
         else:
             # Somebody else drives, and we have not heard of it yet
             await self._note_chunks()
@@ -366,6 +397,12 @@ class JobVenue(Venue):
                     hint=PLAY_PROGRAMS,
                 )
 
+    async def _play_program(self, run: VenueRun, number: int) -> None:
+        """Have a pod for an episode, unless it has one."""
+        if self._pods is not None:
+            plan, options = self._sent_plans[number], run.options or EpisodeOptions()
+            await self._pods.play_episode(self._run.run_id, self.store, number, plan, options)
+
     async def _look(self, run: VenueRun, *, drives: bool) -> bool:
         """See what has been played since; returns whether there was anything.
 
@@ -377,7 +414,7 @@ class JobVenue(Venue):
             EnvironmentFault: No pod can play, or pods die again and again.
             UsageError: The pods say why they cannot play a chunk.
         """
-        found = False
+        played: list[int] = []
         if not drives:
             await self._note_chunks()
         if not self._keys:
@@ -389,10 +426,13 @@ class JobVenue(Venue):
                 if frozenset(row.key for row in rows) != self._keys[number] or len(rows) != len(self._keys[number]):
                     raise self.store.wrong(one.name, "it does not have one row of each episode of its chunk")
                 self._rows[number] = {row.key: row for row in rows}
+                self._sent_plans.pop(number, None)
                 self._resize(rows)
                 del self._keys[number]
-                found = True
-        if found:
+                played.append(number)
+        if played:
+            if self._programs and drives and self._pods is not None:
+                await self._pods.clear_episodes(played)
             return True
         for one in await self.store.list("problems"):
             problem = await read_object(self.store, one.name, ChunkProblem, what="problem")
@@ -407,6 +447,8 @@ class JobVenue(Venue):
         """See whether anybody plays what is under way."""
         trouble = ""
         if self._pods is not None:
+            for number in self._keys.keys() & self._sent_plans.keys():
+                await self._play_program(run, number)
             trouble = await self._pods.trouble(run.publish, played=bool(self._attempt))
         claims = await attempts_of(self.store, after=after)
         for number in self._keys.keys() & claims.keys():
@@ -428,6 +470,8 @@ class JobVenue(Venue):
 
     def _resize(self, rows: list[EpisodeRow]) -> None:
         """Make chunks so long that it does not matter what they cost beside the games."""
+        if self._programs:
+            return
         took = sum(row.seconds for row in rows)
         if took < _SECONDS / 2 and len(rows) >= self._size:
             self._size = min(2 * self._size, _MOST)
@@ -449,7 +493,7 @@ class JobVenue(Venue):
             del self._rows[number]
         known = {
             "index": episode.index,
-            "run_id": run.run_id,
+            "run_id": row.run_id if self._programs else run.run_id,
             "earlier": episode.earlier,
             "variant": plan.variant,
             "config_changes": dict(plan.config_changes),
@@ -458,3 +502,25 @@ class JobVenue(Venue):
             "workspace": episode.directory if row.workspace else "",
         }
         return row.model_copy(update=known)
+
+
+def _attempt_of(episode: Wanted | PlannedEpisode) -> tuple[str, int]:
+    return episode.key, episode.earlier
+
+
+def _require_images(plan: EpisodePlan) -> None:
+    """Refuse what is not a program of an image: a pod is made before anything of ours runs in it."""
+    for seat in plan.seats:
+        if seat.own is not None or seat.runnable is None or seat.secret_files:
+            raise UsageError(
+                f"{seat.player_name or seat.name} cannot play in a pod of images: it is no image.",
+                code="player_not_portable",
+                hint="Build an image of it, or let the backend kubernetes play.",
+            )
+    if plan.game_hosts or plan.extra_ports or plan.secret_files:
+        raise UsageError(
+            f"{plan.manifest.game.name} cannot play in a pod of images: it runs its players itself, or has ports or "
+            "secrets of its own.",
+            code="game_not_portable",
+            hint=Hint("play_images", "The backend kubernetes starts programs one by one."),
+        )

@@ -35,7 +35,7 @@ async def read_chunk_rows(store: JobStore, number: int) -> tuple[int, list[Episo
     head, _, lines = (data or b"").partition(b"\n")
     attempt = read_as(RowsHead, open_record(head, what=f"{store}/{name}", name=name), what="rows").attempt
     rows = list(read_rows(lines))
-    if any(row.workspace not in ("", directory_of(row.key)) for row in rows):
+    if any(row.workspace not in ("", directory_of(row.key, row.earlier)) for row in rows):
         raise store.wrong(name, "the directory of a row is not that of its key")
     return attempt, rows
 
@@ -90,17 +90,18 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
     place = Path(directory)
     plan = await store.get(PLAN_NAME)
     await anyio.to_thread.run_sync(make_place, place, plan)
-    found: dict[str, EpisodeRow] = {}
+    found: dict[tuple[str, int], EpisodeRow] = {}
     for one in await store.list("rows"):
         attempt, rows = await read_chunk_rows(store, chunk_number(one.name))
         for row in rows:
-            # A key counts once
-            if found.setdefault(row.key, row) is row and row.workspace and not (place / row.workspace).exists():
+            # An attempt counts once
+            new = found.setdefault((row.key, row.earlier), row) is row
+            if new and row.workspace and not (place / row.workspace).exists():
                 prefix = f"episodes/{chunk_number(one.name):06}.{attempt}/{row.workspace}"
                 await bring_evidence(store, prefix, place / row.workspace)
-    rows_in_order = sorted(found.values(), key=lambda row: row.index)
+    rows_in_order = sorted(found.values(), key=lambda row: (row.index, row.earlier))
     atomic_write(place / ROWS_NAME, b"".join(row.to_line() for row in rows_in_order))
-    return len(rows_in_order)
+    return len({row.key for row in rows_in_order})
 
 
 def make_place(place: Path, plan: bytes | None) -> None:

@@ -27,13 +27,32 @@ from coworld_core.manifest.models import Manifest
 from coworld_core.text.phrases import listed
 
 from ..backends.engine import GAME_CAPABILITIES
-from ..backends.kubernetes._object_parts import UNDISTURBED, container, default_worker_image, nodes_for, pod_spec, thing
+from ..backends.kubernetes._object_parts import (
+    UNDISTURBED,
+    container,
+    default_worker_image,
+    field_variables,
+    nodes_for,
+    pod_spec,
+    thing,
+    token_mount,
+    token_volume,
+)
 from ..backends.kubernetes.pod_overlay import PodOverlay
 from ..episode.unit_specs import game_files, game_identity
 from ..package.locations import read_location
 from ..package.resolver import resolve_package
 
-__all__ = ["OUTPUTS", "JobOptions", "make_worker_job", "output_addresses", "read_job_spec"]
+__all__ = [
+    "OUTPUTS",
+    "WORKDIR",
+    "JobOptions",
+    "alive_probe",
+    "game_container",
+    "make_worker_job",
+    "output_addresses",
+    "read_job_spec",
+]
 
 OUTPUTS: Mapping[str, tuple[str, str]] = {
     "results": ("RESULTS_URI", "results.json"),
@@ -51,7 +70,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _SPEC_CHARACTERS = 120_000
 """The kernel limits a variable to 128 KiB, its name included."""
 
-_WORKDIR, _PRIVATE, _OUTPUT = "/coworld", "/coworld-private", "/coworld-output"
+WORKDIR, _PRIVATE, _OUTPUT = "/coworld", "/coworld-private", "/coworld-output"
 _HEALTH_PORT = 9090
 _USER = 65534
 """The user id of the worker; its image says the same."""
@@ -191,7 +210,7 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
     players = overlay.template("player")
     name = f"coworld-{options.job_id}"
     spec_uri = options.spec_url or _embedded(spec)
-    state: dict[str, Any] = {"COWORLD_WORKDIR": _WORKDIR, "COWORLD_STATE_DIR": _PRIVATE, "JOB_SPEC_URI": spec_uri}
+    state: dict[str, Any] = {"COWORLD_WORKDIR": WORKDIR, "COWORLD_STATE_DIR": _PRIVATE, "JOB_SPEC_URI": spec_uri}
     outputs = _outputs(len(request.players), options)
     worker = {
         **state,
@@ -213,13 +232,19 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
         ),
         **outputs,
     }
-    init = {**state, "COGAME_CONFIG_URI": f"file://{_WORKDIR}/config.json"}
+    init = {**state, "COGAME_CONFIG_URI": f"file://{WORKDIR}/config.json"}
     if "ERROR_INFO_URI" in outputs:
         init["ERROR_INFO_URI"] = outputs["ERROR_INFO_URI"]
     labels = {"job-id": options.job_id, "coworld-component": "game", "app.kubernetes.io/name": "coworld-episode"}
     pod = pod_spec(
-        _game(
-            request, spec, options, user=overlay.user("game") if options.run_as_user is None else options.run_as_user
+        game_container(
+            request.manifest,
+            episode=options.job_id,
+            alive=_HEALTH_PORT,
+            mounts=[{"name": "coworld-workdir", "mountPath": WORKDIR}],
+            policy_names=spec.policy_names if isinstance(spec, LoadedRequest) else (),
+            user=overlay.user("game") if options.run_as_user is None else options.run_as_user,
+            pull_policy=options.pull_policy,
         ),
         _worker("worker", "run", worker, options),
         grace=60,
@@ -253,16 +278,38 @@ def _given(**values: str | None) -> dict[str, str]:
 # --- its parts --------------------------------------------------------------------------------------------------
 
 
-def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions, *, user: int | None) -> dict[str, Any]:
-    runnable = request.manifest.game.runnable
-    names = spec.policy_names if isinstance(spec, LoadedRequest) else ()
+def game_container(
+    manifest: Manifest,
+    *,
+    episode: str,
+    alive: int,
+    mounts: Sequence[Mapping[str, Any]],
+    policy_names: Sequence[str] = (),
+    config: str = "",
+    user: int | None = None,
+    pull_policy: str | None = None,
+) -> dict[str, Any]:
+    """The container of a game that has a worker beside it in its pod; its files are in a directory that they share.
+
+    Args:
+        manifest: Its manifest.
+        episode: The episode's id.
+        alive: The port that the worker holds while the game is wanted: without it, the game would outlive the worker.
+        mounts: Its volumes.
+        policy_names: Names for games of the first generation.
+        config: The address of its config; empty: a file in that directory.
+        user: The user id that it runs under; None: its image's own.
+        pull_policy: When its image is pulled; None: the cluster's usual.
+    """
+    runnable = manifest.game.runnable
     environment = {
         **runnable.env,
-        **({"COGAMES_POLICY_NAMES": json.dumps(names)} if names else {}),
+        **({"COGAMES_POLICY_NAMES": json.dumps(policy_names)} if policy_names else {}),
         "COGAME_HOST": "0.0.0.0",  # noqa: S104 - inside the pod
         "COGAME_PORT": "8080",
-        **game_files(lambda name: f"file://{_WORKDIR}/{name}"),
-        **game_identity(request.manifest.game, options.job_id),
+        **game_files(lambda name: f"file://{WORKDIR}/{name}"),
+        **({"COGAME_CONFIG_URI": config} if config else {}),
+        **game_identity(manifest.game, episode),
     }
     asked = runnable.resources.requests if runnable.resources is not None else None
     return container(
@@ -276,43 +323,43 @@ def _game(request: JobSpec, spec: LoadedRequest | JobSpec, options: JobOptions, 
         },
         capabilities=GAME_CAPABILITIES if user is None else (),
         user=user,
-        imagePullPolicy=options.pull_policy,
+        imagePullPolicy=pull_policy,
         ports=[{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
-        # The worker holds that port while it lives; without the probe the game would outlive it
-        livenessProbe={
-            "tcpSocket": {"port": _HEALTH_PORT},
-            "initialDelaySeconds": 15,
-            "periodSeconds": 5,
-            "timeoutSeconds": 3,
-            "failureThreshold": 3,
-        },
-        volumeMounts=[{"name": "coworld-workdir", "mountPath": _WORKDIR}],
+        livenessProbe=alive_probe(alive, since=15, every=5, failures=3),
+        volumeMounts=list(mounts),
     )
+
+
+def alive_probe(port: int, *, since: int, every: int, failures: int) -> dict[str, Any]:
+    """The check by which a container ends when a port closes.
+
+    Args:
+        port: The port.
+        since: Seconds until the first look.
+        every: Seconds between two looks.
+        failures: How many looks in a row fail before it ends.
+    """
+    return {
+        "tcpSocket": {"port": port},
+        "initialDelaySeconds": since,
+        "periodSeconds": every,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
 
 
 def _worker(name: str, command: str, environment: Mapping[str, str], options: JobOptions) -> dict[str, Any]:
     variables: list[dict[str, Any]] = []
     mounts: list[dict[str, Any]] = [
-        {"name": "coworld-workdir", "mountPath": _WORKDIR},
+        {"name": "coworld-workdir", "mountPath": WORKDIR},
         {"name": "coworld-private", "mountPath": _PRIVATE},
         {"name": "coworld-tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of its own
     ]
     if command == "run":
-        variables += [
-            {"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for key, path in (
-                ("JOB_NAMESPACE", "metadata.namespace"),
-                ("POD_NAME", "metadata.name"),
-                ("POD_UID", "metadata.uid"),
-            )
-        ]
-        mounts.append(
-            {
-                "name": "coworld-token",
-                "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
-                "readOnly": True,
-            }
+        variables += field_variables(
+            JOB_NAMESPACE="metadata.namespace", POD_NAME="metadata.name", POD_UID="metadata.uid"
         )
+        mounts.append(token_mount("coworld-token"))
     if options.output_claim is not None:
         mounts.append({"name": "coworld-output", "mountPath": _OUTPUT})
     outputs = options.output_secret
@@ -332,18 +379,11 @@ def _worker(name: str, command: str, environment: Mapping[str, str], options: Jo
 
 
 def _volumes(options: JobOptions) -> list[dict[str, Any]]:
-    token = {
-        "sources": [
-            {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
-        ]
-    }
     volumes: list[dict[str, Any]] = [
         {"name": "coworld-workdir", "emptyDir": {"sizeLimit": "8Gi"}},
         {"name": "coworld-private", "emptyDir": {"sizeLimit": "16Mi"}},
         {"name": "coworld-tmp", "emptyDir": {"sizeLimit": "16Gi"}},
-        {"name": "coworld-token", "projected": token},
+        token_volume("coworld-token"),
     ]
     if options.output_claim is not None:
         volumes.append({"name": "coworld-output", "persistentVolumeClaim": {"claimName": options.output_claim}})

@@ -27,6 +27,7 @@ NEEDED: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "secrets", ("create", "get", "list", "delete", "deletecollection")),
     ("", "services", ("create", "get", "list", "delete")),
     ("", "resourcequotas", ("list",)),
+    ("", "events", ("list",)),
     ("batch", "jobs", ("create", "get", "list", "patch", "delete")),
     ("networking.k8s.io", "networkpolicies", ("create", "get", "list", "delete", "deletecollection")),
 )

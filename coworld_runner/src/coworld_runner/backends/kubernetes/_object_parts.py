@@ -8,14 +8,18 @@ from typing import Any
 
 __all__ = [
     "UNDISTURBED",
+    "concealed_variable",
     "concealing",
     "container",
     "default_worker_image",
+    "field_variables",
     "literal",
     "nodes_for",
     "pod_spec",
     "secret",
     "thing",
+    "token_mount",
+    "token_volume",
     "without_empty",
 ]
 
@@ -58,6 +62,31 @@ def concealing(values: Iterable[str]) -> dict[str, bytes]:
     return {f"env.{index}": value.encode() for index, value in enumerate(values)}
 
 
+def concealed_variable(name: str, secret: str, key: str) -> dict[str, Any]:
+    """Build a variable whose value is that of a key of a Secret."""
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+
+
+def field_variables(**paths: str) -> list[dict[str, Any]]:
+    """Build variables whose values are fields of their pod, such as `metadata.name`."""
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in paths.items()]
+
+
+def token_volume(name: str) -> dict[str, Any]:
+    """Build the volume with the token of a pod's account, for those of its containers alone that mount it."""
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    return {"name": name, "projected": {"sources": sources}}
+
+
+def token_mount(name: str) -> dict[str, Any]:
+    """Build the mount of that volume, where clients of the cluster look for it."""
+    return {"name": name, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "readOnly": True}
+
+
 def container(
     name: str,
     image: str,
@@ -94,10 +123,7 @@ def container(
     words = [literal(word) for word in argv]
     variables: list[Mapping[str, Any]] = [
         *({"name": key, "value": literal(value)} for key, value in (plain or {}).items()),
-        *(
-            {"name": key, "valueFrom": {"secretKeyRef": {"name": secret, "key": f"env.{index}"}}}
-            for index, key in enumerate(concealed)
-        ),
+        *(concealed_variable(key, secret, f"env.{index}") for index, key in enumerate(concealed)),
         *env,
     ]
     context: dict[str, Any] = {

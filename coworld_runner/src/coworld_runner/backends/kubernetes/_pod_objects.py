@@ -14,7 +14,16 @@ from typing import Any, Literal, cast, get_args
 from ...backend import INPUTS_MOUNT, Component, UnitSpec
 from .._own_source import own_sources
 from ..engine import RUN, UNIT, capabilities_of, run_labels, unit_labels
-from ._object_parts import UNDISTURBED, concealing, container, pod_spec, secret, thing, without_empty
+from ._object_parts import (
+    UNDISTURBED,
+    concealed_variable,
+    concealing,
+    container,
+    pod_spec,
+    secret,
+    thing,
+    without_empty,
+)
 from .pod_overlay import PodOverlay, Section, as_user
 
 __all__ = [
@@ -483,7 +492,7 @@ def _collector(spec: UnitSpec, options: PodOptions, secret: str, files: UnitFile
         "SIGNALS": "1",
     }
     plain = {f"COWORLD_COLLECTOR_{name}": value for name, value in settings.items()}
-    token = {"name": "COWORLD_COLLECTOR_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}
+    token = concealed_variable("COWORLD_COLLECTOR_TOKEN", secret, "token")
     python = ["python3", "-I", "-S"]
     mounts: list[dict[str, Any]] = [
         {"name": "unit", "mountPath": _COLLECTOR_DIRECTORY},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -134,7 +135,7 @@ class WatchedPod:
         """Record its current state."""
         if self._is_ours(pod):
             self.state = pod
-            self._wake()
+            self.wake()
 
     def vanish(self, last: Mapping[str, Any]) -> None:
         """Record that it was deleted.
@@ -158,22 +159,27 @@ class WatchedPod:
         """Record its presence; a pod that is gone stays gone."""
         if self.presence is not Presence.GONE:
             self.presence = presence
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have whoever waits look again."""
         self.changed.set()
         self.changed = anyio.Event()
 
     # --- start
 
     async def launch(
-        self, make: Callable[[], Awaitable[None]] | None = None, prepare: Callable[[], Awaitable[None]] | None = None
+        self,
+        make: Callable[[], Awaitable[None]] | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        runs: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create it, and wait until the unit's container runs.
 
         Args:
             make: Creates it; None: it exists already.
             prepare: Prepares the unit's start, once the pod exists.
+            runs: Whether the unit is known to run, whatever its cluster says; call `wake` when that changes.
 
         Raises:
             StartError: The unit could not be started.
@@ -185,7 +191,7 @@ class WatchedPod:
             self._unit.follow(self.tasks, self._supervise)
             if prepare is not None:
                 await prepare()
-            await self.until(lambda: state.has_started(self.state, self._container))
+            await self.until(lambda: runs() or state.has_started(self.state, self._container))
         except (ClusterRefused, ClusterGone) as error:
             self._unit.stop_watching()
             raise self.refused("pod", error) from error
@@ -333,15 +339,18 @@ async def watch_pods(
         on_error: Called when the server refuses, such as after a permission was revoked.
         on_seen: Called whenever watching works.
     """
-    by_name = {pod.name: pod for pod in pods}
+    # Several units can be containers of one pod
+    by_name: defaultdict[str, list[WatchedPod]] = defaultdict(list)
+    for watched in pods:
+        by_name[watched.name].append(watched)
 
     def seen(pod: Mapping[str, Any]) -> None:
         on_seen()
-        if (ours := by_name.get(pod["metadata"]["name"])) is not None:
+        for ours in by_name.get(pod["metadata"]["name"], ()):
             ours.observe(pod)
 
     def gone(pod: Mapping[str, Any]) -> None:
-        if (ours := by_name.get(pod["metadata"]["name"])) is not None:
+        for ours in by_name.get(pod["metadata"]["name"], ()):
             ours.vanish(pod)
 
     await follow(cluster, "pods", selector, on_object=seen, on_gone=gone, on_error=on_error)

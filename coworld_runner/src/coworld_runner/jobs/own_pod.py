@@ -1,0 +1,306 @@
+"""The pod of one episode, seen from inside: game and players are its other containers, which the cluster starts.
+
+Nothing here creates or deletes anything. Containers begin in the order in which the pod lists them: the game, the
+worker (this process), the players. The cluster starts no player before the gate is open, a file for which a hook of the
+worker's container waits. Until then it does not report how containers fare, either. A container ends when the port on
+which its liveness is checked closes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Self
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from coworld_core.episode.events import Notice
+from coworld_core.episode.outcome import Exit
+from coworld_core.errors import UsageError
+
+from ..backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
+from ..backends.base import LOCALHOST, BaseBackend, BaseUnit, nursery
+from ..backends.kubernetes._cluster import Cluster, ClusterRefused
+from ..backends.kubernetes._watched_unit import WatchedPod, watch_pods
+from ..worker.health_port import health_port
+from ..worker.worker_units import explain_start
+
+__all__ = [
+    "CAPABILITIES",
+    "FOLDER",
+    "GAME_PORT",
+    "GATE",
+    "TOKENS",
+    "OwnPod",
+    "OwnPodBackend",
+    "alive_port",
+    "artifacts_of",
+]
+
+GAME_PORT = 8080
+FOLDER = "/coworld"
+"""The directory that the game and the worker share."""
+GATE = "/coworld-gate/open"
+"""The file that lets players start."""
+TOKENS = "COWORLD_TOKENS"
+"""The variable with the tokens of an episode."""
+_ARTIFACTS = "/coworld-artifacts"
+_GATE_SHARE = 0.5
+"""The share of a game's time to become ready after which players may start although it does not listen: what ails it
+is known only then."""
+_KNOCK_SECONDS = 0.1
+_ALIVE_PORT = 9100
+
+CAPABILITIES = Capabilities(
+    images=True,
+    network_isolation=False,
+    file_isolation=True,
+    memory_limit=True,
+    cpu_limit=True,
+    pids_limit=False,
+    disk_limit=True,
+    remote=True,
+    separate_streams=False,
+)
+"""What is enforced for the containers of such a pod, which share its network."""
+
+
+def alive_port(slot: int | None) -> int:
+    """The port by which the cluster sees that the container of a seat, or of the game (None), is still wanted."""
+    return _ALIVE_PORT if slot is None else _ALIVE_PORT + 1 + slot
+
+
+def artifacts_of(slot: int) -> str:
+    """The worker's directory with what the player of a seat leaves."""
+    return f"{_ARTIFACTS}/{slot}"
+
+
+@dataclass(frozen=True)
+class OwnPod:
+    """The pod that this process is in."""
+
+    namespace: str
+    job: str
+    """The name of its Job, which labels it."""
+    name: str
+    uid: str
+    tokens: tuple[str, ...] = field(default=(), repr=False)
+    """The tokens that the game and its players were given, by slot."""
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> Self:
+        """The pod that the downward API has put into an environment.
+
+        Raises:
+            UsageError: It is not there.
+        """
+        names = ("POD_NAMESPACE", "JOB_NAME", "POD_NAME", "POD_UID", TOKENS)
+        if missing := [name for name in names if not environ.get(name)]:
+            raise UsageError(f"This needs {', '.join(missing)} in its environment.", code="environment_incomplete")
+        *place, tokens = (environ[name] for name in names)
+        return cls(*place, tokens=tuple(json.loads(tokens)))
+
+
+class OwnPodBackend(BaseBackend):
+    """Plays an episode with the containers of this pod.
+
+    Args:
+        pod: The pod.
+        ready_seconds: How long the game may take to become ready.
+    """
+
+    name = "kubernetes-pod"
+
+    def __init__(self, pod: OwnPod, *, ready_seconds: float) -> None:
+        self._pod = pod
+        self.gate_seconds = _GATE_SHARE * ready_seconds
+        self._cluster: Cluster | None = None
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The limits of containers; there is one network for all of them."""
+        return CAPABILITIES
+
+    async def __aenter__(self) -> Self:
+        self._cluster = await Cluster.connect(namespace=self._pod.namespace)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._cluster is not None:
+            cluster, self._cluster = self._cluster, None
+            with anyio.CancelScope(shield=True):
+                await cluster.close()
+
+    def engine_version(self) -> str:
+        """The cluster's version."""
+        return f"Kubernetes {self._cluster.version}" if self._cluster is not None else ""
+
+    async def ensure_image(
+        self, image: str, *, platform: str | None = None, publish: Publish | None = None
+    ) -> ImageInfo:
+        """Take the image as it is: the node has it already, or is pulling it."""
+        del platform, publish
+        return ImageInfo(image=image)
+
+    @asynccontextmanager
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[OwnUnit], None]:
+        """Follow the containers of these units while they are wanted."""
+        assert self._cluster is not None
+        cluster = self._cluster
+        units = [OwnUnit(spec, self._pod, cluster, tasks, backend=self, publish=publish) for spec in specs]
+        # Shielded: how they ended must be seen even after a cancellation
+        beside = anyio.CancelScope(shield=True)
+
+        def refused(error: ClusterRefused) -> None:
+            publish(Notice(level="warning", message=f"The pod cannot be watched: {error.server_message}"))
+
+        async def watch() -> None:
+            with beside:
+                pods = [unit.pod for unit in units]
+                await watch_pods(cluster, f"job-name={self._pod.job}", pods, on_error=refused)
+
+        tasks.start_soon(watch)
+        try:
+            yield units
+        finally:
+            beside.cancel()
+
+    async def find_units(self, run_id: str | None) -> Sequence[Found]:
+        """Nothing: all of it goes with this pod."""
+        del run_id
+        return ()
+
+    async def remove_found(self, found: Found) -> str:
+        """Nothing is found here."""
+        return f"{found.name} goes with its pod"
+
+
+class OwnUnit(BaseUnit):
+    """A container of this pod."""
+
+    def __init__(
+        self,
+        spec: UnitSpec,
+        pod: OwnPod,
+        cluster: Cluster,
+        tasks: TaskGroup,
+        *,
+        backend: OwnPodBackend,
+        publish: Publish,
+    ) -> None:
+        # What it leaves is on a volume that it shares with this process; its two streams are merged
+        directory = Path(FOLDER if spec.slot is None else artifacts_of(spec.slot))
+        super().__init__(replace(spec, directory=directory, stderr=None), backend=backend, publish=publish)
+        self._tasks = tasks
+        self._gate_seconds = backend.gate_seconds
+        self._wanted = anyio.CancelScope()
+        self._listens = False
+        self.pod = WatchedPod(
+            self,
+            cluster=cluster,
+            tasks=tasks,
+            name=pod.name,
+            container=spec.name,
+            explain=lambda trouble: explain_start(trouble, spec.image),
+            forbidden_hint="Give the account of these pods the right to it: docs/kubernetes has the rules.",
+            log_seconds=10.0,
+        )
+        self.pod.uid = pod.uid
+
+    @property
+    def id(self) -> str:
+        """The pod's namespace and name."""
+        return self.pod.id
+
+    def endpoint(self, port: str = "http") -> Endpoint:
+        """The game's address, the same for all containers."""
+        if port != "http" or self.spec.slot is not None:
+            raise KeyError(port)
+        return Endpoint(here=f"{LOCALHOST}:{GAME_PORT}", there=f"{LOCALHOST}:{GAME_PORT}")
+
+    async def make(self) -> None:
+        """Open the port that keeps it alive."""
+        await self._tasks.start(self._keep_alive)
+
+    async def _keep_alive(self, *, task_status: TaskStatus[None]) -> None:
+        with self._wanted:
+            async with health_port(alive_port(self.spec.slot)):
+                task_status.started()
+                await anyio.sleep_forever()
+
+    async def launch(self) -> None:
+        """Wait until it runs; the first player opens the gate.
+
+        Raises:
+            StartError: It will never run; the message has the cluster's reason.
+        """
+        if self.spec.slot is not None:
+            _open_gate()
+            await self.pod.launch()
+            return
+        async with nursery() as tasks:
+            tasks.start_soon(self._knock)
+            await self.pod.launch(runs=lambda: self._listens)
+            if not self._listens:
+                # The cluster reports it, so the gate is open
+                return
+        self._tasks.start_soon(self._open_gate_if_it_ends)
+
+    async def _knock(self) -> None:
+        """Wait until the game listens, or open the gate, so that the cluster reports how it fares."""
+        with anyio.move_on_after(self._gate_seconds):
+            while not await _listens():  # noqa: ASYNC110 - nobody else reports it
+                await anyio.sleep(_KNOCK_SECONDS)
+            self._listens = True
+            self.pod.wake()
+            return
+        _open_gate()
+
+    async def _open_gate_if_it_ends(self) -> None:
+        """A game that ends before it is ready is seen to have ended once the gate is open."""
+        while not _gate_is_open() and await _listens():  # noqa: ASYNC110 - nobody else reports it
+            await anyio.sleep(_KNOCK_SECONDS)
+        _open_gate()
+
+    async def terminate(self, grace: float) -> None:
+        """Close the port that keeps it alive: the node ends it, within the grace of the pod."""
+        del grace
+        self.ended_by = self.ended_by or "stopped"
+        self._wanted.cancel()
+
+    async def kill(self) -> None:
+        """Have it ended, too: the node has the grace of the pod for it."""
+        await self.terminate(0)
+
+    def finish(self, exit: Exit) -> None:
+        """Record its end; nothing more comes from it."""
+        self.pod.over.set()
+        super().finish(exit)
+
+    async def remove(self) -> None:
+        """Stop following it."""
+        self._wanted.cancel()
+        self.stop_watching()
+
+
+def _open_gate() -> None:
+    Path(GATE).touch()
+
+
+def _gate_is_open() -> bool:
+    return Path(GATE).exists()
+
+
+async def _listens() -> bool:
+    try:
+        stream = await anyio.connect_tcp(LOCALHOST, GAME_PORT)
+    except OSError:
+        return False
+    await stream.aclose()
+    return True

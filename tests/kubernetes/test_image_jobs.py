@@ -1,0 +1,179 @@
+"""Episodes of images that a cluster plays from a store: each in one pod, with game and players as its containers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from support.cluster_workers import MANIFESTS, accounts_have_tokens
+from support.kube import on_cluster
+from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image, misfit_plan
+from support.waiting import until
+from support.worker_image import ensure_worker_image
+
+from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.record import EpisodeRow, read_record
+from coworld_core.errors import EnvironmentFault
+from coworld_core.ids import new_run_id
+from coworld_runner.backends import ClusterOptions
+from coworld_runner.backends.kubernetes._cluster import Cluster
+from coworld_runner.episode.episode_options import EpisodeOptions
+from coworld_runner.episode.venue import VenueRun, Wanted
+from coworld_runner.errors import unwrapped
+from coworld_runner.jobs import JobPods, JobVenue
+from coworld_runner.package.resolver import Package, resolve_package
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
+
+_LITTLE: Mapping[str, Any] = {
+    "spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}}}]}
+}
+
+
+@pytest.fixture
+async def misfits(tmp_path: Path) -> Package:
+    """The package of misfits, built."""
+    text = (PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, ensure_image())
+    manifest = json.loads(text)
+    manifest["game"]["version"] = "1.0.0"
+    (tmp_path / "coworld_manifest.json").write_text(json.dumps(manifest))
+    return await resolve_package(tmp_path / "coworld_manifest.json")
+
+
+@pytest.fixture(autouse=True)
+def reached(store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is reached from here."""
+    for name, value in store.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def pods(namespace: str) -> JobPods:
+    subprocess.run(["kubectl", "apply", "-n", namespace, "-f", MANIFESTS / "client.yaml"], check=True)
+    on_cluster(accounts_have_tokens, namespace=namespace)
+    where = ClusterOptions(namespace=namespace, pods=dict.fromkeys(("game", "player", "worker"), _LITTLE))
+    return JobPods(image=ensure_worker_image(), count=2, cluster=where)
+
+
+def episodes(*plans: tuple[str, ...]) -> list[Wanted]:
+    """Episodes of a game with players, by their behaviours."""
+    found = []
+    for index, (game, *players) in enumerate(plans, start=1):
+        plan = misfit_plan(game, *players, image=ensure_image(), play_seconds=0.5)
+        plan = dataclasses.replace(plan, config_changes={}, variant="misfit")
+        found.append(Wanted(index=index, key=f"e{index}", plan=plan))
+    return found
+
+
+def terms(workspace: Path, **more: Any) -> VenueRun:
+    workspace.mkdir(exist_ok=True)
+    return VenueRun(
+        run_id=new_run_id(),
+        workspace=workspace,
+        publish=lambda event: None,
+        parallel=None,
+        options=EpisodeOptions(player_exit_timeout_seconds=1.0, ready_timeout_seconds=40.0),
+        hooks=(),
+        episode_listeners=None,
+        **more,
+    )
+
+
+async def play(venue: JobVenue, run: VenueRun, wanted: Iterable[Wanted]) -> dict[str, EpisodeRow]:
+    rows: dict[str, EpisodeRow] = {}
+
+    def take(some: Iterable[EpisodeRow]) -> bool:
+        rows.update({row.key: row for row in some})
+        return False
+
+    with unwrapped():
+        await venue.play(run, iter(wanted), take)
+    return rows
+
+
+async def left(cluster: Cluster) -> list[str]:
+    found = [await cluster.list(kind, "coworld.run") for kind in ("jobs", "pods", "secrets")]
+    return [item["metadata"]["name"] for one in found for item in one["items"]]
+
+
+async def test_whose_fault_it_was(misfits: Package, pods: JobPods, namespace: str, tmp_path: Path) -> None:
+    wanted = episodes(
+        ("well", "tells", "steals"),
+        ("well", "well", "exits-3"),
+        ("well", "ignores-term", "well"),
+        ("exits-5", "well", "well"),
+        ("exits-7-before-healthy", "well", "well"),
+    )
+    run = terms(tmp_path / "run")
+    async with JobVenue(misfits, "s3://arena/faults", pods=pods) as venue:
+        rows = await play(venue, run, wanted)
+    assert {key: (row.status, row.party, row.fault_slot) for key, row in rows.items()} == {
+        "e1": ("completed", None, None),
+        "e2": ("failed", "player", 1),
+        "e3": ("completed", "player", 0),
+        "e4": ("failed", "game", None),
+        "e5": ("failed", "game", None),
+    }
+    assert "status 7" in (rows["e5"].message or "")
+    # As each program was told, and as the record says
+    layout = EpisodeLayout(run.workspace / rows["e1"].workspace)
+    record = read_record(layout.record)
+    assert record.run_id == rows["e1"].run_id
+    assert record.backend == "kubernetes-pod"
+    # No player finds another's token, the store's credentials, or an account of the cluster
+    said = [layout.player_log(slot).read_text() for slot in (0, 1)]
+    assert "COWORLD_PLAYER_WS_URL" in said[0]
+    assert not [word for word in ("AWS_", "COWORLD_TOKENS") if word in said[0]]
+    assert said[1].splitlines()[1:] == ["LOOKED"]
+    await until(lambda: _nothing_left(namespace), seconds=60, what="nothing left on the cluster")
+
+
+async def test_a_lost_pod_and_a_driver_that_comes_back(
+    misfits: Package, pods: JobPods, namespace: str, tmp_path: Path
+) -> None:
+    wanted = episodes(*[("well", "well", "well")] * 4)
+    place = "s3://arena/again"
+    first: list[EpisodeRow] = []
+    with anyio.CancelScope() as scope:
+
+        def take_one(rows: Iterable[EpisodeRow]) -> bool:
+            first.extend(rows)
+            scope.cancel()
+            return False
+
+        async with JobVenue(misfits, place, pods=pods, lease=6) as venue:
+            await venue.play(terms(tmp_path / "run"), iter(wanted), take_one)
+    assert scope.cancelled_caught
+    on_cluster(_delete_pods, namespace=namespace)
+    async with JobVenue(misfits, place, pods=dataclasses.replace(pods), lease=6) as venue:
+        rows = await play(venue, terms(tmp_path / "run"), wanted)
+    assert {key: row.status for key, row in rows.items()} == dict.fromkeys(("e1", "e2", "e3", "e4"), "completed")
+    # What was played before is not played again
+    assert [row.run_id for row in first] == [rows[row.key].run_id for row in first]
+    await until(lambda: _nothing_left(namespace), seconds=60, what="nothing left on the cluster")
+
+
+async def test_pods_without_their_account_say_so(
+    misfits: Package, pods: JobPods, namespace: str, tmp_path: Path
+) -> None:
+    pods = dataclasses.replace(pods, account="nobody")
+    async with JobVenue(misfits, "s3://arena/nobody", pods=pods, lease=2) as venue:
+        with pytest.raises(EnvironmentFault, match=r"makes no pods .*nobody") as caught:
+            await play(venue, terms(tmp_path / "run"), episodes(("well", "well", "well")))
+    assert "client.yaml" in str(caught.value.hint)
+    await until(lambda: _nothing_left(namespace), seconds=60, what="nothing left on the cluster")
+
+
+async def _delete_pods(cluster: Cluster) -> None:
+    for pod in (await cluster.list("pods", "coworld.run"))["items"]:
+        await cluster.delete("pods", pod["metadata"]["name"], grace=0)
+
+
+async def _nothing_left(namespace: str) -> bool:
+    return not on_cluster(left, namespace=namespace)
