@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from support.cluster_workers import MANIFESTS, accounts_have_tokens
+from support.cluster_workers import prepared
 from support.kube import on_cluster
 from support.misfit_kit import PACKAGE, PLACEHOLDER, ensure_image, misfit_plan
 from support.waiting import until
@@ -55,8 +54,7 @@ def reached(store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pods(namespace: str) -> JobPods:
-    subprocess.run(["kubectl", "apply", "-n", namespace, "-f", MANIFESTS / "client.yaml"], check=True)
-    on_cluster(accounts_have_tokens, namespace=namespace)
+    prepared(namespace)
     where = ClusterOptions(namespace=namespace, pods=dict.fromkeys(("game", "player", "worker"), _LITTLE))
     return JobPods(image=ensure_worker_image(), count=2, cluster=where)
 

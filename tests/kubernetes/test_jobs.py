@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,7 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.cluster_workers import prepared
 from support.kube import on_cluster
+from support.paintarena_image import paintarena_image
 from support.waiting import wait_until
 from support.worker_image import ensure_worker_image
 
@@ -47,8 +50,8 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(60
 def small(tmp_path: Path) -> tuple[str, ...]:
     """Options for one pod that asks little of a small node."""
     pods = tmp_path / "small.yaml"
-    little = "{requests: {cpu: 10m, memory: 32Mi}}"
-    pods.write_text(f"worker: {{spec: {{containers: [{{name: program, resources: {little}}}]}}}}\n")
+    little = "{spec: {containers: [{name: program, resources: {requests: {cpu: 10m, memory: 32Mi}}}]}}"
+    pods.write_text("".join(f"{section}: {little}\n" for section in ("worker", "game", "player")))
     return ("--worker-image", ensure_worker_image(), "--parallel", "1", "--pods", str(pods))
 
 
@@ -93,13 +96,19 @@ def left(namespace: str) -> list[str]:
 def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
     page = (ROOT / "docs" / "thousands-of-episodes.md").read_text()
     lines = "".join(re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
-    known = {"examples/nim": str(NIM), "arena": namespace}
-    measured, pulled, detached, attached = ([known.get(word, word) for word in line.split()[1:]] for line in lines)
+    known = {"examples/nim": str(NIM), "examples/paintarena": str(_built_arena(tmp_path)), "arena": namespace}
+    measured, pulled, with_images, detached, attached = (
+        [known.get(word, word) for word in line.split()[1:]] for line in lines
+    )
     output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
     assert "Pods of a cluster play: 1 of" in output
     assert "counter is better than" in output.lower()
     done(*pulled, store=store, cwd=tmp_path)
     assert {row.key for row in read_rows(tmp_path / "out")} <= {row.key for row in read_rows(tmp_path / "first")}
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    prepared(namespace)
+    output = done(*with_images, *small, "-o", "images", store=store, cwd=tmp_path)
+    assert [row.status for row in read_rows(tmp_path / "images")] == ["completed"] * 4
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
     told = done(*detached, *small, "--seed", "7", "-o", "begun", store=store, cwd=tmp_path)
     assert "attach s3://arena/night" in told
@@ -131,6 +140,16 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     )
     assert ran.returncode == 0, ran.stderr
     assert "is better than" in ran.stdout
+
+
+def _built_arena(place: Path) -> Path:
+    """Paint Arena as `coworld build` leaves it."""
+    text = (ROOT / "examples/paintarena/coworld_manifest_template.json").read_text()
+    manifest = json.loads(text.replace("{{PAINTARENA_IMAGE}}", paintarena_image()))
+    manifest["game"]["version"] = "1.0.0"
+    (place / "arena").mkdir()
+    (place / "arena" / "coworld_manifest.json").write_text(json.dumps(manifest))
+    return place / "arena"
 
 
 async def test_a_killed_command_and_a_lost_pod_cost_nothing(

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
+from support.misfit_kit import misfit_plan
 from support.waiting import until
 
 from coworld_core.episode.events import BaseEvent, Notice
@@ -24,12 +25,14 @@ from coworld_core.episode.record import EpisodeRow, read_rows
 from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, RecordError, UsageError
 from coworld_core.evaluation.evaluation_files import read_plan
 from coworld_runner import EpisodeOptions
+from coworld_runner.backend import Limits
 from coworld_runner.backends import ClusterOptions
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
 from coworld_runner.jobs.driver_seat import DriverSeat
-from coworld_runner.jobs.job_pods import make_job
+from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
+from coworld_runner.jobs.job_pods import make_episode_job, make_job
 from coworld_runner.jobs.job_store import JobStore
 from coworld_runner.jobs.pulled_run import bring_evidence
 from coworld_runner.jobs.shared_folder import Signs
@@ -37,7 +40,8 @@ from coworld_runner.jobs.taking_part import take_part
 from coworld_runner.package.resolver import Package, resolve_package
 from coworld_runner.runs.scratch import find_scratch, reap_scratch
 
-NIM = Path(__file__).parents[2] / "examples" / "nim"
+ROOT = Path(__file__).parents[2]
+NIM = ROOT / "examples" / "nim"
 SLOW = """
 import time
 def act(observation, legal, rng):
@@ -496,3 +500,83 @@ def test_the_player_of_a_pod_gets_no_credentials() -> None:
     for container in (courier, player):
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_the_pod_of_an_episode_of_images() -> None:
+    """Each program is handed its own, and starts in its turn."""
+    named = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "arena"}}}
+    little = {"spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "10m"}}}]}}
+    where = ClusterOptions(pods={"all": named, "player": little}, pull_secrets=("ours",))
+    pods = JobPods(image="worker:1", cluster=where)
+    plan = misfit_plan("well", "well", "tells", image="misfits:1", secret_env={"KEY": "secret-of-players"})
+    tokens = ("token-of-0", "token-of-1")
+    handed = ("AWS_SECRET_ACCESS_KEY",)
+    options = EpisodeOptions(timeout_seconds=60)
+    job = make_episode_job(pods, "coworld-r-e", "r", "s3://arena/r", 7, plan, options, handed)
+    # A lost pod is a new attempt at its chunk, which whoever drives begins
+    assert job["spec"]["backoffLimit"] == 0
+    assert job["spec"]["activeDeadlineSeconds"] == 960
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "arena"
+    spec = job["spec"]["template"]["spec"]
+    assert spec["imagePullSecrets"] == [{"name": "ours"}]
+    assert spec["automountServiceAccountToken"] is False
+    _, worker, *players = spec["containers"]
+    assert [one["name"] for one in spec["containers"]] == ["game", "worker", "player-0", "player-1"]
+    assert worker["args"][-3:] == ["episode", "s3://arena/r", "7"]
+    assert "postStart" in worker["lifecycle"]
+    assert all(one["resources"]["requests"]["cpu"] == "10m" for one in players)
+    # What only one container may know is in a Secret, which is the same for all, under keys of its own
+    secrets = episode_secrets(plan, tokens)
+    assert json.loads(secrets["config.json"])["tokens"] == list(tokens)
+    known = {one["name"]: _known(one, secrets) for one in spec["containers"]}
+    assert known["worker"] == {"COWORLD_TOKENS": b'["token-of-0", "token-of-1"]', "AWS_SECRET_ACCESS_KEY": None}
+    assert known["game"] == {}
+    url = b"ws://127.0.0.1:8080/player?slot=1&token=token-of-1"
+    addresses = {"COWORLD_PLAYER_WS_URL": url, "COGAMES_ENGINE_WS_URL": url}
+    assert known["player-1"] == {**addresses, "KEY": b"secret-of-players"}
+    assert not [word for word in (*tokens, "secret-of-players") if word in str(job)]
+    mounted = {one["name"]: {each["name"] for each in one["volumeMounts"]} for one in spec["containers"]}
+    assert [name for name, volumes in mounted.items() if "coworld-token" in volumes] == ["worker"]
+    assert [name for name, volumes in mounted.items() if "coworld-config" in volumes] == ["game"]
+    assert mounted["player-1"] == {"coworld-artifacts-1"}
+    for container in spec["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def _known(container: Mapping[str, Any], secrets: Mapping[str, bytes]) -> dict[str, bytes | None]:
+    keys = {one["name"]: one["valueFrom"].get("secretKeyRef") for one in container["env"] if "valueFrom" in one}
+    return {name: secrets.get(key["key"]) for name, key in keys.items() if key is not None}
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (EpisodeOptions(player_https=("api.example.org",)), "network_isolation"),
+        (EpisodeOptions(player_network="game-only"), "network_isolation"),
+        (EpisodeOptions(player_limits=Limits(pids=5)), "pids_limit"),
+        (EpisodeOptions(record="frames"), "recorder"),
+    ],
+)
+def test_one_pod_cannot_keep_its_containers_apart(options: EpisodeOptions, word: str) -> None:
+    with pytest.raises(CapabilityError, match=word):
+        refuse_programs(options)
+
+
+async def test_what_cannot_play_in_a_pod_of_images(tmp_path: Path) -> None:
+    template = await resolve_package(ROOT / "examples" / "paintarena" / "coworld_manifest_template.json")
+    bot = tmp_path / "bot.py"
+    bot.write_text("print('I play by myself')\n")
+    error = await refused(tmp_path / "s1", tmp_path / "o1", template, "sweep-painter")
+    assert error.code == "images_not_built"
+    text = (ROOT / "examples/paintarena/coworld_manifest_template.json").read_text()
+    built = json.loads(text.replace("{{PAINTARENA_IMAGE}}", "paintarena:1"))
+    built["game"]["version"] = "1.0.0"
+    (tmp_path / "coworld_manifest.json").write_text(json.dumps(built))
+    package = await resolve_package(tmp_path / "coworld_manifest.json")
+    error = await refused(tmp_path / "s2", tmp_path / "o2", package, bot)
+    assert error.code == "player_not_portable"
+    venue = JobVenue(package, tmp_path / "s3", detach=("sweep-painter",))
+    with pytest.raises(CapabilityError) as caught, unwrapped():
+        async with venue:
+            await scrimmage(package, "sweep-painter", workspace=tmp_path / "o3", venue=venue)
+    assert caught.value.code == "not_detachable"

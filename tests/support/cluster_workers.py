@@ -31,6 +31,7 @@ __all__ = [
     "apply_manifests",
     "misfit_request",
     "open_worker_jobs",
+    "prepared",
     "published_job",
 ]
 
@@ -45,6 +46,13 @@ def apply_manifests(namespace: str) -> None:
     subprocess.run(
         ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS)], check=True, capture_output=True, timeout=_PATIENCE
     )
+    on_cluster(accounts_have_tokens, namespace=namespace)
+
+
+def prepared(namespace: str) -> None:
+    """Apply what a person needs in a namespace, as `docs/kubernetes.md` says."""
+    line = ["kubectl", "apply", "-n", namespace, "-f", str(MANIFESTS / "client.yaml")]
+    subprocess.run(line, check=True, capture_output=True, timeout=_PATIENCE)
     on_cluster(accounts_have_tokens, namespace=namespace)
 
 
