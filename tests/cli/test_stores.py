@@ -87,3 +87,18 @@ def test_what_does_not_go_with_a_store_is_refused(tmp_path: Path, options: tuple
     refused = coworld("scrimmage", "-m", NIM, "counter", "-n", "4", "-o", tmp_path / "out", *options)
     assert refused.status == 2, refused.stderr
     assert words in " ".join(refused.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--store", "there"), "add -n N"),
+        (("--store", "there", "-n", "3", "--grade"), "--grade needs the programs here"),
+        (("--worker-image", "one:1"), "--worker-image goes with --store"),
+    ],
+    ids=["one", "role", "image"],
+)
+def test_what_a_run_cannot_do_from_a_store(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    refused = coworld("run", NIM, "counter", "-o", tmp_path / "out", *options)
+    assert refused.status == 2, refused.stderr
+    assert words in " ".join(refused.stderr.split())

@@ -193,8 +193,10 @@ def test_a_player_finds_no_credentials(
 ) -> None:
     (tmp_path / "reads.py").write_text(READS)
     where = ("--store", "s3://arena/reads", "--namespace", namespace, *small)
-    done("scrimmage", "-m", str(NIM), "reads.py", "-n", "4", "-o", "out", *where, store=store, cwd=tmp_path)
-    assert all(row.ok for row in read_rows(tmp_path / "out"))
+    done("run", str(NIM), "reads.py", "-n", "40", "-o", "out", *where, store=store, cwd=tmp_path)
+    rows = list(read_rows(tmp_path / "out"))
+    assert len(rows) == 40
+    assert all(row.ok for row in rows)
 
 
 def test_pods_that_cannot_start_say_why(

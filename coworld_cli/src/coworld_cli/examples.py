@@ -14,6 +14,7 @@ coworld run examples/nim --player ./bot.py --player counter
 coworld run examples/paintarena my-player:latest --run python --run -m --run my_player
 coworld run examples/paintarena sweep-painter frontier-painter -n 20 --parallel 4
 coworld run examples/nim --set sticks=5 --variant '*'
+coworld run examples/nim counter -n 4000 --store s3://arena/counter --namespace arena
 coworld play examples/paintarena
 coworld play examples/paintarena --human 0
 coworld replay

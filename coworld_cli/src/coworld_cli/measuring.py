@@ -211,7 +211,8 @@ async def play_evaluation(
         workspace = evidence_directory(options, package, run_id)
         where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
         if options.store is not None:
-            venue = await stack.enter_async_context(opened_jobs(options, package, everyone, running))
+            detach = everyone if options.detach else ()
+            venue = await stack.enter_async_context(opened_jobs(options, options, package, running, detach=detach))
         elif venue is None:
             refuse_options({"worker_image", "detach"}, "goes with --store.")
             # Whether variants fit together is for the measurement to say

@@ -34,7 +34,14 @@ from .event_loop import Running, opened_client
 from .files import read_object
 from .hints import worded
 from .options.platform import Connection, server_for
-from .options.play_options import EvaluationOptions, MeasuringOptions, PackageOptions, PlayOptions, WhereOptions
+from .options.play_options import (
+    EvaluationOptions,
+    MeasuringOptions,
+    PackageOptions,
+    PlayOptions,
+    StoreOptions,
+    WhereOptions,
+)
 from .options.values import key_values
 from .output import Output
 from .render.issues import render_issue
@@ -196,16 +203,24 @@ def ending_command(run_id: str, cluster: ClusterOptions) -> str:
 
 @asynccontextmanager
 async def opened_jobs(
-    options: MeasuringOptions, package: Package, players: Sequence[str], running: Running
+    options: PlayOptions, stored: StoreOptions, package: Package, running: Running, *, detach: Sequence[str] = ()
 ) -> AsyncGenerator[Venue]:
-    """Have the pods of a cluster play, and narrate where."""
+    """Have the pods of a cluster play, and narrate where.
+
+    Args:
+        options: The options of the command.
+        stored: Where episodes and rows are, and the image of the pods.
+        package: The game.
+        running: The command that runs.
+        detach: The players of a measurement that is driven on the cluster, too.
+    """
     from coworld_runner.jobs import JobPods, JobVenue
 
-    assert options.store is not None
+    assert stored.store is not None
     if options.backend not in ("auto", "kubernetes"):
         raise click.UsageError(f"--store is for pods of a cluster: it does not go with --backend {options.backend}.")
-    pods = JobPods.of(image=options.worker_image, count=options.parallel, cluster=options.cluster())
-    async with JobVenue(package, options.store, pods=pods, detach=players if options.detach else ()) as venue:
+    pods = JobPods.of(image=stored.worker_image, count=options.parallel, cluster=options.cluster())
+    async with JobVenue(package, stored.store, pods=pods, detach=detach) as venue:
         running.out.note(
             f"Pods of a cluster play: {pods.count} of {clean(f'{pods.image}, by {venue.store}', one_line=True)}"
         )

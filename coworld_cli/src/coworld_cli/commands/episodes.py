@@ -8,8 +8,8 @@ import click
 
 from .._group import NounGroup
 from ..options.common import browser_option, in_terminal_option
-from ..options.declarations import SectionCommand, takes
-from ..options.play_options import AttemptOptions, PlayOptions
+from ..options.declarations import SectionCommand, refuse_options, takes
+from ..options.play_options import AttemptOptions, PlayOptions, StoreOptions
 from ..options.role_options import EpisodeRoleOptions
 from ..options.serving_options import ServingOptions
 from ..output import Output, output_options
@@ -34,6 +34,7 @@ commands = NounGroup()
 _PEOPLE = ("human", "admin")
 _MANY = ("episodes", "parallel", "max_programs")
 _LIVE = ("watch",)
+_WITH_A_BACKEND = ("watch", "verify_replay", "report", "reporter", "diagnose", "diagnoser", "grade", "grader")
 MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
 """Options of `coworld mix` that an episode has no use for."""
 _COUNTDOWN = 3.0
@@ -58,9 +59,12 @@ class _Run(SectionCommand):
 @commands.command("run", cls=_Run)
 @takes("options", PlayOptions, without=_PEOPLE)
 @takes("attempts", AttemptOptions)
+@takes("stored", StoreOptions)
 @takes("roles", EpisodeRoleOptions)
 @output_options
-def run(out: Output, options: PlayOptions, attempts: AttemptOptions, roles: EpisodeRoleOptions) -> int:
+def run(
+    out: Output, options: PlayOptions, attempts: AttemptOptions, stored: StoreOptions, roles: EpisodeRoleOptions
+) -> int:
     """Play episodes of a Coworld, and keep scores, replay and logs.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id.
@@ -76,7 +80,7 @@ def run(out: Output, options: PlayOptions, attempts: AttemptOptions, roles: Epis
     """
     from ..event_loop import run_async
 
-    return run_async(out, lambda running: play_episodes(options, running, roles, attempts))
+    return run_async(out, lambda running: play_episodes(options, running, roles, attempts, stored))
 
 
 @commands.command("play")
@@ -219,6 +223,7 @@ async def play_episodes(
     running: Running,
     asked: EpisodeRoleOptions | None = None,
     attempts: AttemptOptions | None = None,
+    stored: StoreOptions | None = None,
 ) -> int:
     """Play one episode or several, and show the result, and what roles say that were asked for."""
     from coworld_core.ids import new_run_id
@@ -236,6 +241,13 @@ async def play_episodes(
     results: Sequence[RoleResult] = ()
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
+
+    if stored is not None and stored.store is not None:
+        if not many:
+            raise click.UsageError("--store is for several episodes: add -n N.", click.get_current_context())
+        refuse_options(_WITH_A_BACKEND, "needs the programs here: it does not go with --store.")
+        return await _play_stored(options, attempts, stored, package, plans, running)
+    refuse_options({"worker_image"}, "goes with --store.")
 
     def ready(links: PlayLinks) -> None:
         if options.watch:
@@ -285,6 +297,34 @@ async def play_episodes(
         return _show_batch(summary, workspace, out, results)
     assert record is not None
     return _show_episode(record, workspace, options, out, results)
+
+
+async def _play_stored(
+    options: PlayOptions,
+    attempts: AttemptOptions,
+    stored: StoreOptions,
+    package: Package,
+    plans: Sequence[EpisodePlan],
+    running: Running,
+) -> int:
+    """Have pods of a cluster play episodes from a store, and show the result."""
+    from coworld_core.ids import new_run_id
+    from coworld_runner.episode import run_batch
+
+    from ..render.progress import show_progress
+    from ..run_preparation import batch_arguments, episode_arguments, evidence_directory, opened_jobs
+
+    out, run_id = running.out, new_run_id()
+    workspace = evidence_directory(options, package, run_id)
+    async with opened_jobs(options, stored, package, running) as venue:
+        with show_progress(running, package.manifest.game.name) as progress:
+            progress.expect(options.episodes * len(plans))
+            run = episode_arguments(options, progress, None, workspace, run_id, watch=False)
+            batch = batch_arguments(options, progress, run, venue=venue)
+            summary = await run_batch(
+                plans, episodes=options.episodes, resume=attempts.resume, retry=attempts.again, **batch
+            )
+    return _show_batch(summary, workspace, out, ())
 
 
 def _roles(asked: EpisodeRoleOptions, package: Package) -> tuple[EpisodeRole, ...]:

@@ -195,7 +195,10 @@ class Options:
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, _Declared)}
-        cls.declared = {**cls.declared, **own}
+        inherited: dict[str, _Declared] = {}
+        for base in cls.__bases__:
+            inherited |= getattr(base, "declared", {})
+        cls.declared = {**inherited, **own}
         for name, value in own.items():
             setattr(cls, name, value.default)
 

@@ -28,6 +28,7 @@ __all__ = [
     "MeasuringOptions",
     "PackageOptions",
     "PlayOptions",
+    "StoreOptions",
     "WhereOptions",
     "manifest_argument",
     "package_server_option",
@@ -596,7 +597,25 @@ _ON_PLATFORMS = frozenset(
 """Fields that mean something on a platform; the others say how programs run on this machine."""
 
 
-class MeasuringOptions(EvaluationOptions):
+class StoreOptions(Options):
+    """Options of commands whose episodes pods of a cluster can play, from a store."""
+
+    store: str | None = option(
+        "--store",
+        section=_CLUSTER,
+        metavar="URL",
+        help="Have pods of the cluster play, which take episodes from this place and leave rows there: "
+        "s3://BUCKET/RUN, gs://…, az://…, or a directory that they all have. New, or that of the command to resume.",
+    )
+    worker_image: str | None = option(
+        "--worker-image",
+        section=_CLUSTER,
+        metavar="IMAGE",
+        help="For --store: an image with coworld-runner[jobs], and with what rules and players import.",
+    )
+
+
+class MeasuringOptions(EvaluationOptions, StoreOptions):
     """Options of the commands whose measurements a platform can play, too."""
 
     on_platform: bool = option(
@@ -608,13 +627,6 @@ class MeasuringOptions(EvaluationOptions):
         "name or id, or a package with its name. --parallel is 4 by default.",
     )
 
-    store: str | None = option(
-        "--store",
-        section=_CLUSTER,
-        metavar="URL",
-        help="Have pods of the cluster play, which take episodes from this place and leave rows there: "
-        "s3://BUCKET/RUN, gs://…, az://…, or a directory that they all have. New, or that of the command to resume.",
-    )
     detach: bool = option(
         "--detach",
         section=_CLUSTER,
@@ -622,13 +634,6 @@ class MeasuringOptions(EvaluationOptions):
         is_flag=True,
         help="For --store: have the cluster drive the measurement, too, and do not wait. `coworld attach` follows it.",
     )
-    worker_image: str | None = option(
-        "--worker-image",
-        section=_CLUSTER,
-        metavar="IMAGE",
-        help="For --store: an image with coworld-runner[jobs], and with what rules and players import.",
-    )
-
     others: str | None = option(
         "--others",
         section="What to play",
