@@ -165,9 +165,9 @@ def token(
     action: Any = None,
     title: str | None = None,
 ) -> str:
-    """A round piece around `x` and `y`, with a label of a letter or two."""
+    """A round piece around `x` and `y`, with a label of a letter or two; without action or title, clicks go through."""
     disc = f'<circle cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}" fill="{_plain(colour)}"/>'
-    return _part(disc, _text(label, x, y, radius, "#fff"), action=action, title=title)
+    return _piece(disc, _text(label, x, y, radius, "#fff"), action=action, title=title)
 
 
 def arrow(
@@ -191,7 +191,7 @@ def arrow(
     shaft = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(back_x)}" y2="{_n(back_y)}" stroke-width="{_n(width)}"'
     ink = _plain(colour)
     line = f'<line {shaft} stroke="{ink}" stroke-linecap="round"/><polygon points="{points}" fill="{ink}"/>'
-    return _part(line, action=action, title=title)
+    return _piece(line, action=action, title=title)
 
 
 def card(
@@ -341,6 +341,13 @@ def _part(*inner: str, action: Any = None, title: str | None = None) -> str:
         case _:
             does = f' data-action="{_json(action)}"'
     return f"<g{does}>{_title(title)}{''.join(inner)}</g>"
+
+
+def _piece(*inner: str, action: Any, title: str | None) -> str:
+    """The same for what lies on something else, which a click on it then reaches."""
+    if action is None and title is None:
+        return f'<g pointer-events="none">{"".join(inner)}</g>'
+    return _part(*inner, action=action, title=title)
 
 
 def _json(value: Any) -> str:

@@ -63,7 +63,7 @@ INLINE_SVG = {
     "elements": SVG_ELEMENTS - _names("a image feImage style switch view metadata"),
     "attributes": SVG_ATTRIBUTES
     - _names("""
-        class tabindex role focusable version baseProfile xml:space xml:lang xmlns media requiredFeatures
+        id class tabindex role focusable version baseProfile xml:space xml:lang xmlns media requiredFeatures
         requiredExtensions zoomAndPan contentStyleType enable-background viewTarget target rel download title name
         crossorigin decoding xlink:type xlink:show xlink:title xlink:role xlink:arcrole
     """)
@@ -78,4 +78,4 @@ INLINE_SVG = {
 }
 """What the pages of games copy of a picture, which is then a part of the page: its elements; their attributes, and
 those that are CSS, with the functions that these may call beside `url(#…)`; the elements that change an attribute. An
-`href` leads to an element of the picture, whose ids are its own. What links, loads or styles the page is left out."""
+`id` is the picture's own, and an `href` leads to one of them. What links, loads or styles the page is left out."""
