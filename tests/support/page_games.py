@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from coworld_core.rules import Hidden, Rules, RulesConfig, Ticks
-from coworld_core.rules.pictures import INK, bars, board, grid, hand, pick, seat_row, token
+from coworld_core.rules.pictures import INK, SEATS, bars, board, grid, hand, pick, seat_row, token
 
 __all__ = ["Auction", "Fields", "Hand", "Jumps", "Levers", "Mixed", "Race", "Sliders"]
 
@@ -194,7 +194,7 @@ class Jumps(Rules):
                 action=lambda column, row: pick(column, "start", "to") if row == self.turn else None,
                 title=lambda column, row: f"{self.names[row]}, square {column}",
             ),
-            *(token(10 * at + 5, 10 * seat + 5, seat) for seat, at in enumerate(self.at)),
+            *(token(10 * at + 5, 10 * seat + 5, seat, colour=SEATS[seat]) for seat, at in enumerate(self.at)),
             seat_row(self.names, y=20, width=25),
             title=f"Squares {self.at[0]} and {self.at[1]}",
         )

@@ -23,7 +23,7 @@ from html import escape
 from math import hypot
 from typing import Any, Final
 
-from .plain_values import to_json
+from ..plain_values import to_json
 
 __all__ = [
     "CELL",
