@@ -82,12 +82,13 @@ def test_only_legal_shapes_are_buttons_and_what_has_no_shape_has_one_below(pages
     with program(tmp_path, "support.page_games:Mixed", sticks=3) as game:
         first, second = seats(pages, game)
         has_turn(first)
-        expect(first.locator("#board").get_by_role("button")).to_have_count(3)
+        expect(first.locator("#board").get_by_role("button")).to_have_count(4)
+        expect(shape(first, "Seven")).to_have_attribute("tabindex", "-1")
         expect(first.locator("#controls button:visible")).to_have_text(["pass"])
         first.locator("#board text", has_text="9").click()
         first.evaluate("press(document.querySelector(`[data-action='{\"card\":9}']`))")
         expect(first.locator("#status")).to_have_text("Your turn")
-        shape(first, "card 7").click()
+        shape(first, "Seven").click()
         second.keyboard.press("3")
         for page, how in ((first, "near"), (second, "far")):
             has_turn(page)

@@ -213,7 +213,8 @@ class Mixed(Auction):
 
     def draw(self, seat: int | None = None) -> str:
         cards = hand([3, 7, 9], action=lambda n: {"card": (3, 7, 9)[n]})
-        return board(60, 50, cards, token(10, 30, "a", action=pick("a", "go")), title=f"Round {self.round}")
+        again = token(30, 30, 7, action={"card": 7}, title="Seven")
+        return board(60, 50, cards, token(10, 30, "a", action=pick("a", "go")), again, title=f"Round {self.round}")
 
 
 class Sliders(Fields):

@@ -61,6 +61,7 @@ function effects() {
 // Show which shapes are buttons. One that has the focus keeps it for as long as it has it, as a button below does.
 function markShapes(ready) {
   const effect = effects();
+  const told = new Set();
   for (const shape of shapes()) {
     const does = ready ? effect(shape) : null;
     if (!does && shape !== document.activeElement) {
@@ -70,8 +71,12 @@ function markShapes(ready) {
     const { action, fields, value } = meaning(shape);
     const title = [...shape.children].find((child) => child.localName === "title");
     const label = (title && title.textContent.trim()) || words(action === undefined ? { [fields[0]]: value } : action);
-    const told = { role: "button", tabindex: "0", "aria-label": label, "aria-disabled": String(!does) };
-    for (const [name, text] of Object.entries(told)) if (shape.getAttribute(name) !== text) shape.setAttribute(name, text);
+    // Of shapes that do the same, such as the squares of a column, Tab reaches the first.
+    const same = canonical(meaning(shape));
+    const known = told.has(same);
+    told.add(same);
+    const marks = { role: "button", tabindex: known ? "-1" : "0", "aria-label": label, "aria-disabled": String(!does) };
+    for (const [name, text] of Object.entries(marks)) if (shape.getAttribute(name) !== text) shape.setAttribute(name, text);
     if (does && does.pressed !== undefined) shape.setAttribute("aria-pressed", String(does.pressed));
     else shape.removeAttribute("aria-pressed");
   }
