@@ -273,6 +273,22 @@ def league(setup: Setup) -> dict[str, bytes]:
         return shots(page)
 
 
+def block(name: str) -> dict[str, str]:
+    """The drawing in a section of the page about pictures."""
+    found: dict[str, str] = {}
+    page = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(from .*?)```", page, re.DOTALL)[0]
+    code += re.findall(rf"## {name}\n.*?```python\n(.*?)```", page, re.DOTALL)[0]
+    exec(code, found)  # noqa: S102 - the page is ours
+    inks = {"light": "#1f2328", "dark": "#e6edf3"}
+    drawing: str = found["drawing"]
+    width = 4 * float(drawing.split('viewBox="')[1].split()[2])
+    return {scheme: drawing.replace("<svg", f'<svg color="{inks[scheme]}" width="{width:g}"') for scheme in SCHEMES}
+
+
+BLOCKS = ("grid", "hex_grid", "token", "arrow", "card", "hand", "seat_row", "bars")
+
+
 class Recipe(NamedTuple):
     """How a picture is made, and the distributions that it shows."""
 
@@ -286,6 +302,7 @@ RECIPES = {
     "dev": Recipe(dev, ("coworld-cli", "coworld-runner")),
     "report": Recipe(report, ("coworld-cli", "coworld-runner")),
     "league": Recipe(league, ("observatory",)),
+    **{f"block-{name}": Recipe(lambda _, name=name: block(name), ("coworld-core",)) for name in BLOCKS},
 }
 
 

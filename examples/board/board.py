@@ -2,8 +2,10 @@
 
 from pydantic import Field
 
+from coworld_core.rules.pictures import SEATS, board, grid
 from coworld_runner.kit.wrappers import OpenSpiel, OpenSpielConfig
 
+COLOURS = {"x": SEATS[0], "o": SEATS[3], ".": "#b2bec3"}
 GAMES = ("connect_four", "chess", "backgammon", "hanabi", "leduc_poker", "goofspiel")
 
 
@@ -27,8 +29,12 @@ class Board(OpenSpiel):
     version = "open_spiel==2.0.2"
 
     def draw(self) -> str:
-        """The board; for chess, a diagram instead of OpenSpiel's one line."""
+        """The board: for connect four a picture to click, for chess a diagram instead of OpenSpiel's one line."""
         drawn = super().draw()
+        if self.config.game.startswith("connect_four"):
+            rows, turn = drawn.split(), "".join("xo"[seat] for seat in self.to_act())
+            squares = grid(rows, COLOURS, action=lambda column, _: f"{turn}{column}" if turn else None)
+            return board(10 * len(rows[0]), 10 * len(rows), squares, title=f"{turn} to move" if turn else "The end")
         if not self.config.game.startswith("chess"):
             return drawn
         rows, turn, *_ = drawn.split()

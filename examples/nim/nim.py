@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from coworld_core import Rules, RulesConfig
+from coworld_core.rules.pictures import board, grid
 
 
 class Nim(Rules):
@@ -56,5 +57,11 @@ class Nim(Rules):
         return [float(seat != self.turn) for seat in range(2)]
 
     def draw(self) -> str:
+        """The sticks, ten to a row; a click on one takes it and all that follow."""
+        rows = [range(self.left - n, max(self.left - n - 10, 0), -1) for n in range(0, self.left, 10)]
+        sticks = grid(rows, dict.fromkeys(range(self.left + 1), "#c98b1b"), action=lambda x, y: {"take": rows[y][x]})
+        return board(100, 10 * max(len(rows), 1), sticks, title=f"{self.left} sticks left")
+
+    def text(self, seat: int) -> str:
         """The sticks, five to a group."""
         return " ".join("|" * min(5, self.left - n) for n in range(0, self.left, 5)) or "no sticks left"

@@ -23,6 +23,9 @@ def test_text_comes_before_drawing_before_grid() -> None:
 def test_pictures_are_no_text() -> None:
     board = board_of({"drawing": "<svg></svg>", "tick": 1, "to_act": [1], "scores": [None, 3]})
     assert (board.lines, board.picture, board.to_act, board.scores) == ((), True, (1,), (None, 3.0))
+    titled = "<svg viewBox='0 0 9 9'><title>4 sticks &lt;left&gt;</title><g><title>one</title></g></svg>"
+    assert board_of({"drawing": titled}).lines == ("4 sticks <left>",)
+    assert board_of({"drawing": "<svg><g><title>one</title></g></svg>"}).lines == ()
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,43 @@ def test_a_board_is_drawn_once_for_all_who_see_it() -> None:
     assert drawn == [0, 1]
 
 
+def test_names_of_seats_are_for_drawings_and_texts_alone() -> None:
+    seen: list[tuple[str, object]] = []
+
+    class Named(Guess):
+        def step(self, actions: Mapping[int, Any]) -> None:
+            seen.append(("step", self.names))
+            super().step(actions)
+
+        def observe(self, seat: int) -> Any:
+            seen.append(("observe", self.names))
+            return super().observe(seat)
+
+        def text(self, seat: int) -> str:
+            return f"{self.names[seat]} guesses"
+
+        def draw(self) -> str:
+            return " and ".join(self.names)
+
+    play = Play(Named, names=["Ada", "Bob"])
+    assert (play.frame().drawing, play.text(1)) == ("Ada and Bob", "Bob guesses")
+    play.observe(0)
+    play.step({})
+    assert seen == [("observe", ("Seat 0", "Seat 1")), ("step", ("Seat 0", "Seat 1"))]
+    assert "names" not in vars(play.rules)
+    assert Play(Named).frame().drawing == "Seat 0 and Seat 1"
+    names = ["Ada", "Bob"]
+    writer = ReplayWriter(ReplayHeader(rules="Named", version="7", config={}, seed=0, seats=2, names=names))
+    writer.add(first := Play(Named, names=names).frame())
+    assert play_again(Named, read_replay(writer.finish(reason="over"))).frame() == first
+
+    own = changed(
+        start=lambda self: setattr(self, "names", "own") or setattr(self, "drawn", []), draw=lambda self: self.names
+    )
+    play = Play(own, names=["Ada", "Bob"])
+    assert (play.frame().drawing, vars(play.rules)["names"]) == ("own", "own"), "a game may have had its own"
+
+
 class Sealed(Guess):
     """Each seat has a letter of its own."""
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +68,16 @@ def test_a_picture_is_there_and_current(picture: Shown) -> None:
         project = tomllib.loads((ROOT / place / "pyproject.toml").read_text(encoding="utf-8"))["project"]
         again = f"made with {distribution} {version}: uv run --group test python docs/images/make.py {picture.name}"
         assert version.split(".")[:2] == project["version"].split(".")[:2], again
+
+
+def test_blocks_look_as_the_page_makes_them() -> None:
+    block = runpy.run_path(str(IMAGES / "make.py"))["block"]
+    names = [picture.name.removeprefix("block-") for picture in shown() if picture.name.startswith("block-")]
+    assert len(names) > 7
+    for name in names:
+        for scheme, drawing in block(name).items():
+            again = f"uv run --group test python docs/images/make.py block-{name}"
+            assert (IMAGES / f"block-{name}-{scheme}.svg").read_text(encoding="utf-8") == drawing, again
 
 
 def test_no_picture_is_left_over() -> None:

@@ -61,8 +61,8 @@ def test_a_game_is_played_while_it_is_written(pages: Pages, tmp_path: Path) -> N
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it is wider than the screen"
 
         # A file is saved: the page follows
-        rules.write_text(begun.replace('of {self.config.target}"', 'from {self.config.target}"'))
-        expect(viewer.locator("#board pre")).to_have_text("0 from 10", timeout=RELOAD)
+        rules.write_text(begun.replace('of {goal}"', 'from {goal}"'))
+        expect(viewer.get_by_role("img", name="0 from 10")).to_be_visible(timeout=RELOAD)
         rules.write_text(begun.replace("return [self.turn] if", "return [self.turn if"))
         expect(page.locator("#problem")).to_contain_text(
             f"small_game.py:{line(begun, 'return [self.turn]')} SyntaxError"
@@ -73,18 +73,18 @@ def test_a_game_is_played_while_it_is_written(pages: Pages, tmp_path: Path) -> N
         expect(page.locator("#problem")).to_contain_text("has no attribute 'nothing'", timeout=RELOAD)
         expect(page.locator("#place")).to_have_text(f"small_game.py:{line(begun, 'self.total += ')}")
         rules.write_text(begun)
-        expect(viewer.locator("#board pre")).to_have_text("0 of 10", timeout=RELOAD)
+        expect(viewer.get_by_role("img", name="0 of 10")).to_be_visible(timeout=RELOAD)
         expect(page.locator("#problem")).to_be_hidden()
 
         # The other seat is taken in mid-game, and given back
         page.locator('section[data-seat="1"]').get_by_role("button", name="Take over").click()
         mine.get_by_role("button", name="add 1").click()
         other.get_by_role("button", name="add 2").click()
-        expect(viewer.locator("#board pre")).to_have_text("3 of 10")
+        expect(viewer.get_by_role("img", name="3 of 10")).to_be_visible()
         mine.get_by_role("button", name="add 2").click()
         expect(other.locator("#status")).to_have_text("Your turn")
         page.locator('section[data-seat="1"]').get_by_role("button", name="Hand back").click()
         expect(mine.locator("#status")).to_have_text("Your turn", timeout=RELOAD)
         expect(page.locator("#log")).to_contain_text('seat 1 ("Random Player") reconnected')
         page.get_by_role("button", name="Restart").click()
-        expect(viewer.locator("#board pre")).to_have_text("0 of 10", timeout=RELOAD)
+        expect(viewer.get_by_role("img", name="0 of 10")).to_be_visible(timeout=RELOAD)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from coworld_core.rules import Hidden, Rules, RulesConfig, Ticks
+from coworld_core.rules.pictures import INK, SEATS, bars, board, grid, hand, pick, seat_row, token
 
-__all__ = ["Auction", "Fields", "Hand", "Levers", "Race"]
+__all__ = ["Auction", "Fields", "Hand", "Jumps", "Levers", "Mixed", "Race", "Sliders"]
 
 
 class Race(Rules):
@@ -57,11 +58,8 @@ class Race(Rules):
         return [float(place) for place in self.at]
 
     def draw(self) -> str:
-        dots = "".join(
-            f'<circle cx="{20 * place + 10}" cy="{15 + 20 * seat}" r="8" fill="currentColor"/>'
-            for seat, place in enumerate(self.at)
-        )
-        return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 50"><title>{self.at}</title>{dots}</svg>'
+        dots = (token(20 * place + 10, 15 + 20 * seat, colour=INK, radius=8) for seat, place in enumerate(self.at))
+        return board(200, 50, *dots, title=str(self.at))
 
 
 class Auction(Rules):
@@ -151,3 +149,76 @@ class Hand(Rules):
 
     def scores(self) -> list[float]:
         return [0.0, 0.0]
+
+
+class Jumps(Rules):
+    """Each has a token on a row of squares, which moves right by one or two; whoever leaves the row wins."""
+
+    class Config(RulesConfig):
+        sticks: int = Field(default=4, description="The last square.")
+
+    class Action(BaseModel):
+        start: int
+        to: int
+
+    config: Config
+
+    def start(self) -> None:
+        self.at, self.turn = [0, 0], 0
+
+    def to_act(self) -> list[int]:
+        return [] if self.config.sticks in self.at else [self.turn]
+
+    def legal(self, seat: int) -> list[Action]:
+        at = self.at[seat]
+        return [self.Action(start=at, to=to) for to in (at + 1, at + 2) if to <= self.config.sticks]
+
+    def observe(self, seat: int) -> Any:
+        return {"at": self.at}
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.at[self.turn] = actions[self.turn].to if actions[self.turn] else self.at[self.turn] + 1
+        self.turn = 1 - self.turn
+
+    def scores(self) -> list[float]:
+        return [float(at == self.config.sticks) for at in self.at]
+
+    def draw(self) -> str:
+        rows = [" " * (self.config.sticks + 1)] * 2
+        return board(
+            10 * len(rows[0]),
+            30,
+            grid(
+                rows,
+                {},
+                action=lambda column, row: pick(column, "start", "to") if row == self.turn else None,
+                title=lambda column, row: f"{self.names[row]}, square {column}",
+            ),
+            *(token(10 * at + 5, 10 * seat + 5, seat, colour=SEATS[seat]) for seat, at in enumerate(self.at)),
+            seat_row(self.names, y=20, width=25),
+            title=f"Squares {self.at[0]} and {self.at[1]}",
+        )
+
+
+class Mixed(Auction):
+    """Actions of which some have shapes: cards, a choice that a button completes, and one without a shape."""
+
+    Action = Literal["pass"] | dict[str, Any]  # type: ignore[assignment]
+
+    def legal(self, seat: int) -> Any:
+        return [{"card": 3}, {"card": 7}, {"go": "a", "how": "far"}, {"go": "a", "how": "near"}, "pass"]
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.round += 1
+
+    def draw(self, seat: int | None = None) -> str:
+        cards = hand([3, 7, 9], action=lambda n: {"card": (3, 7, 9)[n]})
+        again = token(30, 30, 7, action={"card": 7}, title="Seven")
+        return board(60, 50, cards, token(10, 30, "a", action=pick("a", "go")), again, title=f"Round {self.round}")
+
+
+class Sliders(Fields):
+    """A form whose number is also chosen on the picture."""
+
+    def draw(self, seat: int | None = None) -> str:
+        return board(80, 24, bars([1, 2, 3], action=lambda n: pick((n + 1) * 1000, "bid"), title=lambda n: f"bar {n}"))

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 from websockets.asyncio.client import ClientConnection, connect
 
 from coworld_core.rules import Delayed, Hidden, Rules, RulesConfig, RulesError, read_config
+from coworld_core.rules.pictures import board, grid, hand
 from coworld_runner.kit.server.game_server import serve_game, talked_out
 from coworld_runner.kit.server.match import Match
 from coworld_runner.kit.server.sample_stream import SampleStream
@@ -108,14 +109,8 @@ class Cards(Sticks):
     def draw(self, seat: int | None = None) -> str:
         self.drawn.append(seat)
         shown = [card for other, card in enumerate(self.cards) if other == seat or (seat is None and self.all_shown)]
-        sticks = "".join(
-            f'<rect x="{20 * n + 10}" y="10" width="8" height="60" fill="#c80"/>' for n in range(self.left)
-        )
-        cards = "".join(f'<text x="10" y="{100 + 24 * n}" fill="#888">{card}</text>' for n, card in enumerate(shown))
         title = f"{self.left} sticks, {' and '.join(shown) or 'no cards'}"
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 240 140"><title>{title}</title>{sticks}{cards}</svg>'
-        )
+        return board(240, 40, grid(["|" * self.left], {"|": "#c80"}), hand(shown, 2 - len(shown), y=15), title=title)
 
 
 class LateCards(Cards):

@@ -1,19 +1,15 @@
-"""What a page of a report may consist of: lists of names. What is on none of them is refused."""
+"""What a page of a report may consist of, beside SVG: lists of names. What is on none of them is refused."""
 
 from __future__ import annotations
 
 __all__ = [
     "ADDRESS_FUNCTIONS",
-    "ANIMATIONS",
     "AT_RULES",
     "CSS_FUNCTIONS",
     "HTML_ATTRIBUTES",
     "HTML_ELEMENTS",
     "MATH_ATTRIBUTES",
     "MATH_ELEMENTS",
-    "SVG_ATTRIBUTES",
-    "SVG_ELEMENTS",
-    "SVG_STYLES",
 ]
 
 
@@ -47,50 +43,6 @@ HTML_ATTRIBUTES = _names("""
     async defer nomodule language
 """)
 """Attributes of HTML whose values are neither addresses nor styles, beside `data-…` and `aria-…`."""
-
-SVG_ELEMENTS = _names("""
-    svg g defs symbol use switch view title desc metadata style a
-    path rect circle ellipse line polyline polygon text tspan textPath image
-    linearGradient radialGradient stop pattern clipPath mask marker filter
-    feBlend feColorMatrix feComponentTransfer feComposite feConvolveMatrix feDiffuseLighting feDisplacementMap
-    feDistantLight feDropShadow feFlood feFuncA feFuncB feFuncG feFuncR feGaussianBlur feImage feMerge feMergeNode
-    feMorphology feOffset fePointLight feSpecularLighting feSpotLight feTile feTurbulence
-    animate animateMotion animateTransform mpath set
-""")
-"""Elements of SVG."""
-
-ANIMATIONS = _names("animate animateMotion animateTransform set")
-"""Elements that change an attribute of another element."""
-
-SVG_ATTRIBUTES = _names("""
-    id class lang tabindex role focusable version baseProfile xml:space xml:lang xmlns x y x1 y1 x2 y2 width height
-    viewBox preserveAspectRatio d points r rx ry cx cy fx fy fr dx dy rotate pathLength textLength lengthAdjust
-    startOffset method spacing side transform gradientTransform gradientUnits patternTransform patternUnits
-    patternContentUnits clipPathUnits maskUnits maskContentUnits markerUnits markerWidth markerHeight orient refX refY
-    offset spreadMethod filterUnits primitiveUnits in in2 result stdDeviation edgeMode type tableValues slope intercept
-    amplitude exponent mode operator k1 k2 k3 k4 order kernelMatrix kernelUnitLength divisor bias targetX targetY
-    preserveAlpha surfaceScale specularConstant specularExponent diffuseConstant azimuth elevation pointsAtX pointsAtY
-    pointsAtZ z limitingConeAngle baseFrequency numOctaves seed stitchTiles scale xChannelSelector yChannelSelector
-    radius begin dur end min max restart repeatCount repeatDur calcMode keyTimes keySplines keyPoints path origin
-    additive accumulate attributeType media systemLanguage requiredFeatures requiredExtensions zoomAndPan
-    contentStyleType enable-background viewTarget target rel download title name crossorigin decoding
-    xlink:type xlink:show xlink:title xlink:role xlink:arcrole
-""")
-"""Attributes of SVG whose values are neither addresses nor styles."""
-
-SVG_STYLES = _names("""
-    style alignment-baseline baseline-shift clip clip-path clip-rule color color-interpolation
-    color-interpolation-filters color-profile color-rendering cursor direction display dominant-baseline fill
-    fill-opacity fill-rule filter flood-color flood-opacity font font-family font-size font-size-adjust font-stretch
-    font-style font-variant font-weight glyph-orientation-horizontal glyph-orientation-vertical image-rendering
-    isolation kerning letter-spacing lighting-color marker marker-end marker-mid marker-start mask mask-type
-    mix-blend-mode opacity overflow paint-order pointer-events shape-rendering solid-color solid-opacity stop-color
-    stop-opacity stroke stroke-dasharray stroke-dashoffset stroke-linecap stroke-linejoin stroke-miterlimit
-    stroke-opacity stroke-width text-align text-anchor text-decoration text-overflow text-rendering transform-origin
-    unicode-bidi vector-effect visibility white-space word-spacing writing-mode
-    from to by values
-""")
-"""Attributes of SVG that are read as CSS; the last line is what an animation sets."""
 
 MATH_ELEMENTS = _names("""
     math mrow mi mn mo ms mtext mspace msub msup msubsup mfrac msqrt mroot munder mover munderover mtable mtr mlabeledtr

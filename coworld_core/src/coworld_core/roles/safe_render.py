@@ -23,6 +23,7 @@ from xml.parsers import expat
 from ..documents.findings import pointer, quoted
 from ..issues import Issue
 from ..lazy import load_library
+from ..text import svg_names
 from ..text.size_text import shown_size
 from . import _render_lists as lists
 
@@ -305,7 +306,7 @@ class _Check:
                 custom = _CUSTOM_ELEMENT.fullmatch(name) and name not in _RESERVED_ELEMENTS
                 allowed = name in lists.HTML_ELEMENTS or custom
             case "svg":
-                allowed = name in lists.SVG_ELEMENTS or _FOREIGN_NAME.fullmatch(name)
+                allowed = name in svg_names.SVG_ELEMENTS or _FOREIGN_NAME.fullmatch(name)
             case _:
                 allowed = name in lists.MATH_ELEMENTS
         if not allowed:
@@ -375,13 +376,19 @@ class _Check:
                     self.say("unsafe_address", position, f"{shown} must not be a data address")
                 case _:
                     self.resource(value, shown, position)
-        elif name == "attributeName" and element in lists.ANIMATIONS:
+        elif name == "attributeName" and element in svg_names.ANIMATIONS:
             target = value.strip()
-            if target not in (lists.SVG_ATTRIBUTES | lists.SVG_STYLES) - {"style", "id", "class", "xmlns", "begin"}:
+            if target not in (svg_names.SVG_ATTRIBUTES | svg_names.SVG_STYLES) - {
+                "style",
+                "id",
+                "class",
+                "xmlns",
+                "begin",
+            }:
                 self.say("unsafe_attribute", position, f"{shown} must not change {quoted(value)}")
-        elif name in lists.SVG_STYLES:
+        elif name in svg_names.SVG_STYLES:
             self.styles(value, position)
-        elif name not in lists.SVG_ATTRIBUTES and not _FOREIGN_NAME.fullmatch(name):
+        elif name not in svg_names.SVG_ATTRIBUTES and not _FOREIGN_NAME.fullmatch(name):
             self.say("unsafe_attribute", position, f"{shown} is not allowed")
 
     # --- addresses

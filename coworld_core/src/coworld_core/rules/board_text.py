@@ -3,13 +3,15 @@
 The board is, of what a message has, the first of
 
 - `text`, as games of the kit send it to seats;
-- `drawing` or `picture`, unless it is an `<svg>` element;
+- `drawing` or `picture`, or the title of one that is an `<svg>` element;
 - a grid: `width`, `height`, and a list of `width × height` owners, row by row: a seat's number, or a negative one for
   nobody. `positions`, a list of `[x, y]` by seat, are marked on it.
 """
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
@@ -36,7 +38,7 @@ class Board:
     """What a message tells of the present state."""
 
     lines: tuple[str, ...] = ()
-    """The board; empty if the message has none in text."""
+    """The board, or what a picture of it says of itself; empty if the message has neither."""
     picture: bool = False
     """Whether it has a board only as a picture."""
     grid: bool = False
@@ -56,6 +58,8 @@ def board_of(message: Mapping[str, Any]) -> Board:
     """Return what a message of a game, which is untrusted, tells of the present state."""
     drawn = next((text for key in ("text", "drawing", "picture") if (text := _text(message.get(key)))), "")
     pictured = not drawn and any(is_picture(str(message.get(key) or "")) for key in ("drawing", "picture"))
+    if pictured:
+        drawn = _title(next(text for key in ("drawing", "picture") if is_picture(text := str(message.get(key) or ""))))
     grid = () if drawn or pictured else _grid(message)
     names = _list(message.get("player_names") or message.get("names"))
     return Board(
@@ -87,6 +91,12 @@ def _spoken(messages: Sequence[Any]) -> Iterator[Spoken]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) and value.strip() and not is_picture(value) else ""
+
+
+def _title(picture: str) -> str:
+    """What a picture says of itself, if it begins with that."""
+    found = re.match(r"\s*<svg[^<>]*>\s*<title>([^<]*)</title>", picture)
+    return html.unescape(found[1]) if found else ""
 
 
 def _grid(message: Mapping[str, Any]) -> tuple[str, ...]:

@@ -34,6 +34,13 @@ class RulesConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class _Names:
+    """`Rules.names`: an attribute of the same name that a game sets itself takes its place."""
+
+    def __get__(self, rules: Rules | None, owner: type[Rules]) -> tuple[str, ...]:
+        return tuple(f"Seat {seat}" for seat in range(owner.seats if rules is None else rules.seats))
+
+
 class Rules(abc.ABC):
     """A game. The instance is its state; a subclass defines the methods and attributes below.
 
@@ -98,6 +105,10 @@ class Rules(abc.ABC):
 
     version: ClassVar[str] = "0"
     """The version of the rules; a replay of another version can be shown but not played again."""
+
+    names: Sequence[str] = cast("Sequence[str]", _Names())
+    """The names of the seats, for pictures and texts: those of who sits there while `draw` and `text` are asked, and
+    `Seat 0`, `Seat 1` … in all other methods, because a game must not depend on who plays it."""
 
     # Any, because each subclass has its own config type.
     config: Any

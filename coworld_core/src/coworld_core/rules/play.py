@@ -77,6 +77,7 @@ class Play:
         config: Its config; by default one with default values only.
         seats: Number of seats; by default the game's minimum.
         seed: The seed of all randomness.
+        names: The names of the seats, for drawings and texts; by default `Seat 0`, `Seat 1` ….
 
     Attributes:
         talk: What seats say to each other; None if the game has no `talk`.
@@ -87,7 +88,13 @@ class Play:
     """
 
     def __init__(
-        self, rules: type[Rules], *, config: RulesConfig | None = None, seats: int | None = None, seed: int = 0
+        self,
+        rules: type[Rules],
+        *,
+        config: RulesConfig | None = None,
+        seats: int | None = None,
+        seed: int = 0,
+        names: Sequence[str] | None = None,
     ) -> None:
         count = rules.seats if seats is None else seats
         most = rules.most_seats or rules.seats
@@ -114,6 +121,7 @@ class Play:
         self._drawings: dict[int, str] = {}
         self._pictured = False
         self._turns = _common_turns(count).copy()
+        self._seat_names = None if names is None else tuple(names)
         self._seed = operator.index(seed)
         try:
             # Rules with a constructor of their own expect more than a seed
@@ -173,7 +181,7 @@ class Play:
         return dict(self._drawings)
 
     def _drawn(self, seat: int | None) -> str:
-        drawing = self._ask("draw", seat) if self._draws_seats else self._ask("draw")
+        drawing = self._ask_named("draw", *((seat,) if self._draws_seats else ()))
         if not isinstance(drawing, str):
             raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}", seat)
         self._pictured = self._pictured or is_picture(drawing)
@@ -219,7 +227,7 @@ class Play:
         if self._class.text is Rules.text:
             # Pictures of seats are for pages only, and would be drawn here for nothing.
             return None if self._pictured and self._draws_seats else drawing_as_text(self.drawing(seat))
-        text = self._ask("text", seat)
+        text = self._ask_named("text", seat)
         if text is not None and not isinstance(text, str):
             raise self._wrong("text", f"a text is a str or None, not {type(text).__name__}", seat)
         return text
@@ -402,6 +410,17 @@ class Play:
             return method(*about)
         except Exception as error:
             raise RulesError.raised(error, where=name, tick=self.tick, seat=about[0] if about else None) from error
+
+    def _ask_named(self, name: str, *about: Any) -> Any:
+        """Call a method of the rules that may know the names of the seats, which the state must not."""
+        state = vars(self._rules)
+        if self._seat_names is None or "names" in state:
+            return self._ask(name, *about)
+        state["names"] = self._seat_names
+        try:
+            return self._ask(name, *about)
+        finally:
+            state.pop("names", None)
 
     def _check_done(self, name: str, answer: object) -> None:
         """Refuse a method whose body has not run: calling it only makes something that would run it."""

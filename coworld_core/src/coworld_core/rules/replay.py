@@ -354,7 +354,7 @@ def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
             code="replay_of_others",
         )
     config = rules.Config.model_validate_json(json.dumps(header.config))
-    return Play(rules, config=config, seats=header.seats, seed=header.seed)
+    return Play(rules, config=config, seats=header.seats, seed=header.seed, names=header.names)
 
 
 def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:

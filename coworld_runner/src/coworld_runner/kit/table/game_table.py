@@ -96,7 +96,7 @@ class GameTable:
         self._seed = seed
         self._log = log
         self._samples = samples
-        self.play = Play(rules, config=config.rules, seats=config.seats, seed=seed)
+        self.play = Play(rules, config=config.rules, seats=config.seats, seed=seed, names=config.names)
         self.started = False
         self.actions: dict[int, Any] = {}
         self._over = ""

@@ -6,8 +6,11 @@ documented routes.
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from importlib.resources import files
+
+from coworld_core.text.svg_names import INLINE_SVG
 
 from ....web.page_documents import Document, document
 
@@ -17,8 +20,10 @@ __all__ = ["common", "render"]
 @cache
 def render(page: str) -> Document:
     """Return the page `player`, `global` or `replay`."""
-    scripts = ("common.js", *(("controls.js",) if page == "player" else ()), f"{page}.js")
-    return document(common("page.html"), style=common("common.css"), script="".join(map(common, scripts)))
+    scripts = ("picture.js", *(("shapes.js", "controls.js") if page == "player" else ()), f"{page}.js")
+    allowed = json.dumps({name: sorted(names) for name, names in INLINE_SVG.items()})
+    script = "".join((common("common.js"), f"const INLINE_SVG = {allowed};\n", *map(common, scripts)))
+    return document(common("page.html"), style=common("common.css"), script=script)
 
 
 def common(name: str) -> str:

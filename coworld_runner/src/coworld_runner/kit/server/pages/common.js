@@ -1,5 +1,5 @@
 "use strict";
-// Shared by all pages. Names and drawings come from strangers: text is only ever set as text, pictures are images.
+// Shared by all pages. Names and drawings come from strangers: text is only ever set as text, pictures are copied by a list.
 const el = (id) => document.getElementById(id);
 
 function make(tag, attributes = {}, ...children) {
@@ -85,26 +85,12 @@ function showText(place, text) {
   setText(place.querySelector("pre"), text);
 }
 
-let shown = "";
-const dark = matchMedia("(prefers-color-scheme: dark)");
-dark.addEventListener("change", () => { if (shown) showBoard(shown); });
-
-// A picture is a document of its own, in which `currentColor` would be black; it gets the page's colour.
-function inked(drawing) {
-  const root = drawing.match(/^\s*<svg(?:\s+[\w:.-]+\s*=\s*(?:"[^"]*"|'[^']*'))*/)[0];
-  if (/\scolor\s*=/.test(root)) return drawing;
-  return drawing.replace("<svg", `<svg color="${getComputedStyle(document.body).color}"`);
-}
-
 function showBoard(drawing) {
-  shown = drawing;
   if (!drawing.trimStart().startsWith("<svg")) { showText(el("board"), drawing); return; }
-  const named = drawing.match(/<title>([^<]*)<\/title>/);
-  const source = `data:image/svg+xml,${encodeURIComponent(inked(drawing))}`;
-  const image = el("board").querySelector("img") || make("img");
-  if (image.src !== source) image.src = source;
-  image.alt = named ? named[1] : "The board";
-  if (!image.isConnected) el("board").replaceChildren(image);
+  const older = el("board").querySelector("svg");
+  const root = picture(drawing, older);
+  if (!root) showText(el("board"), "This picture cannot be shown: it is too large, or not well-formed.");
+  else if (root !== older) el("board").replaceChildren(root);
 }
 
 // The seats with their scores; `to_act` and `eliminated` are seats, as in the messages of the game.
@@ -116,6 +102,8 @@ function showSeats(names, { to_act = [], scores, eliminated = [] }, me = null) {
     const acts = to_act.includes(seat);
     const out = eliminated.includes(seat);
     const says = [out ? "out" : acts ? "to act" : "", scores && scores[seat] !== null ? Number(scores[seat].toFixed(3)) : ""];
+    // Actions know seats by their numbers
+    row.firstChild.dataset.number = name === `Seat ${seat}` ? "" : `${seat} `;
     setText(row.firstChild, seat === me ? `${name} (you)` : name);
     setText(row.lastChild, says.filter((word) => word !== "").join(" · "));
     row.setAttribute("aria-current", String(acts));

@@ -40,6 +40,7 @@ function buildButton({ action }) {
     node: button,
     update(item) {
       legal = item.legal;
+      button.hidden = item.shaped;
       setText(key, item.press === undefined ? "" : SHOWN[item.press] || item.press);
       key.hidden = item.press === undefined;
       if (item.press === undefined) button.removeAttribute("aria-keyshortcuts");
@@ -79,6 +80,13 @@ function buildForm({ fields, compose }) {
       write();
     },
     enable(ready) { button.ariaDisabled = String(!ready); },
+    // A value that a shape of the picture chooses.
+    takes: (name, value) => fields.some((field, index) => field.name === name && entered[index].fits(value)),
+    has: (name, value) => fields.some((field, index) => field.name === name && entered[index].value() === value),
+    set(name, value) {
+      fields.forEach((field, index) => { if (field.name === name) entered[index].enter(value); });
+      write();
+    },
     clear() { for (const field of entered) if (field.long && field.input.value === field.sent) field.input.value = ""; },
   };
 }
@@ -86,14 +94,23 @@ function buildForm({ fields, compose }) {
 // One value of a form: a number (with a slider if it is bounded), a choice, a switch or a text.
 function buildField({ name, schema, whole }) {
   const label = { "aria-label": name };
-  const field = (input, value) => ({ node: whole ? input : make("label", { class: "field" }, name, input), input, value, bound() {} });
+  const field = (input, value) => ({
+    node: whole ? input : make("label", { class: "field" }, name, input),
+    input,
+    value,
+    bound() {},
+    fits: (given) => typeof given === (schema.type || "string"),
+    enter(given) { input.value = given; },
+  });
   if (schema.enum) {
     const input = make("select", label, ...schema.enum.map((value, index) => make("option", { value: String(index) }, words(value))));
-    return field(input, () => schema.enum[Number(input.value)]);
+    const at = (given) => schema.enum.findIndex((value) => canonical(value) === canonical(given));
+    const enter = (given) => { input.value = String(at(given)); };
+    return { ...field(input, () => schema.enum[Number(input.value)]), fits: (given) => at(given) >= 0, enter };
   }
   if (schema.type === "boolean") {
     const input = make("input", { ...label, type: "checkbox" });
-    return field(input, () => input.checked);
+    return { ...field(input, () => input.checked), enter(given) { input.checked = given; } };
   }
   if (schema.type === "string" || !schema.type) {
     const input = whole ? make("textarea", { ...label, spellcheck: String(Boolean(schema.type)) }) : make("input", { ...label, type: "text" });
@@ -108,6 +125,8 @@ function buildField({ name, schema, whole }) {
     node: make("div", { class: "field" }, make("span", {}, name), slider, input),
     input,
     value: () => Number(input.value),
+    fits: (given) => typeof given === "number" && !(given < schema.minimum || given > schema.maximum),
+    enter(given) { slider.value = input.value = String(given); },
     bound({ schema: { minimum, maximum, step = "any", default: first } }) {
       for (const one of [input, slider]) {
         for (const [attribute, value] of Object.entries({ min: minimum, max: maximum, step })) {
@@ -171,7 +190,7 @@ function countsOf(schema, root, depth = 0) {
 
 // The key of each action: the author's, an arrow for a direction, or else a digit. Where actions have a number, a digit
 // is that number in the whole game, and otherwise the place of the button.
-function keysOf(actions, fields) {
+function keysOf(actions, fields, said) {
   const keys = new Map(Object.entries(about.keys || {}).map(([key, action]) => [canonical(action), key]));
   const taken = new Set(keys.values());
   for (const action of actions) {
@@ -186,7 +205,9 @@ function keysOf(actions, fields) {
   // Not for a digit that several have, that a longer number begins with or contains, or that is typed into a field.
   const isKey = (digit) => /^\d$/.test(digit) && !taken.has(digit) && (!numbered
     || (!fields && numbers.filter((number) => number.includes(digit)).length === 1));
-  rest.forEach((action, index) => {
+  // What has no button has no place either.
+  const placed = rest.filter((action) => !isShaped(action, said));
+  (numbered ? rest : placed).forEach((action, index) => {
     const own = numbersIn(action);
     const digit = numbered ? own.length === 1 && own[0] : String(index + 1);
     if (isKey(digit)) keys.set(canonical(action), digit);
@@ -201,8 +222,11 @@ function canonical(value) {
 }
 
 function choices(legal) {
+  offers = legal;
+  if (!legal.some((action) => fits(action, chosen))) chosen = {};
+  const said = spelled();
   const groups = new Map();
-  for (const action of legal) {
+  for (const action of legal.filter((one) => !isShaped(one, said))) {
     const common = commonOf(action);
     if (common === null) continue;
     if (!groups.has(common)) groups.set(common, []);
@@ -216,12 +240,15 @@ function choices(legal) {
   const actions = known.map((text) => JSON.parse(text));
   const schema = about.action_schema || {};
   numbered = numbered || countsOf(schema, schema).includes(1) || legal.some((action) => numbersIn(action).length === 1);
-  const keys = keysOf(actions, forms.size > 0);
+  const keys = keysOf(actions, forms.size > 0, said);
+  const buttons = actions.map((action, index) => {
+    const text = known[index];
+    const shaped = isShaped(action, said);
+    return { key: text, build: buildButton, action, legal: told.has(text), press: keys.get(text), shaped };
+  });
   return [
-    ...actions.map((action, index) => {
-      const text = known[index];
-      return { key: text, build: buildButton, action, legal: told.has(text), press: keys.get(text) };
-    }),
+    // What shapes do has no button to be seen; its key acts all the same.
+    ...buttons.filter(({ shaped, press }) => !shaped || press !== undefined),
     ...forms.values(),
   ];
 }

@@ -9,11 +9,12 @@ let next = null; // in a game of ticks, what was chosen after the action of this
 const ticking = () => about.pace.kind === "ticks";
 const acts = () => !ended && now && now.your_turn;
 const acted = () => sent && sent.tick === now.tick;
+const canAct = () => acts() && (ticking() || !acted());
 const isOut = () => (latest.eliminated || []).includes(about.seat);
 
 // In a game of ticks, what comes too late for one tick is meant for the next.
 function act(action) {
-  if (!acts() || (acted() && !ticking())) return;
+  if (!canAct()) return;
   setNotice("");
   if (acted()) next = { action };
   else {
@@ -24,7 +25,8 @@ function act(action) {
 }
 
 function showState(action) {
-  for (const control of controls.values()) control.enable(acts() && (ticking() || !acted()), action);
+  for (const control of controls.values()) control.enable(canAct(), action);
+  markShapes(canAct());
   runClock(acts() && !acted());
   if (now.your_turn && ticking()) setStatus("Playing", "turn");
   else if (now.your_turn && !acted()) setStatus("Your turn", "turn");
@@ -100,16 +102,22 @@ function showViews() {
   showSeats(about.names, { ...latest, to_act: waits }, about.seat);
 }
 
+// What this seat can do, as controls; what shapes of the picture do needs none.
+function offer() {
+  offers = null;
+  if (isOut()) place([]);
+  else if (now.your_turn) place(now.legal ? choices(now.legal) : ofSchema(about.action_schema || {}));
+}
+
 function showObservation(message) {
-  if (now && now.tick !== message.tick && !ticking()) setNotice("");
+  if (now && now.tick !== message.tick && !ticking()) { setNotice(""); chosen = {}; }
   if (sent && sent.tick < message.tick) for (const control of controls.values()) if (control.clear) control.clear();
   now = message;
   ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
   if (message.picture !== undefined) latest = message;
   showViews();
   listen(message);
-  if (isOut()) place([]);
-  else if (message.your_turn) place(message.legal ? choices(message.legal) : ofSchema(about.action_schema || {}));
+  offer();
   showState();
   const late = next;
   next = null;
@@ -143,7 +151,7 @@ function hear(message) {
     send({ type: "picture" });
   } else if (message.type === "picture") {
     latest = message;
-    if (now) { showViews(); showState(); }
+    if (now) { showViews(); offer(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
   } else if (message.type === "say_refused") {
@@ -157,6 +165,7 @@ function hear(message) {
     ended = true;
     runClock(false);
     place([]);
+    markShapes(false);
     showSeats(about.names, { ...latest, to_act: [], ...(message.scores && { scores: message.scores }) }, about.seat);
     setStatus(endings[message.reason] || message.reason);
   }
@@ -175,6 +184,13 @@ el("observation").addEventListener("toggle", () => { if (now) showViews(); });
 
 document.addEventListener("keydown", (event) => {
   const target = event.target;
+  const shape = shapeAt(target);
+  if (shape && (event.key === "Enter" || event.key === " ")) {
+    event.preventDefault();
+    if (!event.repeat || ticking()) press(shape);
+    return;
+  }
+  if (event.key === "Escape" && Object.keys(chosen).length) { choose({}); return; }
   // A key that is held down acts again and again only where the game does not wait.
   if (event.repeat && about && !ticking()) {
     if (event.key === "Enter" && target instanceof HTMLButtonElement) event.preventDefault();

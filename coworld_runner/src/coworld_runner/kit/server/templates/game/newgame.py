@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from coworld_core import Rules, RulesConfig
+from coworld_core.rules.pictures import bars, board, token
 
 
 class NewGame(Rules):
@@ -56,5 +57,7 @@ class NewGame(Rules):
         return [float(seat != self.turn) for seat in range(self.seats)]
 
     def draw(self) -> str:
-        """Draw the board, as text or as one <svg>, for everyone; with a parameter `seat=None`, for each seat."""
-        return f"{self.total} of {self.config.target}"
+        """Draw the board for everyone; with a parameter `seat=None`, for each seat. An action makes a button."""
+        adds = (token(12 * n, 15, f"+{n}", action=self.Action(add=n), title=f"Add {n}") for n in (1, 2))
+        goal = self.config.target
+        return board(60, 20, bars([self.total], most=goal, width=60), *adds, title=f"{self.total} of {goal}")

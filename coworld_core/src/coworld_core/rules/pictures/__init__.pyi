@@ -1,0 +1,14 @@
+from .picture_blocks import CELL as CELL
+from .picture_blocks import INK as INK
+from .picture_blocks import SEATS as SEATS
+from .picture_blocks import Pick as Pick
+from .picture_blocks import arrow as arrow
+from .picture_blocks import bars as bars
+from .picture_blocks import board as board
+from .picture_blocks import card as card
+from .picture_blocks import grid as grid
+from .picture_blocks import hand as hand
+from .picture_blocks import hex_grid as hex_grid
+from .picture_blocks import pick as pick
+from .picture_blocks import seat_row as seat_row
+from .picture_blocks import token as token
