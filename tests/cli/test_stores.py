@@ -21,8 +21,8 @@ NIM = Path(__file__).parents[2] / "examples" / "nim"
 class NoPods(JobPods):
     """Pods of no cluster: the test plays itself."""
 
-    async def start(self, run_id: str, store: JobStore) -> None:
-        del run_id, store
+    async def start(self, run_id: str, store: JobStore, *, programs: bool = False) -> None:
+        del run_id, store, programs
 
     drive = start
 

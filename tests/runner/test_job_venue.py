@@ -286,7 +286,7 @@ class StoredPods(JobPods):
         super().__init__(image="none")
         self.done: list[str] = []
 
-    async def start(self, run_id: str, store: JobStore) -> None:
+    async def start(self, run_id: str, store: JobStore, *, programs: bool = False) -> None:
         self.done.append("start")
 
     async def drive(self, run_id: str, store: JobStore) -> None:

@@ -94,6 +94,7 @@ class JobPods:
     account: str = "coworld-episode"
     _connection: Cluster | None = field(default=None, init=False, repr=False)
     _run_id: str = field(default="", init=False)
+    _programs: bool = field(default=False, init=False)
     _told: str = field(default="", init=False)
 
     @classmethod
@@ -102,13 +103,21 @@ class JobPods:
         usual = cls(cluster=cluster)
         return replace(usual, image=image or usual.image, count=count if isinstance(count, int) else usual.count)
 
-    async def start(self, run_id: str, store: JobStore) -> None:
+    async def start(self, run_id: str, store: JobStore, *, programs: bool = False) -> None:
         """Create the Job that plays, unless that of this run still runs.
+
+        Args:
+            run_id: The label of the run.
+            store: Its store.
+            programs: Whether each episode has a Job of its own (`play_episode`) instead.
 
         Raises:
             BackendUnavailable: The cluster cannot be used.
         """
-        self._run_id = run_id
+        self._run_id, self._programs = run_id, programs
+        await self._connect()
+        if programs:
+            return
         await self._create(_PLAYS, lambda name, handed: make_job(self, name, run_id, store.url, handed))
 
     async def drive(self, run_id: str, store: JobStore) -> None:
@@ -120,14 +129,11 @@ class JobPods:
         self._run_id = run_id
         await self._create(_DRIVES, lambda name, handed: make_driver(self, name, run_id, store.url, handed))
 
-    async def play_episode(
-        self, run_id: str, store: JobStore, chunk: int, plan: EpisodePlan, options: EpisodeOptions
-    ) -> None:
+    async def play_episode(self, store: JobStore, chunk: int, plan: EpisodePlan, options: EpisodeOptions) -> None:
         """Create the Job that plays the only episode of a chunk, unless one still runs.
 
         Args:
-            run_id: The label of the run.
-            store: Its store.
+            store: The store of the run.
             chunk: The number of the chunk.
             plan: The episode.
             options: How it is played.
@@ -136,8 +142,7 @@ class JobPods:
             BackendUnavailable: The cluster cannot be used.
             EnvironmentFault: So many Jobs have ended without it that it is given up (`pods_died`).
         """
-        self._run_id = run_id
-        await self._connect()
+        run_id = self._run_id
         jobs = [job for job in await self._jobs(_PLAYS) if job["metadata"]["labels"].get(_CHUNK) == str(chunk)]
         if any(not _ended(job) for job in jobs):
             return
@@ -157,15 +162,13 @@ class JobPods:
 
     async def clear_episodes(self, chunks: Container[int]) -> None:
         """Remove the Jobs of chunks that have been played, and whatever of them still runs."""
-        await self._connect()
+        assert self._connection is not None
         for job in await self._jobs(_PLAYS):
-            if int(job["metadata"]["labels"].get(_CHUNK) or 0) in chunks and not job["metadata"].get(
-                "deletionTimestamp"
-            ):
-                await self._connection.delete("jobs", job["metadata"]["name"])
+            metadata = job["metadata"]
+            if int(metadata["labels"].get(_CHUNK) or 0) in chunks and not metadata.get("deletionTimestamp"):
+                await self._connection.delete("jobs", metadata["name"])
 
     async def _create(self, what: str, make: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> None:
-        await self._connect()
         jobs = await self._jobs(what)
         if any(not _ended(job) for job in jobs):
             return
@@ -220,7 +223,7 @@ class JobPods:
                 hint=_check_image(self.image),
             )
         jobs = await self._jobs(_PLAYS)
-        if not any(_CHUNK in job["metadata"]["labels"] for job in jobs) and all(_ended(job) for job in jobs):
+        if not self._programs and all(_ended(job) for job in jobs):
             why = next((_why_failed(job) for job in jobs if _why_failed(job)), "it is not there any more")
             raise EnvironmentFault(
                 f"The Job of {self._run_id} has ended: {why}.",

@@ -231,8 +231,8 @@ class JobVenue(Venue):
         """Take over what a driver does, knowing all that earlier ones did."""
         await self._note_chunks()
         await self.store.delete(CLOSED)
-        if self._pods is not None and not self._programs:
-            await self._pods.start(self._run.run_id, self.store)
+        if self._pods is not None:
+            await self._pods.start(self._run.run_id, self.store, programs=self._programs)
 
     async def _hand_on(self) -> None:
         """Have the run driven on the cluster."""
@@ -401,7 +401,7 @@ class JobVenue(Venue):
         """Have a pod for an episode, unless it has one."""
         if self._pods is not None:
             plan, options = self._sent_plans[number], run.options or EpisodeOptions()
-            await self._pods.play_episode(self._run.run_id, self.store, number, plan, options)
+            await self._pods.play_episode(self.store, number, plan, options)
 
     async def _look(self, run: VenueRun, *, drives: bool) -> bool:
         """See what has been played since; returns whether there was anything.
