@@ -18,7 +18,7 @@ __all__ = ["ED25519", "Signature", "Signer", "key_id_of", "seal_digest", "sealed
 ED25519: Final = "ed25519"
 """The only algorithm of signatures."""
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\s"{}\[\],:]+')
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s"{}\[\],:]+')
 
 
 class Signature(Record):
@@ -73,6 +73,6 @@ def sealed_bytes(what: str, document: Mapping[str, Any], digest: str) -> bytes:
     return f"coworld {what}\n".encode() + canonical_json(_sealed(document, digest))
 
 
-def written_as(data: bytes, value: object) -> bool:
-    """Whether a document is laid out as records are written, which no digest of its content tells."""
-    return _TOKEN.sub(b"0", data) == _TOKEN.sub(b"0", f"{json.dumps(value, indent=2)}\n".encode())
+def written_as(text: str, value: object) -> bool:
+    """Whether the JSON of a document is laid out as records are written, which no digest of its content tells."""
+    return _TOKEN.sub("0", text) == _TOKEN.sub("0", f"{json.dumps(value, indent=2)}\n")
