@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from coworld_core.episode import BatchSummary, EpisodeRecord
     from coworld_runner.backend import Backend
+    from coworld_runner.certification import SigningKey
     from coworld_runner.episode import PlayLinks
     from coworld_runner.package import EpisodePlan, Package
     from coworld_runner.roles import EpisodeRole, RoleResult
@@ -233,6 +234,7 @@ async def play_episodes(
     package, plans = await _playable(options, attempts, running)
     plan, many = plans[0], _are_many(options, attempts, plans)
     roles = _roles(asked, package) if asked is not None else ()
+    signer = _signer(asked)
     results: Sequence[RoleResult] = ()
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
@@ -277,14 +279,27 @@ async def play_episodes(
                         plan, summary, workspace=workspace, backend=backend, listeners=(progress,)
                     )
                 record = None
+            rows = summary.episodes if summary is not None else ()
+            places = [workspace / row.workspace for row in rows] or [workspace]
             if roles:
-                rows = summary.episodes if summary is not None else ()
-                places = [workspace / row.workspace for row in rows] or [workspace]
                 results = await _after(places, roles, package, backend, options, progress)
+            if signer is not None:
+                from coworld_runner.verification import sign_records
+
+                sign_records(places, signer)
     if summary is not None:
         return _show_batch(summary, workspace, out, results)
     assert record is not None
     return _show_episode(record, workspace, options, out, results)
+
+
+def _signer(asked: EpisodeRoleOptions | None) -> SigningKey | None:
+    """The key that signs records; it is read before anything is played."""
+    if asked is None or asked.sign_with is None:
+        return None
+    from coworld_runner.certification import read_signing_key
+
+    return read_signing_key(asked.sign_with.expanduser())
 
 
 def _roles(asked: EpisodeRoleOptions, package: Package) -> tuple[EpisodeRole, ...]:

@@ -90,7 +90,7 @@ def _compared(rules: type[Rules], replay: RulesReplay) -> ReplayedGame:
         problem = error.message if isinstance(error, UsageError) else ": ".join(first_mistake(error))
         return ReplayedGame(tick=0, what="the config", recorded="valid", now=f"refused: {problem}")
     except RulesError as error:
-        if replay.reason == "failed":
+        if replay.reason == "failed" and error.tick >= last:
             return ReplayedGame(ticks=last)
         return ReplayedGame(tick=error.tick, what="the tick", recorded="played", now=f"a failure: {error.message}")
     if replay.reason == "over" and results is None:

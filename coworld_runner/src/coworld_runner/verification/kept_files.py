@@ -51,7 +51,7 @@ def changed_record(
         document = open_record(path, what="episode record", name=path.name)
         record = read_as(EpisodeRecord, document, what="episode record").read_from(path)
     except CoworldError as error:
-        return None, [ChangedFile(path=path.name, problem=f"cannot be read: {error.message}")], []
+        return None, [ChangedFile(path=path.name, problem=f"cannot be read: {error.message.rstrip('.')}")], []
     value = cast("dict[str, Any]", document.value)
     found: list[ChangedFile] = []
     if not record.digest:
@@ -68,7 +68,7 @@ def changed_record(
         data = sealed_bytes(SEALED_RECORD, value, "digest")
         issues = check_signature(record.signature, data, of="record", trusted=trusted)
         found += [
-            ChangedFile(path=path.name, problem=f"has no signature that holds: {issue.message}")
+            ChangedFile(path=path.name, problem=f"has no signature that holds: {issue.message.rstrip('.')}")
             for issue in issues
             if issue.severity == "error"
         ]

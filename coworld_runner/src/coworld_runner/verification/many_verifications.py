@@ -93,7 +93,8 @@ async def verify_many(
         left = iter(_drawn(left, max(sample - tally.verified, 0)))
     async with AsyncExitStack() as stack:
         verifier = await stack.enter_async_context(Verifier(game, trusted=trusted))
-        rows = _RowVerifier(place, verifier, game, stack if players else None)
+        # Nobody has signed a row
+        rows = _RowVerifier(place, verifier, game, stack if players and trusted is None else None)
         log = stack.enter_context(open_in_turn(place / VERIFIED_NAME)) if keep else None
         while batch := list(islice(left, _AT_ONCE)):
             for found in await rows.verify(batch):

@@ -93,7 +93,7 @@ class _Case:
             if again.code == "replay_of_others":
                 self.cannot = "rules_changed", again.problem.rstrip(".")
             else:
-                self.files.append(ChangedFile(path="replay", problem=f"cannot be read: {again.problem}"))
+                self.files.append(ChangedFile(path="replay", problem=f"cannot be read: {again.problem.rstrip('.')}"))
             return {}
         was, now = game.source
         if was and was != now:
@@ -219,7 +219,7 @@ class Verifier:
             changed = changed_layout(open_record(path, what="certificate", name=path.name), path)
             checked = await check_certificate(place, trusted=self._trusted)
         except CoworldError as error:
-            changed = [ChangedFile(path=CERTIFICATE_NAME, problem=f"cannot be read: {error.message}")]
+            changed = [ChangedFile(path=CERTIFICATE_NAME, problem=f"cannot be read: {error.message.rstrip('.')}")]
             return _Case(run=run, files=changed, cannot=("certificate_unreadable", error.message))
         manifest = checked.certificate.content.manifest_sha256
         changed += changed_manifest(place / CERTIFIED_MANIFEST, manifest)
@@ -339,7 +339,11 @@ def _opened(run: str, place: Path, named: bool, trusted: Collection[bytes] | Non
     if not place.exists():
         raise missing(place, what="episode")
     if place.is_file():
-        return _of_bundle(run, place, named)
+        case = _of_bundle(run, place, named)
+        if trusted is not None:
+            problem = "has no record, and so no signature, which is required"
+            case.files.append(ChangedFile(path=place.name, problem=problem))
+        return case
     layout = EpisodeLayout(place)
     if not layout.record.is_file():
         raise not_one_episode(place) or UsageError(
@@ -429,7 +433,7 @@ def _of_bundle(run: str, place: Path, named: bool) -> _Case:
                     case.results[f"{file.entry}#results"] = value
         case.checked.append("files")
     except BundleError as error:
-        case.files.append(ChangedFile(path=place.name, problem=f"does not hold: {error.message}"))
+        case.files.append(ChangedFile(path=place.name, problem=f"does not hold: {error.message.rstrip('.')}"))
         case.cannot = "bundle_invalid", "the bundle is not valid"
     if case.cannot is None and not named:
         case.cannot = "game_unknown", "a bundle does not say which game it is of; name the game"
