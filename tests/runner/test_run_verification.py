@@ -24,7 +24,7 @@ from coworld_core.errors import UsageError
 from coworld_core.roles.report import zip_of
 from coworld_runner import LocalRuns
 from coworld_runner.certification import make_key, public_path, read_public_keys, read_signing_key
-from coworld_runner.verification import (
+from coworld_runner.certification.verification import (
     VERIFIED_NAME,
     Verification,
     Verifier,

@@ -91,7 +91,7 @@ _COMMANDS: CommandTable = {
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },
     "Episodes": {
-        "runs": ("local_runs", "List, search, label, verify, remove and export what was played here."),
+        "runs": ("local_runs", "List, query, verify, label and export what was played here."),
         "attach": ("stores", "Follow a measurement that was detached, and show its result."),
         "pull": ("stores", "Bring what was played so far into a directory."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),

@@ -284,7 +284,7 @@ async def play_episodes(
             if roles:
                 results = await _after(places, roles, package, backend, options, progress)
             if signer is not None:
-                from coworld_runner.verification import sign_records
+                from coworld_runner.certification.verification import sign_records
 
                 sign_records(places, signer)
     if summary is not None:

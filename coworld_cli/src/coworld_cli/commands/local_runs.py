@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +22,9 @@ if TYPE_CHECKING:
     from ..event_loop import Running
 
 
-__all__ = ["PlaceOptions", "commands", "counted"]
+__all__ = ["PlaceOptions", "commands"]
 
 commands = NounGroup()
-
-_PAUSE = 2.0
-"""Seconds between two lines of progress."""
 
 
 class PlaceOptions(Options):
@@ -56,7 +51,7 @@ class PlaceOptions(Options):
         """The runs on this machine, to be entered."""
         from coworld_runner.records import LocalRuns
 
-        return LocalRuns(*self.root, index=self.index, on_progress=counted(out, "runs looked at"))
+        return LocalRuns(*self.root, index=self.index, on_progress=out.counted("runs looked at"))
 
 
 class SearchOptions(PlaceOptions):
@@ -105,19 +100,6 @@ class SearchOptions(PlaceOptions):
         )
 
 
-def counted(out: Output, what: str) -> Callable[..., None]:
-    """Narrate a count now and then, if it takes long."""
-    told = time.monotonic()
-
-    def tell(done: int, total: int | None = None) -> None:
-        nonlocal told
-        if (now := time.monotonic()) - told >= _PAUSE:
-            told = now
-            out.note(f"… {done:,}{f' of {total:,}' if total is not None else ''} {what}")
-
-    return tell
-
-
 def _warn(out: Output, runs: LocalRuns) -> None:
     for notice in runs.notices:
         out.warn(notice)
@@ -125,7 +107,7 @@ def _warn(out: Output, runs: LocalRuns) -> None:
 
 @commands.group("runs", cls=NounGroup)
 def runs() -> None:
-    """List, search, label, verify, remove and export what was played here.
+    """List, query, verify, label and export what was played here.
 
     Every run leaves a directory, which is the truth. One index over them is brought up to date by each of these
     commands: it can be deleted at any time. Runs are found where commands left them, at or below the current
@@ -306,7 +288,7 @@ def verify_runs(out: Output, options: SearchOptions, package: str | None, keys: 
     from ..event_loop import run_async
 
     async def work(_: Running) -> int:
-        from coworld_runner.verification import verify_local_runs
+        from coworld_runner.certification.verification import verify_local_runs
 
         trusted = await trusted_keys(keys)
         with options.opened(out) as local:
@@ -342,7 +324,7 @@ def export(out: Output, options: SearchOptions, directory: Path, tables: tuple[s
         _warn(out, local)
         chosen: dict[str, Any] = {"tables": tables} if tables else {}
         done = local.export(
-            directory, options.asked(), overwrite=overwrite, on_progress=counted(out, "episodes written"), **chosen
+            directory, options.asked(), overwrite=overwrite, on_progress=out.counted("episodes written"), **chosen
         )
         for notice in done.notices:
             out.note(notice)

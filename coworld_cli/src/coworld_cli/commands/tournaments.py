@@ -313,7 +313,7 @@ def verify(
     from ..event_loop import run_async
 
     async def body(running: Running) -> int:
-        from coworld_runner.verification import ONLY_ROW, verify_many
+        from coworld_runner.certification.verification import ONLY_ROW, verify_many
 
         running.resumable()
         trusted = await trusted_keys(keys)

@@ -15,7 +15,7 @@ from ..options.values import PathType
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
-    from coworld_runner.verification import Verification, VerificationSummary
+    from coworld_runner.certification.verification import Verification, VerificationSummary
 
 __all__ = ["commands", "key_option", "show_summary", "told", "trusted_keys"]
 
@@ -53,7 +53,7 @@ def verify(out: Output, run: str, package: str | None, keys: tuple[Path, ...], s
     """
 
     async def work(running: Running) -> int:
-        from coworld_runner.verification import holds_many, verify_many, verify_run
+        from coworld_runner.certification.verification import holds_many, verify_many, verify_run
 
         from ..render.verifications import verification_text
         from .roles import fetched_bundles
@@ -84,12 +84,11 @@ async def trusted_keys(keys: tuple[Path, ...]) -> list[bytes] | None:
 
 def told(out: Output) -> Any:
     """Narrate each verification that is not the same, and the count now and then."""
-    from coworld_runner.verification import ONLY_ROW
+    from coworld_runner.certification.verification import ONLY_ROW
 
     from ..render.text import clean
-    from .local_runs import counted
 
-    count = counted(out, "episodes verified")
+    count = out.counted("episodes verified")
 
     def tell(found: Verification, done: int) -> None:
         if not found.ok and found.code != ONLY_ROW:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .declarations import Options, option
 from .values import FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["EpisodeRoleOptions"]
 

@@ -12,7 +12,7 @@ from .results import labelled
 from .text import clean
 
 if TYPE_CHECKING:
-    from coworld_runner.verification import Verification, VerificationSummary
+    from coworld_runner.certification.verification import Verification, VerificationSummary
 
 __all__ = ["summary_text", "verification_text"]
 

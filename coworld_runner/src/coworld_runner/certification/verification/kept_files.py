@@ -20,7 +20,7 @@ from coworld_core.files.regular import open_regular, read_regular
 from coworld_core.issues import Issue
 from coworld_core.text.size_text import shown_size
 
-from ..certification.signing_keys import check_signature
+from ..signing_keys import check_signature
 from .verification_record import ChangedFile
 
 __all__ = ["changed_artifacts", "changed_layout", "changed_manifest", "changed_record", "object_in"]

@@ -9,7 +9,7 @@ from coworld_core.documents.seals import Signer
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record
 
-from ..runs.workspace import atomic_write
+from ...runs.workspace import atomic_write
 
 __all__ = ["sign_records"]
 

@@ -26,15 +26,15 @@ from coworld_core.files.regular import read_regular
 from coworld_core.roles.bundle_file import BundleError, is_bundle, read_bundle
 from coworld_core.rules.plain_values import to_json
 
-from ..certification.certificate_check import CERTIFIED_MANIFEST, check_certificate
-from ..certification.certification_record import RECORD_NAME
-from ..evaluation.worker_pool import WorkerPool
-from ..evaluation.worker_venue import refused
-from ..kit.rollout.match_process import MatchProcess
-from ..kit.rollout.replays_again import ReplayedFile, ReplaysAgain
-from ..package.locations import expand, missing, read_location
-from ..package.resolver import Package, resolve_package
-from ..runs.episode_places import find_episode, not_one_episode
+from ...evaluation.worker_pool import WorkerPool
+from ...evaluation.worker_venue import refused
+from ...kit.rollout.match_process import MatchProcess
+from ...kit.rollout.replays_again import ReplayedFile, ReplaysAgain
+from ...package.locations import expand, missing, read_location
+from ...package.resolver import Package, resolve_package
+from ...runs.episode_places import find_episode, not_one_episode
+from ..certificate_check import CERTIFIED_MANIFEST, check_certificate
+from ..certification_record import RECORD_NAME
 from .kept_files import changed_artifacts, changed_layout, changed_manifest, changed_record, object_in
 from .verification_record import ChangedFile, Verification, shortened
 

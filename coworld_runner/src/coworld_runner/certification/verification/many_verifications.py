@@ -17,10 +17,10 @@ from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_record
 from coworld_core.errors import CoworldError, UsageError
 from coworld_core.records.run_entries import RunEntry
 
-from ..evaluation.episode_again import RowsAgain, open_rows_again, rows_of
-from ..package.locations import expand, missing
-from ..package.resolver import Package
-from ..runs.logged_folder import open_in_turn
+from ...evaluation.episode_again import RowsAgain, open_rows_again, rows_of
+from ...package.locations import expand, missing
+from ...package.resolver import Package
+from ...runs.logged_folder import open_in_turn
 from .run_verification import Verifier
 from .verification_record import ONLY_ROW, ChangedFile, Tally, Verification, VerificationSummary
 

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from coworld_core.documents.records import OpenEnum, Record, SchemaVersion, is_empty
 
-__all__ = ["ONLY_ROW", "ChangedFile", "Verdict", "Verification", "VerificationSummary"]
+__all__ = ["ONLY_ROW", "ChangedFile", "Verification", "VerificationSummary"]
 
 ONLY_ROW = "only_row"
 """Code of the usual reason why an episode of an evaluation is not played again."""
-Verdict = Literal["same", "different", "cannot"]
+_Verdict = Literal["same", "different", "cannot"]
 
 _LONGEST = 200
 """Characters of a value that are told."""
@@ -33,7 +33,7 @@ class Verification(Record):
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this document's shape.")
     run: str = Field(description="The path of the run, or the key of an episode of a run of many.")
-    verdict: Annotated[Verdict, OpenEnum] = Field(
+    verdict: Annotated[_Verdict, OpenEnum] = Field(
         description="same; different: a file was changed, or another game came out; cannot: it cannot be played again, "
         "and its files are as they were left."
     )
@@ -71,7 +71,7 @@ class VerificationSummary(Record):
     )
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> _Verdict:
         """The worst: different if any is, else cannot if any cannot be played again."""
         return "different" if self.verdicts.get("different") else "cannot" if self.verdicts.get("cannot") else "same"
 
