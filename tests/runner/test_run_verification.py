@@ -19,7 +19,7 @@ from support.nim_episode import NIM, nim_bundle
 from support.played_runs import Lines, leave_run, reseal, rewrite_replay, sha256
 from support.small_world import fast, world
 
-from coworld_core.episode.record import ArtifactRecord, read_record
+from coworld_core.episode.record import ArtifactRecord, EpisodeRow, read_record
 from coworld_core.errors import UsageError
 from coworld_core.roles.report import zip_of
 from coworld_runner import LocalRuns
@@ -358,6 +358,21 @@ async def test_a_season_is_verified_and_gone_on_with(tmp_path: Path) -> None:
     found = await verify_many(place, players=True)
     assert found.verdict == "different"
     assert "events.ndjson" in [file.path for one in found.others for file in one.files]
+
+
+async def test_rows_lead_nowhere_else(nim_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(nim_run, target_is_directory=True)
+    shutil.copytree(nim_run, tmp_path / "own")
+    record = read_record(nim_run)
+    common: dict[str, Any] = {"run_id": record.run_id, "status": "completed", "ok": True, "seconds": 0.1}
+    common |= {"scores": record.scores, "seed": record.seed}
+    places = ("own", str(nim_run), f"own/../../{nim_run.name}", "link", "gone")
+    rows = [EpisodeRow(index=at, key=f"row-{at}", workspace=place, **common) for at, place in enumerate(places, 1)]
+    rows.append(rows[0].model_copy(update={"index": 6, "key": "row-6", "scores": (9.0, 9.0)}))
+    (tmp_path / "episodes.jsonl").write_bytes(b"".join(row.to_line() for row in rows))
+    found = await verify_many(tmp_path)
+    assert found.verdicts == {"different": 4, "same": 1, "cannot": 1}
+    assert [(one.run, one.files[0].path) for one in found.others] == [(f"row-{at}", "the row") for at in (2, 3, 4, 6)]
 
 
 async def test_the_runs_of_an_index_are_verified(nim_run: Path, tmp_path: Path) -> None:

@@ -304,14 +304,14 @@ class EpisodeRecord(WorkspaceRecord, Tabular):
     )
     signature: Signature | None = Field(default=None, exclude_if=is_empty, description="Left out: it is not signed.")
 
+    def sealed(self) -> Self:
+        """The record with its digest; a signature stays only if it is what was signed."""
+        digest = seal_digest(json.loads(super().to_document()), "digest")
+        return self if digest == self.digest else self.model_copy(update={"digest": digest, "signature": None})
+
     def to_document(self) -> bytes:
-        """The content of its file, with its digest; a signature stays only if the record is what was signed."""
-        value: dict[str, Any] = json.loads(super().to_document())
-        digest = seal_digest(value, "digest")
-        if digest == self.digest:
-            return super().to_document()
-        sealed = self.model_copy(update={"digest": digest, "signature": None})
-        return WorkspaceRecord.to_document(sealed)
+        """The content of its file, with its digest."""
+        return Record.to_document(self.sealed())
 
     def signed_by(self, signer: Signer) -> Self:
         """A copy with its digest and a signature."""

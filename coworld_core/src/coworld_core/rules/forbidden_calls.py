@@ -93,7 +93,7 @@ _STARTS: Final = frozenset(
 _GLOBAL: Final[object] = getattr(random.random, "__self__", None)
 _SEED: Final = random.Random.seed.__code__
 _ENVIRONMENT: Final = type(os.environ).__getitem__.__code__
-_GET_FRAME: Final = sys._getframe
+_GET_FRAME: Final[object] = vars(sys)["_getframe"]
 _LOOKERS: Final = ("/inspect.py", "/traceback.py")
 """Files of the standard library whose callers look at the calls that lead to them."""
 # By name, because this package must not import sockets.

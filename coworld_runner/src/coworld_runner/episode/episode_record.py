@@ -135,7 +135,7 @@ def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
         events = artifact_record(layout, layout.events)
         files[events.path] = events
     artifacts = tuple(files[path] for path in sorted(files))
-    closed = record.model_copy(update={**_from_events(setup), "artifacts": artifacts})
+    closed = record.model_copy(update={**_from_events(setup), "artifacts": artifacts}).sealed()
     _write(setup, closed)
     return closed
 

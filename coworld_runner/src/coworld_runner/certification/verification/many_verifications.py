@@ -22,7 +22,7 @@ from ...package.locations import expand, missing
 from ...package.resolver import Package
 from ...runs.logged_folder import open_in_turn
 from .run_verification import Verifier
-from .verification_record import ONLY_ROW, ChangedFile, Tally, Verification, VerificationSummary
+from .verification_record import ONLY_ROW, ChangedFile, Tally, Verification, VerificationSummary, shortened
 
 __all__ = ["VERIFIED_NAME", "holds_many", "verify_local_runs", "verify_many"]
 
@@ -167,7 +167,7 @@ class _RowVerifier:
 
     async def verify(self, rows: Sequence[EpisodeRow]) -> list[Verification]:
         """Verify some, in their order."""
-        there = [self._place / row.workspace if row.workspace else None for row in rows]
+        there = [self._workspace(row) for row in rows]
         with_record = [
             (row.key or str(row.index), path)
             for row, path in zip(rows, there, strict=True)
@@ -177,13 +177,25 @@ class _RowVerifier:
         known = {path for _, path in with_record}
         found: list[Verification] = []
         for row, path in zip(rows, there, strict=True):
-            one = _with_row(next(verified), row, path) if path in known and path is not None else await self._alone(row)
+            if path is None or path not in known:
+                one = await self._alone(row)
+            else:
+                one = _with_row(next(verified), row, path)
             found.append(one.model_copy(update={"of": _digest(row)}))
         return found
+
+    def _workspace(self, row: EpisodeRow) -> Path | None:
+        """The directory of an episode; None if there is none in the run's own."""
+        path = self._place / row.workspace
+        return path if row.workspace and path.resolve().is_relative_to(self._place.resolve()) else None
 
     async def _alone(self, row: EpisodeRow) -> Verification:
         """Play an episode again of which only the row was kept."""
         run = row.key or str(row.index)
+        if row.workspace and self._workspace(row) is None:
+            changed = ChangedFile(path="the row", problem=f"names {row.workspace!r}, which leads out of the directory")
+            reason = f"{changed.path} {changed.problem}."
+            return Verification(run=run, verdict="different", code="file_changed", reason=reason, files=(changed,))
         if self._stack is None:
             reason = "It cannot be played again: only its row was kept."
             return Verification(run=run, verdict="cannot", code=ONLY_ROW, reason=reason)
@@ -201,8 +213,15 @@ class _RowVerifier:
                     f"Only its row was kept, and its players played it again: its {name} were {was}, and {now} came "
                     "out. Players with chance of their own may differ."
                 )
-                told = {"code": "row_differs", "reason": reason, "recorded": str(was), "now": str(now)}
-                return Verification(run=run, verdict="different", checked=("row",), **told)
+                return Verification(
+                    run=run,
+                    verdict="different",
+                    code="row_differs",
+                    reason=reason,
+                    recorded=shortened(str(was)),
+                    now=shortened(str(now)),
+                    checked=("row",),
+                )
         note = "Only its row was kept: its players played it again, and it ended with the same scores."
         return Verification(run=run, verdict="same", checked=("row",), notes=(note,))
 
@@ -266,8 +285,10 @@ class _Rows:
             log = EpisodeLayout(self._place).events.name if (self._place / _TOURNAMENT).is_file() else ROWS_NAME
             changed = ChangedFile(path=log, problem=f"cannot be read any further: {error.message}")
             reason = f"{log} {changed.problem}"
-            told = {"code": "file_changed", "reason": reason, "files": (changed,)}
-            self.problems.append(Verification(run=str(self._place), verdict="different", **told))
+            found = Verification(
+                run=str(self._place), verdict="different", code="file_changed", reason=reason, files=(changed,)
+            )
+            self.problems.append(found)
 
 
 def _digest(row: EpisodeRow) -> str:

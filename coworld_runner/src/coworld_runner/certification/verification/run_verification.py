@@ -8,7 +8,7 @@ those of a package that the caller names, or that a record names elsewhere on th
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -84,7 +84,7 @@ class _Case:
         elif not told and self.cannot is not None:
             code, reason = self.cannot
             told = {"verdict": "cannot", "code": code, "reason": f"It cannot be played again: {reason}."}
-        verdict = {"verdict": "same", **told}
+        verdict: dict[str, Any] = {"verdict": "same", **told}
         return Verification(run=self.run, files=tuple(self.files), checked=checked, notes=notes, **verdict)
 
     def _compared(self, again: ReplayedFile, changed: str) -> dict[str, Any]:
@@ -449,7 +449,7 @@ _MOST_OF_BUNDLE = 64 << 20
 
 
 @contextmanager
-def _unreadable(case: _Case, name: str) -> Iterator[None]:
+def _unreadable(case: _Case, name: str) -> Generator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError, RecursionError) as error:
