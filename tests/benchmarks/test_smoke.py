@@ -131,6 +131,13 @@ def test_rollout() -> None:
 
 
 @pytest.mark.timeout(300)
+def test_verifying() -> None:
+    found = figures("verifying.py", "--rounds", "1", "--episodes", "64")
+    assert found["replays"]["nim"]["verified_per_second"] > 0
+    assert found["runs"]["nim_per_processor_second"] > 0
+
+
+@pytest.mark.timeout(300)
 def test_serving() -> None:
     found = figures("serving.py", "--rounds", "1", "--turns", "200")
     assert found["of_bare"] > 0

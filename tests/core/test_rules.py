@@ -255,7 +255,7 @@ def test_a_replay_keeps_what_seats_saw_and_is_compared_with_it() -> None:
     assert (replay.header.draws_seats, replay.ticks[0].drawings) == (True, {1: "B"})
     play_again(rules, replay)
     other, _ = played(draw=lambda self, seat=None: "AB" if seat is None else "?")
-    with pytest.raises(RulesError, match="tick 0, seat 1: the drawing was 'B', and is now '\\?'"):
+    with pytest.raises(RulesError, match='tick 0, seat 1: the drawing was "B", and is now "\\?"'):
         play_again(other, replay)
 
 

@@ -164,7 +164,9 @@ def test_a_replay_keeps_words_and_says_them_again() -> None:
     assert steps[0].said == ({"tick": 0, "seat": 0, "text": "hello", "to": "all"},)
     assert steps[1].heard == ({"tick": 0, "seat": 1, "text": "tick 0 ♟", "to": 0},)
     assert steps[1].said == steps[2].heard == ()
-    with pytest.raises(RulesError, match="what was said may not be said now: a message has at most 3 characters"):
+    with pytest.raises(
+        RulesError, match="what was said was allowed, and is now refused: a message has at most 3 characters"
+    ):
         play_again(changed(talk=TalkLimits(length=3)), replay)
     with pytest.raises(RulesError, match="the game has no talk"):
         play_again(changed(talk=None), replay)

@@ -22,7 +22,6 @@ CommandTable = Mapping[str, Mapping[str, tuple[str, str]]]
 _MEANT: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("new", "create", "scaffold", "begin"), ("init", "demo")),
     "test": ("certify", "check", "validate"),
-    "verify": ("certificate verify", "certify", "validate"),
     "keygen": ("certificate keygen",),
     **dict.fromkeys(("eval", "evaluate", "benchmark", "bench", "measure"), ("compare", "rank", "scrimmage")),
     **dict.fromkeys(("round-robin", "elo", "ladder"), ("rank", "tournament")),

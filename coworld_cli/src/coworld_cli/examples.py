@@ -38,12 +38,17 @@ coworld runs rm latest
 coworld runs rm results/20261126-101500-a1b2c3 --yes
 coworld runs export exported
 coworld runs export exported --label exp=a --table turns --overwrite
+coworld runs verify --game nim
+coworld runs verify --root results --since 7d
 coworld stop latest
 coworld stop results/20261126-101500-a1b2c3 --hard
 coworld stop ereq_00000000-0000-4000-8000-000000000001
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay
 coworld bundle results/latest/3 --slot 0
+coworld verify results/latest
+coworld verify episode.zip examples/nim
+coworld verify results/latest/3 --key ada.pub --json
 coworld registry publish bot ./bot.py --tag champion
 coworld registry publish bot my-player:latest --run python --run -m --run my_player --meta steps=5000
 coworld registry list
@@ -113,6 +118,8 @@ coworld tournament export league site
 coworld tournament export league site --json
 coworld tournament serve league
 coworld tournament serve league --port 8080
+coworld tournament verify league
+coworld tournament verify league --sample 100 --play-again
 coworld init game count-up
 coworld init game count-up games/count-up
 coworld init player bot.py

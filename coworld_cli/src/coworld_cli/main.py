@@ -91,10 +91,11 @@ _COMMANDS: CommandTable = {
         "league": ("leagues", "Request leagues for a Coworld (for the platform's team)."),
     },
     "Episodes": {
-        "runs": ("local_runs", "List, search, label, remove and export what was played here."),
+        "runs": ("local_runs", "List, query, verify, label and export what was played here."),
         "attach": ("stores", "Follow a measurement that was detached, and show its result."),
         "pull": ("stores", "Bring what was played so far into a directory."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),
+        "verify": ("verifications", "Verify that a run is what its record says."),
         "episodes": ("episode_requests", "List episodes, or show one."),
         "stop": ("episode_control", "Stop a run here, or cancel one on a platform."),
         "replays": ("replays", "List replays, or download them."),
@@ -123,7 +124,7 @@ cli = click.version_option(package_name="coworld-cli", prog_name="coworld")(
             "Every option can be set in the environment too: COWORLD_<COMMAND>_<OPTION>, for example "
             "COWORLD_RUN_PARALLEL=4.\n\n"
             "Exit status: 0 ok; 1 it ran and the answer is no; 2 usage; 3 this machine lacks something; 4 a server "
-            "refused; 5 internal error; 130 interrupted.\n\n"
+            "refused (verify: cannot be played again); 5 internal error; 130 interrupted.\n\n"
             'Shell completion: eval "$(_COWORLD_COMPLETE=bash_source coworld)", or zsh_source, or fish_source.'
         ),
         context_settings={

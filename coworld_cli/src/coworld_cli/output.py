@@ -6,6 +6,7 @@ import functools
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["Output", "output_options", "published_option", "to_json", "to_line"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_PAUSE = 2.0
+"""Seconds between two lines of progress."""
 
 
 def to_json(value: object) -> str:
@@ -82,6 +85,18 @@ class Output:
         """Say what happens to COWORLD_TOKEN, if it is set."""
         if os.environ.get("COWORLD_TOKEN"):
             self.warn(f"COWORLD_TOKEN {what}")
+
+    def counted(self, what: str) -> Callable[..., None]:
+        """Narrate a count now and then, if it takes long; returns what is told the count, and perhaps the total."""
+        told = time.monotonic()
+
+        def tell(done: int, total: int | None = None) -> None:
+            nonlocal told
+            if (now := time.monotonic()) - told >= _PAUSE:
+                told = now
+                self.note(f"… {done:,}{f' of {total:,}' if total is not None else ''} {what}")
+
+        return tell
 
     def say(self, text: str = "") -> None:
         """Write a part of the result as text; nothing under `--json`."""

@@ -8,15 +8,15 @@ readers decide whether it is recent enough for them.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
 
-from .documents.canonical_json import canonical_json, json_digest
+from .documents.canonical_json import json_digest
 from .documents.findings import pointer
 from .documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
+from .documents.seals import ED25519, Signature, Signer, key_id_of, seal_digest, sealed_bytes
 from .issues import Issue
 from .text.phrases import listed
 from .versions import Generation
@@ -26,15 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CERTIFICATE_NAME",
-    "ED25519",
     "Authority",
     "Certificate",
     "CertifiedContent",
     "ContentPart",
     "Degree",
     "PartKind",
-    "Signature",
-    "Signer",
     "StepOutcomes",
     "certificate_digest",
     "check_seal",
@@ -42,24 +39,18 @@ __all__ = [
     "compare_manifests",
     "directory_part",
     "issue_certificate",
-    "key_id_of",
     "read_certificate",
     "signed_bytes",
 ]
 
 CERTIFICATE_NAME = "certificate.json"
 """File name of a certificate."""
-ED25519 = "ed25519"
-"""The only algorithm of signatures."""
-
 Degree = Annotated[Literal["Executable"], OpenEnum]
 """The only degree."""
 PartKind = Literal["image", "sources", "viewer", "file"]
 """What a part of a Coworld is, beside its manifest: an image; the directory that one is built from, which runs in its
 place on a backend without images; the static replay viewer; a file that the manifest names."""
 
-_PREFIX = b"coworld certificate\n"
-"""Begins what is signed, so that a signature of something else is not one of a certificate."""
 _MOST_NAMED = 5
 """How many differences in one part are named."""
 
@@ -114,14 +105,6 @@ class Authority(Record):
     key_id: str | None = Field(default=None, description="SHA-256 of the public key that signed; null: unsigned.")
 
 
-class Signature(Record):
-    """A signature over the certificate without its fields `id` and `signature`, in canonical JSON."""
-
-    algorithm: str = Field(description="ed25519.")
-    public_key: str = Field(description="The public key, 32 bytes in hex.")
-    value: str = Field(description="The signature, 64 bytes in hex.")
-
-
 class Certificate(Record):
     """The result of a certification, for others; it refers to its evidence by digest."""
 
@@ -151,41 +134,18 @@ class Certificate(Record):
         return self.model_dump_json(indent=2) + "\n"
 
 
-class Signer(Protocol):
-    """A private key."""
-
-    @property
-    def public_key(self) -> bytes:
-        """The public key, 32 bytes."""
-        ...
-
-    def sign(self, data: bytes) -> bytes:
-        """Return the ed25519 signature of data, 64 bytes."""
-        ...
-
-
-def key_id_of(public_key: bytes) -> str:
-    """Return the id of a public key: its SHA-256 in hex."""
-    return hashlib.sha256(public_key).hexdigest()
-
-
 def _digest(value: object) -> str:
     return f"sha256:{json_digest(value)}"
 
 
-def _sealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that id and signature are about; also those that only later versions know."""
-    return {key: value for key, value in document.items() if key not in ("id", "signature")}
-
-
 def certificate_digest(document: Mapping[str, Any]) -> str:
     """Return what the field `id` of a certificate has to be, given its JSON."""
-    return _digest(_sealed(document))
+    return seal_digest(document, "id")
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
     """Return what a signature is over, given the JSON of a certificate."""
-    return _PREFIX + canonical_json(_sealed(document))
+    return sealed_bytes("certificate", document, "id")
 
 
 def issue_certificate(draft: Certificate, *, signer: Signer | None = None) -> Certificate:

@@ -9,6 +9,7 @@ from .build.opened_package import open_package as open_package
 from .certification import Certification as Certification
 from .certification import CertifyOptions as CertifyOptions
 from .certification import certify as certify
+from .certification.verification import verify_run as verify_run
 from .control.local_controller import LocalController as LocalController
 from .episode.backend_choice import make_backend as make_backend
 from .episode.backend_choice import open_backend as open_backend

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from coworld_core.episode import BatchSummary, EpisodeRecord
     from coworld_runner.backend import Backend
+    from coworld_runner.certification import SigningKey
     from coworld_runner.episode import PlayLinks
     from coworld_runner.package import EpisodePlan, Package
     from coworld_runner.roles import EpisodeRole, RoleResult
@@ -34,7 +35,17 @@ commands = NounGroup()
 _PEOPLE = ("human", "admin")
 _MANY = ("episodes", "parallel", "max_programs")
 _LIVE = ("watch",)
-_WITH_A_BACKEND = ("watch", "verify_replay", "report", "reporter", "diagnose", "diagnoser", "grade", "grader")
+_WITH_A_BACKEND = (
+    "watch",
+    "verify_replay",
+    "report",
+    "reporter",
+    "diagnose",
+    "diagnoser",
+    "grade",
+    "grader",
+    "sign_with",
+)
 MEASURING = ("--metric", "--forfeit", "--count-starved", "--markdown")
 """Options of `coworld mix` that an episode has no use for."""
 _COUNTDOWN = 3.0
@@ -238,6 +249,7 @@ async def play_episodes(
     package, plans = await _playable(options, attempts, running)
     plan, many = plans[0], _are_many(options, attempts, plans)
     roles = _roles(asked, package) if asked is not None else ()
+    signer = _signer(asked)
     results: Sequence[RoleResult] = ()
     run_id = new_run_id()
     workspace = evidence_directory(options, package, run_id)
@@ -289,10 +301,14 @@ async def play_episodes(
                         plan, summary, workspace=workspace, backend=backend, listeners=(progress,)
                     )
                 record = None
+            rows = summary.episodes if summary is not None else ()
+            places = [workspace / row.workspace for row in rows] or [workspace]
             if roles:
-                rows = summary.episodes if summary is not None else ()
-                places = [workspace / row.workspace for row in rows] or [workspace]
                 results = await _after(places, roles, package, backend, options, progress)
+            if signer is not None:
+                from coworld_runner.certification.verification import sign_records
+
+                sign_records(places, signer)
     if summary is not None:
         return _show_batch(summary, workspace, out, results)
     assert record is not None
@@ -325,6 +341,15 @@ async def _play_stored(
                 plans, episodes=options.episodes, resume=attempts.resume, retry=attempts.again, **batch
             )
     return _show_batch(summary, workspace, out, ())
+
+
+def _signer(asked: EpisodeRoleOptions | None) -> SigningKey | None:
+    """The key that signs records; it is read before anything is played."""
+    if asked is None or asked.sign_with is None:
+        return None
+    from coworld_runner.certification import read_signing_key
+
+    return read_signing_key(asked.sign_with.expanduser())
 
 
 def _roles(asked: EpisodeRoleOptions, package: Package) -> tuple[EpisodeRole, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +13,18 @@ from ..options.declarations import Options, SectionCommand, option, takes
 from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
 from ..render.text import shown_path
+from .verifications import key_option, show_summary, told, trusted_keys
 
 if TYPE_CHECKING:
     from coworld_core.records import RunEntry, RunFilter
     from coworld_runner.records import LocalRuns
 
+    from ..event_loop import Running
+
 
 __all__ = ["PlaceOptions", "commands"]
 
 commands = NounGroup()
-
-_PAUSE = 2.0
-"""Seconds between two lines of progress."""
 
 
 class PlaceOptions(Options):
@@ -53,7 +51,7 @@ class PlaceOptions(Options):
         """The runs on this machine, to be entered."""
         from coworld_runner.records import LocalRuns
 
-        return LocalRuns(*self.root, index=self.index, on_progress=_counted(out, "runs looked at"))
+        return LocalRuns(*self.root, index=self.index, on_progress=out.counted("runs looked at"))
 
 
 class SearchOptions(PlaceOptions):
@@ -102,19 +100,6 @@ class SearchOptions(PlaceOptions):
         )
 
 
-def _counted(out: Output, what: str) -> Callable[..., None]:
-    """Narrate a count now and then, if it takes long."""
-    told = time.monotonic()
-
-    def tell(done: int, total: int | None = None) -> None:
-        nonlocal told
-        if (now := time.monotonic()) - told >= _PAUSE:
-            told = now
-            out.note(f"… {done:,}{f' of {total:,}' if total is not None else ''} {what}")
-
-    return tell
-
-
 def _warn(out: Output, runs: LocalRuns) -> None:
     for notice in runs.notices:
         out.warn(notice)
@@ -122,7 +107,7 @@ def _warn(out: Output, runs: LocalRuns) -> None:
 
 @commands.group("runs", cls=NounGroup)
 def runs() -> None:
-    """List, search, label, remove and export what was played here.
+    """List, query, verify, label and export what was played here.
 
     Every run leaves a directory, which is the truth. One index over them is brought up to date by each of these
     commands: it can be deleted at any time. Runs are found where commands left them, at or below the current
@@ -289,6 +274,31 @@ def remove(out: Output, options: PlaceOptions, named: tuple[str, ...], yes: bool
     return exitcodes.OK if agreed else exitcodes.ANSWER_IS_NO
 
 
+@runs.command("verify", cls=SectionCommand)
+@click.argument("package", required=False, metavar="[PACKAGE]")
+@key_option
+@takes("options", SearchOptions)
+@output_options
+def verify_runs(out: Output, options: SearchOptions, package: str | None, keys: tuple[Path, ...]) -> int:
+    """Verify that runs are what their records say, as `verify` does for one.
+
+    Each run that is not is named, and at the end there is a summary. Runs that go on are passed over. The exit status
+    is 1 if anything differs, else 4 if a run cannot be played again.
+    """
+    from ..event_loop import run_async
+
+    async def work(_: Running) -> int:
+        from coworld_runner.certification.verification import verify_local_runs
+
+        trusted = await trusted_keys(keys)
+        with options.opened(out) as local:
+            _warn(out, local)
+            found = local.runs(options.asked()).runs
+            return show_summary(out, await verify_local_runs(found, game=package, trusted=trusted, tell=told(out)))
+
+    return run_async(out, work)
+
+
 @runs.command("export", cls=SectionCommand)
 @click.argument("directory", type=DIRECTORY, metavar="DIR")
 @click.option(
@@ -314,7 +324,7 @@ def export(out: Output, options: SearchOptions, directory: Path, tables: tuple[s
         _warn(out, local)
         chosen: dict[str, Any] = {"tables": tables} if tables else {}
         done = local.export(
-            directory, options.asked(), overwrite=overwrite, on_progress=_counted(out, "episodes written"), **chosen
+            directory, options.asked(), overwrite=overwrite, on_progress=out.counted("episodes written"), **chosen
         )
         for notice in done.notices:
             out.note(notice)

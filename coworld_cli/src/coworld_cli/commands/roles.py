@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coworld_core.roles import Role
     from coworld_runner.roles import Grades, RoleAnswer, RoleArguments, RoleProgram
 
-__all__ = ["commands"]
+__all__ = ["commands", "fetched_bundles"]
 
 commands = NounGroup()
 
@@ -287,7 +287,7 @@ async def _with_program(
     from ..render.progress import show_progress
     from ..run_preparation import opened_backend, read_secrets
 
-    places, downloaded = await _fetched(runs, options, running)
+    places, downloaded = await fetched_bundles(runs, running, server=options.server, with_game=options.game is None)
     package = await package_of(options.game or downloaded, places[:1])
     program = find_role(package, role, named, run=options.run)
     how = RoleOptions(
@@ -307,8 +307,16 @@ async def _with_program(
     return ended()
 
 
-async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Running) -> tuple[Sequence[str], Path | None]:
+async def fetched_bundles(
+    runs: Sequence[str], running: Running, *, server: str | None, with_game: bool
+) -> tuple[Sequence[str], Path | None]:
     """Download the bundles of episodes of a platform, unless they are here, and the Coworld that they are of.
+
+    Args:
+        runs: The episodes, here or on the platform.
+        running: The work.
+        server: The platform.
+        with_game: Whether the Coworld is needed.
 
     Returns:
         The episodes on this machine, and the manifest of the Coworld if it was needed.
@@ -321,7 +329,7 @@ async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Runnin
     running.resumable()
     places: list[str] = []
     manifest: Path | None = None
-    async with opened_client(Connection(server=options.server), anonymous=True) as api:
+    async with opened_client(Connection(server=server), anonymous=True) as api:
         for run, episode in zip(runs, named, strict=True):
             if episode is None:
                 places.append(run)
@@ -331,7 +339,7 @@ async def _fetched(runs: Sequence[str], options: RoleRunOptions, running: Runnin
                 with shown_progress(running.out, target.name) as tell:
                     await api.episodes.download_bundle(episode, target, on_progress=tell)
             places.append(str(target))
-            if manifest is None and options.game is None:
+            if manifest is None and with_game:
                 row = await api.episodes.get(episode)
                 if row.coworld_id:
                     manifest = (await api.coworlds.download(row.coworld_id)).manifest

@@ -15,6 +15,7 @@ from ..options.declarations import SectionCommand, declared_by, takes
 from ..options.play_options import ONE_VARIANT, PlayOptions
 from ..options.values import DIRECTORY, RATINGS
 from ..output import Output, output_options
+from .verifications import key_option, show_summary, told, trusted_keys
 
 if TYPE_CHECKING:
     from coworld_core.evaluation import ShownReport
@@ -277,6 +278,53 @@ def show(out: Output, directory: Path, rating: str | None, markdown: bool) -> in
         out.say(report_markdown(report).rstrip("\n"))
         return exitcodes.OK
     return _show(out, report, directory)
+
+
+@tournament.command("verify")
+@_directory
+@click.argument("package", required=False, metavar="[PACKAGE]")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Verify this many episodes, chosen at random.  [default: all]",
+)
+@click.option(
+    "--play-again",
+    is_flag=True,
+    help="Let the players play again what has only a row: their files are executed, so only for what is yours.",
+)
+@key_option
+@output_options
+def verify(
+    out: Output,
+    directory: Path,
+    package: str | None,
+    sample: int | None,
+    play_again: bool,
+    keys: tuple[Path, ...],
+) -> int:
+    """Verify that episodes are what their records say, as `coworld verify` does for one.
+
+    What is the same is kept in DIR/verified.ndjson: after Ctrl-C, the same command continues, and a later one verifies
+    what has been played since. Delete that file to verify all again. The exit status is 1 if anything differs, else
+    4 if an episode cannot be played again.
+    """
+    from ..event_loop import run_async
+
+    async def body(running: Running) -> int:
+        from coworld_runner.certification.verification import ONLY_ROW, verify_many
+
+        running.resumable()
+        trusted = await trusted_keys(keys)
+        done = await verify_many(
+            directory, game=package, trusted=trusted, sample=sample, players=play_again, keep=True, tell=told(out)
+        )
+        if done.reasons.get(ONLY_ROW):
+            out.note("Of some episodes only the row was kept: with --play-again, their players play them again.")
+        return show_summary(out, done)
+
+    return run_async(out, body)
 
 
 @tournament.command("export")

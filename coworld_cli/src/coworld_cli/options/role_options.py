@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .declarations import Options, option
+from .values import FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["EpisodeRoleOptions"]
 
@@ -10,8 +16,15 @@ _SECTION = "After the episode"
 
 
 class EpisodeRoleOptions(Options):
-    """The roles that look at each episode once it has ended."""
+    """The roles that look at each episode once it has ended, and the key that then signs its record."""
 
+    sign_with: Path | None = option(
+        "--sign-with",
+        section="Evidence",
+        type=FILE,
+        metavar="FILE",
+        help="Sign the record of each episode with this private key, for `coworld verify --key`.",
+    )
     report: bool = option(
         "--report",
         section=_SECTION,

@@ -6,6 +6,7 @@ Records are written strictly and read leniently (`records`), by `read_record`, `
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, overload
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, overload
 from pydantic import BaseModel, Field, PrivateAttr
 
 from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty, open_record, read_as, read_lines
+from ..documents.seals import ED25519, Signature, Signer, seal_digest, sealed_bytes
 from ..errors import EpisodeError, UsageError
 from ..text.tables import Tabular, html_table, one_line
 from .hook_record import HookRecord
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ROWS_NAME",
+    "SEALED_RECORD",
     "SUMMARY_NAME",
     "ArtifactRecord",
     "BatchSummary",
@@ -57,6 +60,8 @@ _COLUMNS = ("coworld", "version", "backend", "run_id", "variant", "seed", "statu
 _LOG_END = 200
 """Characters of a log's last line that rows keep."""
 
+SEALED_RECORD = "episode record"
+"""What signatures of records begin with, as a kind of document."""
 SUMMARY_NAME = "summary.json"
 """File name of a `BatchSummary`."""
 _MOST_SUMMARY = 1 << 30
@@ -292,6 +297,31 @@ class EpisodeRecord(WorkspaceRecord, Tabular):
     roles: tuple[RoleSummary, ...] = Field(
         default=(), description="What the roles said that were asked for with it; none of it changes its outcome."
     )
+    digest: str = Field(
+        default="",
+        exclude_if=is_empty,
+        description="sha256:… over all fields but this one and `signature`, in canonical JSON; empty in older ones.",
+    )
+    signature: Signature | None = Field(default=None, exclude_if=is_empty, description="Left out: it is not signed.")
+
+    def sealed(self) -> Self:
+        """The record with its digest; a signature stays only if it is what was signed."""
+        digest = seal_digest(json.loads(super().to_document()), "digest")
+        return self if digest == self.digest else self.model_copy(update={"digest": digest, "signature": None})
+
+    def to_document(self) -> bytes:
+        """The content of its file, with its digest."""
+        return Record.to_document(self.sealed())
+
+    def signed_by(self, signer: Signer) -> Self:
+        """A copy with its digest and a signature."""
+        value: dict[str, Any] = json.loads(self.to_document())
+        signature = Signature(
+            algorithm=ED25519,
+            public_key=signer.public_key.hex(),
+            value=signer.sign(sealed_bytes(SEALED_RECORD, value, "digest")).hex(),
+        )
+        return self.model_copy(update={"digest": value["digest"], "signature": signature})
 
     def player_faults(self, *, acted: Collection[int] = ()) -> tuple[PlayerFault, ...]:
         """How players failed, by slot: the first fault of each.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import re
 import stat
@@ -132,7 +133,10 @@ class ZipReader:
                 while piece := source.read(_CHUNK):
                     size += len(piece)
                     yield piece
-        except BROKEN_ZIP as error:
+        except (*BROKEN_ZIP, OSError) as error:
+            # A place before the beginning of the file, and no failure of the disk
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
             raise self.refuse(f"its entry {_shown(name)} is damaged ({error})", "unreadable") from error
         if size != self.entries[name].file_size:
             raise self.refuse(f"its entry {_shown(name)} does not unpack to the size that the zip says", "unreadable")

@@ -23,6 +23,8 @@ from .replay import TrajectoryStep as TrajectoryStep
 from .replay import play_again as play_again
 from .replay import read_replay as read_replay
 from .replay import trajectory as trajectory
+from .replay_check import ReplayedGame as ReplayedGame
+from .replay_check import check_replay as check_replay
 from .replay_difference import ReplayDifference as ReplayDifference
 from .replay_difference import first_difference as first_difference
 from .rules_errors import ActionRefused as ActionRefused

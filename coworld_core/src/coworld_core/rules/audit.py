@@ -97,6 +97,8 @@ _MEND: Final = {
     "rules_use_sockets": "Rules have no network: put what they need beside them.",
     "rules_use_threads": "Do everything in the methods themselves: a thread goes on while others look.",
     "rules_use_global_random": "Use `self.rng`.",
+    "rules_read_environment": "Make it a field of the config, or read it when the module is imported.",
+    "rules_look_at_callers": "Let only the config, `self.rng` and the actions decide what happens.",
 }
 """What to do about a finding, by code."""
 
@@ -135,10 +137,10 @@ def audit_rules(rules: type[Rules], **games: Unpack[AuditArguments]) -> Report:
     """Play games of random legal actions several times, compare them, and check what the rules return.
 
     Whole games, or their first `ticks` ticks, are compared: twice with the same seed, once more observing only the
-    end, and with other seeds if `rng` was used. During play, every use of a clock, a file, a socket, a thread or random
-    numbers other than `rng` is an error, reported with its line. Two further games are played to their end, one of them
-    with random missed turns. If the rules have `secret_attributes`, other secrets are put in their place, which must
-    not change what other seats see.
+    end, and with other seeds if `rng` was used. During play, every use of a clock, a file, a socket, a thread, the
+    environment or random numbers other than `rng` is an error, reported with its line. Two further games are played to
+    their end, one of them with random missed turns. If the rules have `secret_attributes`, other secrets are put in
+    their place, which must not change what other seats see.
 
     A library may open its own files, start its own threads and seed itself from the system, as long as the games are
     the same. The audit cannot see what C extensions do internally, nor an order that depends on string hashes, which

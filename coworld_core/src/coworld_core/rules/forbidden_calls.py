@@ -23,13 +23,15 @@ FORBIDDEN: Final = {
     "rules_use_sockets": "a socket is opened",
     "rules_use_threads": "a thread or a process is started",
     "rules_use_global_random": "random numbers other than those of `rng` are used",
+    "rules_read_environment": "an environment variable is read",
+    "rules_look_at_callers": "the calls that lead to the rules are looked at",
 }
 """Codes of the calls, with their meanings."""
 
 Note = Callable[[str, str, str, int], object]
 """Receives the code, the function that is called, and the file and line that call it."""
 
-_STDLIB: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_STDLIB: Final = ("<frozen ", *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 _SITES: Final = ("site-packages", "dist-packages")
 
 
@@ -50,9 +52,14 @@ def watched(tell: Note) -> Generator[None]:
                 # Libraries open their own files, have threads of their own, and seed themselves from the system until
                 # they are given a seed. One that is never given a seed is found by its effect: a different game.
                 return
+            if argument is _GET_FRAME and not frame.f_code.co_filename.endswith(_LOOKERS) and _in_library(frame):
+                # Classes and log records name the module that they come from
+                return
             if code := _of_builtin(argument):
                 note(code, getattr(argument, "__qualname__", str(argument)), frame)
         elif event == "call" and (code := _of_function(frame)):
+            if code == "rules_read_environment" and _by_library(frame.f_back):
+                return
             note(code, frame.f_code.co_qualname, frame.f_back)
 
     before, collecting = sys.getprofile(), gc.isenabled()
@@ -85,6 +92,10 @@ _STARTS: Final = frozenset(
 """Functions that start a thread or a process, by module and name: not every one is imported, or exists everywhere."""
 _GLOBAL: Final[object] = getattr(random.random, "__self__", None)
 _SEED: Final = random.Random.seed.__code__
+_ENVIRONMENT: Final = type(os.environ).__getitem__.__code__
+_GET_FRAME: Final[object] = vars(sys)["_getframe"]
+_LOOKERS: Final = ("/inspect.py", "/traceback.py")
+"""Files of the standard library whose callers look at the calls that lead to them."""
 # By name, because this package must not import sockets.
 _SOCKET: Final = ("socket.__init__", f"{sysconfig.get_path('stdlib')}/socket.py")
 
@@ -96,6 +107,8 @@ def _of_builtin(function: Any) -> str | None:
     # By identity: the operands may be anything, and arrays compare item by item.
     if (owner is datetime.datetime or owner is datetime.date) and function.__name__ in ("now", "today", "utcnow"):
         return "rules_read_clock"
+    if function is _GET_FRAME:
+        return "rules_look_at_callers"
     if function in _FILES:
         return "rules_use_files"
     if _starts(function):
@@ -113,6 +126,8 @@ def _starts(function: Any) -> bool:
 
 def _of_function(frame: FrameType) -> str | None:
     code = frame.f_code
+    if code is _ENVIRONMENT:
+        return "rules_read_environment"
     if (code.co_qualname, code.co_filename) == _SOCKET:
         return "rules_use_sockets"
     if code.co_filename == random.__file__:
@@ -128,6 +143,10 @@ def _by_library(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code.co_filename.startswith(_STDLIB) and not _of_site(frame):
         frame = frame.f_back
     return frame is not None and _of_site(frame)
+
+
+def _in_library(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_STDLIB) or _of_site(frame)
 
 
 def _of_site(frame: FrameType) -> bool:

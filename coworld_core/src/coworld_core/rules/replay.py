@@ -6,10 +6,14 @@ the game ended. The replay of a game that failed has everything up to the failur
 
 from __future__ import annotations
 
+import hashlib
 import json
+import sys
 import zlib
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import first_mistake
 from ..files.compression import unpack
+from ..files.regular import read_regular
 from ..text.tables import TableRow, Tabular, html_table
 from .game import Rules, draws_seats
 from .plain_values import to_json
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMAT",
+    "ReplayDiffers",
     "ReplayHeader",
     "ReplayTick",
     "ReplayWriter",
@@ -37,6 +43,7 @@ __all__ = [
     "TrajectoryStep",
     "play_again",
     "read_replay",
+    "source_digest",
     "trajectory",
 ]
 
@@ -61,6 +68,9 @@ class ReplayHeader(BaseModel):
     names: list[str] = Field(description="The name of each seat.")
     draws_seats: bool = Field(default=False, description="Whether the game draws what each seat sees.")
     pace: dict[str, Any] | None = Field(default=None, description="How the game advanced, as players were told it.")
+    source_sha256: str = Field(
+        default="", description="Digest of the file that defines the rules; empty: not known, as in older replays."
+    )
 
 
 def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int) -> ReplayHeader:
@@ -74,7 +84,17 @@ def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int) -> Repla
         names=list(config.names),
         draws_seats=draws_seats(rules),
         pace=config.pace.describe(),
+        source_sha256=source_digest(rules),
     )
+
+
+@cache
+def source_digest(rules: type[Rules]) -> str:
+    """Return the SHA-256 of the file that defines rules, in hex; empty if there is no file to read."""
+    file = getattr(sys.modules.get(rules.__module__), "__file__", None)
+    with suppress(OSError):
+        return hashlib.sha256(read_regular(file)).hexdigest() if file else ""
+    return ""
 
 
 class ReplayMessage(BaseModel):
@@ -244,6 +264,24 @@ class ReplayWriter:
         self._packed += self._packer.compress(f"{to_json(line)}\n".encode())
 
 
+class ReplayDiffers(RulesError):
+    """A replay does not play again as it was recorded.
+
+    Args:
+        tick: The first tick that differs.
+        what: What differs.
+        recorded: What was recorded.
+        now: What came out.
+        seat: The seat that it is about, if it is about one.
+    """
+
+    def __init__(self, tick: int, what: str, recorded: str, now: str, *, seat: int | None = None) -> None:
+        super().__init__(f"{what} was {recorded}, and is now {now}", where="play_again", tick=tick, seat=seat)
+        self.what = what
+        self.recorded = recorded
+        self.now = now
+
+
 def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY) -> RulesReplay:
     """Read a replay, compressed with gzip or zlib or not at all, complete or cut short.
 
@@ -262,13 +300,14 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
         ticks: list[ReplayTick] = []
         end: dict[str, Any] = {}
         for number, text in enumerate(texts[1:], start=2):
-            line: Any = json.loads(text)
-            if not isinstance(line, dict) or end:
+            if end:
                 raise _invalid(source, "a line that is not a tick", line=number)
-            if "reason" in line:
+            # Most lines are ticks, and need not be read twice
+            line: Any = json.loads(text) if b'"reason"' in text else None
+            if isinstance(line, dict) and "reason" in line:
                 end = {key: line.get(key) for key in ("reason", "results")}
             else:
-                ticks.append(ReplayTick.model_validate(line))
+                ticks.append(ReplayTick.model_validate_json(text))
         return RulesReplay(header=header, ticks=ticks, **end)
     except ValidationError as error:
         raise _invalid(source, ": ".join(first_mistake(error))) from None
@@ -276,13 +315,15 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
         raise _invalid(source, f"a line is not JSON: {error}") from None
 
 
-def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = None) -> Play:
+def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = None, exactly: bool = False) -> Play:
     """Play the actions of a replay again with the same rules, and compare the views.
 
     Args:
         rules: The game.
         replay: The replay.
         until: The tick to stop at; None: its end.
+        exactly: Whether the replay has to have every field that one of this version has, and each action as it is
+            recorded now.
 
     Returns:
         The play, as far as the replay goes.
@@ -292,7 +333,7 @@ def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = N
         ReplayFormatError: Code `replay_of_others` if it belongs to other rules, or to another version of these.
     """
     play = _started_play(rules, replay)
-    for _ in _ticks_again(play, replay):
+    for _ in _ticks_again(play, replay, exactly=exactly):
         if play.tick == until:
             break
     return play
@@ -357,36 +398,55 @@ def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
     return Play(rules, config=config, seats=header.seats, seed=header.seed, names=header.names)
 
 
-def _ticks_again(play: Play, replay: RulesReplay) -> Generator[ReplayTick]:
+def _ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Generator[ReplayTick]:
     """Play tick by tick, yielding each tick before its actions are played."""
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen
             _say_again(play, seen)
             # Replays do not distinguish defaults from chosen actions; both are legal.
-            play.step(
-                {seat: None if action is None else play.read(seat, action) for seat, action in seen.actions.items()}
-            )
+            done = play.step({seat: _read_again(play, seen, seat) for seat in seen.actions})
+            if exactly:
+                _compare(seen.tick, "what was done", seen.actions, done)
         frame = play.frame()
+        views: list[tuple[str, object, object]] = [
+            ("tick", seen.tick, frame.tick),
+            ("to_act", tuple(seen.to_act), frame.to_act),
+            ("drawing", seen.drawing, frame.drawing),
+        ]
         # Replays of earlier versions do not have all fields.
-        then = replace(
-            frame,
-            tick=seen.tick,
-            to_act=tuple(seen.to_act),
-            drawing=seen.drawing,
-            scores=frame.scores if seen.scores is None else tuple(seen.scores),
-            eliminated=tuple(seen.eliminated) or frame.eliminated,
-            rewards=frame.rewards if seen.rewards is None else tuple(seen.rewards),
-        )
-        for name, value in vars(then).items():
-            if (now := getattr(frame, name)) != value:
-                was = f"{name} was {to_json(value)}, and is now {to_json(now)}"
-                raise RulesError(was, where="play_again", tick=seen.tick)
+        if exactly or seen.scores is not None:
+            views.append(("scores", None if seen.scores is None else tuple(seen.scores), frame.scores))
+        if exactly or seen.eliminated:
+            views.append(("eliminated", tuple(seen.eliminated), frame.eliminated))
+        if exactly or seen.rewards is not None:
+            views.append(("rewards", None if seen.rewards is None else tuple(seen.rewards), frame.rewards))
+        for what, then, now in views:
+            if then != now:
+                _compare(seen.tick, what, then, now)
         for seat, drawing in seen.drawings.items():
-            if (now := play.drawing(seat)) != drawing:
-                raise RulesError(
-                    f"the drawing was {drawing!r}, and is now {now!r}", where="play_again", tick=seen.tick, seat=seat
-                )
+            _compare(seen.tick, "the drawing", drawing, play.drawing(seat), seat=seat)
+
+
+def _read_again(play: Play, seen: ReplayTick, seat: int) -> Any:
+    action = seen.actions[seat]
+    try:
+        return None if action is None else play.read(seat, action)
+    except ActionRefused as error:
+        raise ReplayDiffers(seen.tick, "an action", to_json(action), f"refused: {error.message}", seat=seat) from None
+
+
+def _compare(tick: int, what: str, then: object, now: object, *, seat: int | None = None) -> None:
+    """Compare a value with what was recorded.
+
+    Raises:
+        ReplayDiffers: It is another one.
+    """
+    if then != now:
+        was, found = to_json(then), to_json(now)
+        # Actions are compared as they are written, since rules have objects of their own
+        if was != found:
+            raise ReplayDiffers(tick, what, was, found, seat=seat)
 
 
 def _say_again(play: Play, seen: ReplayTick) -> None:
@@ -396,9 +456,7 @@ def _say_again(play: Play, seen: ReplayTick) -> None:
                 raise ActionRefused("the game has no talk")
             play.talk.say(one.seat, one.text, one.to, tick=play.tick)
     except ActionRefused as error:
-        raise RulesError(
-            f"what was said may not be said now: {error.message}", where="play_again", tick=seen.tick
-        ) from None
+        raise ReplayDiffers(seen.tick, "what was said", "allowed", f"refused: {error.message}") from None
 
 
 def _invalid(source: str, problem: str, *, line: int | None = None, code: str = "replay_invalid") -> ReplayFormatError:

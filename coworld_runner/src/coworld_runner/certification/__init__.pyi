@@ -14,6 +14,7 @@ from .certifier import certify as certify
 from .certifier import certify_refused as certify_refused
 from .document_schemas import DocumentName as DocumentName
 from .document_schemas import document_schema as document_schema
+from .signing_keys import SigningKey as SigningKey
 from .signing_keys import make_key as make_key
 from .signing_keys import public_path as public_path
 from .signing_keys import read_public_keys as read_public_keys

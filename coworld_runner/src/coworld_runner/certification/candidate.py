@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 
 from coworld_core import time_limits
-from coworld_core.certificate import Signer
+from coworld_core.documents.seals import Signer
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.manifest.models import Manifest
 from coworld_core.versions import Generation

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,8 +23,10 @@ from coworld_core.certificate import (
     compare_content,
     compare_manifests,
     read_certificate,
+    signed_bytes,
 )
 from coworld_core.documents.canonical_json import json_digest
+from coworld_core.documents.seals import key_id_of
 from coworld_core.errors import CoworldError, ImageError, RecordError, UsageError
 from coworld_core.files.regular import read_regular
 from coworld_core.hints import Hint
@@ -124,7 +127,10 @@ async def check_certificate(
     """
     path, certificate, document = await anyio.to_thread.run_sync(find_certificate, source)
     issues = check_seal(certificate, document)
-    issues += check_signature(certificate, document, trusted=trusted)
+    issues += check_signature(certificate.signature, signed_bytes(document), of="certificate", trusted=trusted)
+    if certificate.signature is not None and not _by_authority(certificate):
+        message = "The key that its authority names is not the one that signed."
+        issues.append(Issue(code="key_differs", pointer="/authority/key_id", message=message))
     issues += await anyio.to_thread.run_sync(_check_evidence, certificate, path.parent)
     if package is None:
         message = "It was not compared with a package."
@@ -134,6 +140,14 @@ async def check_certificate(
     ranks = {"error": 0, "warning": 1, "info": 2}
     issues.sort(key=lambda issue: ranks[issue.severity])
     return CheckedCertificate(certificate=certificate, report=Report(source=str(path), issues=tuple(issues)))
+
+
+def _by_authority(certificate: Certificate) -> bool:
+    """Whether the key that signed is the one that the authority names; true of one that is no key at all."""
+    assert certificate.signature is not None
+    with suppress(ValueError):
+        return certificate.authority.key_id == key_id_of(bytes.fromhex(certificate.signature.public_key))
+    return True
 
 
 def _check_evidence(certificate: Certificate, directory: Path) -> list[Issue]:

@@ -1,17 +1,17 @@
-"""Keys that sign certificates, and the check of a signature. Needs the extra `sign`."""
+"""Keys that sign certificates and records of episodes, and the check of a signature. Needs the extra `sign`."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coworld_core.certificate import ED25519, Certificate, key_id_of, signed_bytes
+from coworld_core.documents.seals import ED25519, Signature, key_id_of
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
@@ -184,22 +184,22 @@ def _not_a_key(path: Path, kind: str) -> UsageError:
 
 
 def check_signature(
-    certificate: Certificate, document: Mapping[str, Any], *, trusted: Collection[bytes] | None
+    signature: Signature | None, data: bytes, *, of: str, trusted: Collection[bytes] | None
 ) -> list[Issue]:
-    """Check who signed a certificate.
+    """Check who signed a document.
 
     Args:
-        certificate: The certificate.
-        document: Its JSON.
+        signature: Its signature, if it has one.
+        data: What the signature is over.
+        of: The kind of document, for messages.
         trusted: Public keys of which one must have signed it; None: any may, or none.
 
     Raises:
         EnvironmentFault: It is signed, and the extra `sign` is not installed.
     """
-    signature = certificate.signature
     if signature is None:
         if trusted is None:
-            said = "It is not signed, so nothing proves who certified."
+            said = "It is not signed, so nothing proves whose it is."
             return [Issue(code="unsigned", severity="warning", pointer="/signature", message=said)]
         message = "It is not signed, and a signature is required."
         return [_error("unsigned", message, "Ask for one with a signature.")]
@@ -213,20 +213,17 @@ def check_signature(
     if len(public) != 32 or len(value) != 64:
         return [_error("signature_malformed", "Its signature or its public key is cut short, or is not in hex.")]
     found: list[Issue] = []
-    if not _signed(public, value, signed_bytes(document)):
-        found.append(_error("signature_wrong", "Its signature is not one of this certificate by its key."))
-    if certificate.authority.key_id != key_id_of(public):
-        message = "The key that its authority names is not the one that signed."
-        found.append(_error("key_differs", message, None, "/authority/key_id"))
+    if not _signed(public, value, data):
+        found.append(_error("signature_wrong", f"Its signature is not one of this {of} by its key."))
     short = key_id_of(public)[:16]
     if trusted is not None and public not in trusted:
         message = f"The key that signed it, {short}…, is not one of those that are trusted."
-        found.append(_error("key_untrusted", message, "Ask its authority for the public key, in another way."))
+        found.append(_error("key_untrusted", message, "Ask whoever signed it for the public key, in another way."))
     if found:
         return found
     if trusted is None:
         message = f"It is signed with the key {short}…; whose that is, was not checked."
-        hint = Hint("give_public_key", "Give the public key that you have from its authority.")
+        hint = Hint("give_public_key", "Give the public key that you have from whoever signed it.")
         return [Issue(code="key_unchecked", severity="warning", pointer="/signature", message=message, hint=hint)]
     return [Issue(code="signature_right", severity="info", message=f"It is signed with the trusted key {short}….")]
 

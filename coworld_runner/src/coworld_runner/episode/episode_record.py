@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -18,7 +19,7 @@ from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecor
 
 from ..backend import Backend, ImageInfo
 from ..package.plan import EpisodePlan, Seat
-from ..runs.workspace import artifact_records
+from ..runs.workspace import artifact_record, artifact_records
 from .episode_inputs import Setup
 from .episode_ledger import Ledger, UnitState
 
@@ -122,14 +123,20 @@ async def write_record(setup: Setup, ledger: Ledger, status: EpisodeStatus) -> E
 
 
 def close_record(setup: Setup, record: EpisodeRecord) -> EpisodeRecord:
-    """Publish the end of the run, and add later warnings and leaks to the record.
+    """Publish the end of the run, and add to the record what is known only then.
 
-    These concern files that could not be removed, and listeners that failed.
+    That is the digest of the log of events, and warnings about files that were not removed and listeners that failed.
     """
     setup.run.bus.publish(RunFinished(status=record.status, ok=record.ok, scores=record.scores, seconds=record.seconds))
-    closed = record.model_copy(update=_from_events(setup))
-    if closed != record:
-        _write(setup, closed)
+    layout = setup.layout
+    files = {file.path: file for file in record.artifacts}
+    # A log on a disk that fails now has warned already
+    with suppress(OSError):
+        events = artifact_record(layout, layout.events)
+        files[events.path] = events
+    artifacts = tuple(files[path] for path in sorted(files))
+    closed = record.model_copy(update={**_from_events(setup), "artifacts": artifacts}).sealed()
+    _write(setup, closed)
     return closed
 
 

@@ -1,10 +1,11 @@
-"""Plays an episode again of which only the row was kept, so that it has a replay and the rest of its evidence."""
+"""Plays episodes again of which only the row was kept: for their evidence, or to see whether they end as before."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ..package.resolver import Package, resolve_package
 from .worker_rows import Ended, ended_row, game_seed, write_evidence
 from .worker_venue import WorkerVenue
 
-__all__ = ["EpisodeAgain", "play_plan_again", "play_row_again"]
+__all__ = ["EpisodeAgain", "RowsAgain", "open_rows_again", "play_plan_again", "play_row_again", "rows_of"]
 
 _CONFIG = -1
 """Number of the config, which no run uses."""
@@ -58,7 +59,7 @@ async def play_row_again(
         EnvironmentFault: The machine failed.
     """
     place = Path(directory)
-    rows, workspace = _rows_of(place)
+    rows, workspace = rows_of(place)
     row = next((row for row in rows if row.key == key), None)
     if row is None:
         raise UsageError(
@@ -69,22 +70,78 @@ async def play_row_again(
     there = place / row.workspace if row.workspace else workspace / directory_of(key)
     if (there / "episode.json").is_file():
         return EpisodeAgain(directory=there, record=read_record(there), played=False, same=True)
-    package, plan = await _plan_of(row, workspace, what)
-    plan = replace(plan, player_secret=block_secret(_base_of(place), (parse_key(key) or (0,))[0]))
-    seats = [
-        SlotImage(name=seat.name, now=seat.image, before=before.image)
-        for seat, before in zip(plan.seats, row.slots, strict=True)
-    ]
-    if changed := [seat for seat in seats if seat.now != seat.before]:
-        raise UsageError(
-            f"{changed[0].name} has changed: it was {changed[0].before} and is {changed[0].now} now.",
-            code="player_changed",
-            hint="Restore the old content to play that episode again.",
-        )
-    async with WorkerVenue(package, workers=1) as venue:
-        if reason_against := await venue.reason_against(plan.seats):
+    async with open_rows_again(place, what=what) as again:
+        return await play_plan_again(again.venue, await again.plan(row), row, there)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsAgain:
+    """The players of an evaluation or a tournament, to play episodes again of which only the row was kept."""
+
+    package: Package
+    venue: WorkerVenue
+    files: Mapping[str, str]
+    """Where the files of players are, by image."""
+    base: int | bytes
+    """What the seeds of its blocks are derived from."""
+
+    async def plan(self, row: EpisodeRow) -> EpisodePlan:
+        """Plan an episode as it was planned.
+
+        Raises:
+            UsageError: A player is not there any more as it was (`player_changed`), or cannot play here
+                (`not_portable`).
+        """
+        words = [seat.player_id or self.files.get(seat.image, "") for seat in row.slots]
+        known = {variant.id for variant in self.package.manifest.variants}
+        variant = row.variant if row.variant in known else None
+        plan = plan_episode(self.package, variant=variant, players=words, seed=row.seed, config=row.config_changes)
+        plan = replace(plan, player_secret=block_secret(self.base, (parse_key(row.key) or (0,))[0]))
+        for seat, before in zip(plan.seats, row.slots, strict=True):
+            if seat.image != before.image:
+                raise UsageError(
+                    f"{seat.name} has changed: it was {before.image} and is {seat.image} now.",
+                    code="player_changed",
+                    hint="Restore the old content to play that episode again.",
+                )
+        if reason_against := await self.venue.reason_against(plan.seats):
             raise UsageError(f"The episode cannot be played again: {reason_against}.", code="not_portable")
-        return await play_plan_again(venue, plan, row, there)
+        return plan
+
+    async def play(self, row: EpisodeRow) -> EpisodeRow:
+        """Play an episode again, and return its row; nothing is written.
+
+        Raises:
+            UsageError: As for `plan`.
+            EnvironmentFault: The machine failed.
+        """
+        return (await _ended_again(self.venue, await self.plan(row), row))[1]
+
+
+@asynccontextmanager
+async def open_rows_again(
+    directory: Path, *, what: Package | str | os.PathLike[str] | None = None
+) -> AsyncGenerator[RowsAgain]:
+    """Find the game and the players of an evaluation or a tournament; the arguments are those of `play_row_again`.
+
+    Raises:
+        UsageError: It does not say where they are (`player_unknown`), or the game is not there any more.
+        EnvironmentFault: The machine failed.
+    """
+    _, workspace = rows_of(directory)
+    try:
+        noted: dict[str, Any] = json.loads((workspace / PLAYERS_NAME).read_bytes())
+        files: dict[str, str] = noted["players"]
+        source = what if what is not None else str(noted["manifest"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise UsageError(
+            f"{workspace} does not say where its players are: there is no {PLAYERS_NAME}.",
+            code="player_unknown",
+            hint="Only episodes that were played in worker processes can be played again from their rows.",
+        ) from None
+    package = source if isinstance(source, Package) else await resolve_package(source)
+    async with WorkerVenue(package, workers=1) as venue:
+        yield RowsAgain(package=package, venue=venue, files=files, base=_base_of(directory))
 
 
 async def play_plan_again(venue: WorkerVenue, plan: EpisodePlan, row: EpisodeRow, there: Path) -> EpisodeAgain:
@@ -99,6 +156,14 @@ async def play_plan_again(venue: WorkerVenue, plan: EpisodePlan, row: EpisodeRow
     Raises:
         EnvironmentFault: The machine failed.
     """
+    ended, again = await _ended_again(venue, plan, row)
+    write_evidence(there, ended, again)
+    record = read_record(there)
+    same = (again.scores, again.status, again.error_type) == (row.scores, row.status, row.error_type)
+    return EpisodeAgain(directory=there, record=record, played=True, same=same)
+
+
+async def _ended_again(venue: WorkerVenue, plan: EpisodePlan, row: EpisodeRow) -> tuple[Ended, EpisodeRow]:
     players = tuple(number for seat in plan.seats if (number := venue.player(seat)) is not None)
     game = SeatedGame(
         number=1,
@@ -116,23 +181,15 @@ async def play_plan_again(venue: WorkerVenue, plan: EpisodePlan, row: EpisodeRow
     )
     wanted = Wanted(index=row.index, key=row.key, plan=plan)
     ended = Ended(episode=wanted, outcome=outcome, seconds=row.seconds)
-    again = ended_row(ended, row.slots, row.run_id, check=True, whole=False, kept=True)
-    write_evidence(there, ended, again)
-    record = read_record(there)
-    same = (again.scores, again.status, again.error_type) == (row.scores, row.status, row.error_type)
-    return EpisodeAgain(directory=there, record=record, played=True, same=same)
+    return ended, ended_row(ended, row.slots, row.run_id, check=True, whole=row.results is not None, kept=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlotImage:
-    """What plays in a seat, now and before."""
+def rows_of(place: Path) -> tuple[Iterator[EpisodeRow], Path]:
+    """Return the rows of an evaluation or a tournament, and the directory of its evidence.
 
-    name: str
-    now: str
-    before: str
-
-
-def _rows_of(place: Path) -> tuple[Iterator[EpisodeRow], Path]:
+    Raises:
+        UsageError: There are none.
+    """
     if (place / "tournament.toml").is_file():
         from .tournament.tournament_folder import EPISODES, read_tournament
 
@@ -148,23 +205,3 @@ def _base_of(place: Path) -> int | bytes:
         settings = read_settings(place)
         return settings.seed if settings.seed is not None else read_secret(place) or 0
     return read_plan(place).seed
-
-
-async def _plan_of(
-    row: EpisodeRow, workspace: Path, what: Package | str | os.PathLike[str] | None
-) -> tuple[Package, EpisodePlan]:
-    try:
-        noted: dict[str, Any] = json.loads((workspace / PLAYERS_NAME).read_bytes())
-        files: dict[str, str] = noted["players"]
-        source = what if what is not None else str(noted["manifest"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise UsageError(
-            f"{workspace} does not say where its players are: there is no {PLAYERS_NAME}.",
-            code="player_unknown",
-            hint="Only episodes that were played in worker processes can be played again from their rows.",
-        ) from None
-    package = await resolve_package(source)
-    words = [seat.player_id or files.get(seat.image, "") for seat in row.slots]
-    known = {variant.id for variant in package.manifest.variants}
-    variant = row.variant if row.variant in known else None
-    return package, plan_episode(package, variant=variant, players=words, seed=row.seed, config=row.config_changes)

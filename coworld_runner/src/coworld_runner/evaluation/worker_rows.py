@@ -232,7 +232,7 @@ def write_evidence(directory: Path, ended: Ended, row: EpisodeRow) -> EpisodeRow
         phases=(PhaseTiming(phase="play", seconds=ended.seconds),),
         artifacts=artifact_records(layout),
     )
-    atomic_write(layout.record, (record.model_dump_json(indent=2) + "\n").encode())
+    atomic_write(layout.record, record.to_document())
     replays = [file.sha256 for file in record.artifacts if file.path == layout.replay_name]
     kept = {"workspace": directory.name, "replay_sha256": replays[0] if replays else "", "results": None}
     return row.model_copy(update=kept)

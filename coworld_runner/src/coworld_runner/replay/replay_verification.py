@@ -84,7 +84,7 @@ async def verify_episode_replay(
             "faults": (*record.faults, *((fault,) if fault else ())),
             "artifacts": artifact_records(layout),  # Now with the logs of the replay
         }
-    )
+    ).sealed()
     atomic_write(layout.record, changed.to_document())
     return changed
 

@@ -17,7 +17,7 @@ from coworld_core.roles.role_record import DiagnosedPlayer
 from ..backend import Backend
 from ..package.plan import EpisodePlan
 from ..package.resolver import Package
-from ..runs.workspace import atomic_write
+from ..runs.workspace import artifact_records, atomic_write
 from .after_episode import RoleArguments, named_player
 from .role_jobs import RoleJob, RoleResult, run_roles
 from .role_program import RoleProgram, declared_ids, find_role
@@ -131,7 +131,9 @@ def _name_in_record(workspace: Path, results: Sequence[RoleResult]) -> None:
     layout = EpisodeLayout(workspace)
     if layout.record.is_file():  # An episode that failed at once has only a row
         named = tuple(_summary(result, workspace) for result in results)
-        changed = read_record(layout.record).model_copy(update={"roles": named})
+        changed = read_record(layout.record).model_copy(
+            update={"roles": named, "artifacts": artifact_records(layout)}  # Now with what the roles have left
+        )
         atomic_write(layout.record, changed.to_document())
 
 

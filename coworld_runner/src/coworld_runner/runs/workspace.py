@@ -20,6 +20,7 @@ from coworld_core.errors import EnvironmentFault, WorkspaceError
 from coworld_core.files.atomic import write_whole
 from coworld_core.files.locks import is_free, while_opening
 from coworld_core.hints import Hint
+from coworld_core.records.labels import LABELS_NAME
 from coworld_core.text.phrases import listed
 
 from ._append_log import AppendedFile
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LATEST",
     "WorkspaceReservation",
+    "artifact_record",
     "artifact_records",
     "atomic_write",
     "default_workspace",
@@ -389,17 +391,29 @@ def digest(path: Path) -> str:
 
 
 def artifact_records(layout: EpisodeLayout) -> tuple[ArtifactRecord, ...]:
-    """Return size and digest of the visible regular files in a workspace, except the record and the open event log."""
-    from coworld_core.episode.record import ArtifactRecord
+    """Return size and digest of the visible regular files in a workspace, except the record and an open event log.
 
+    Labels are not of the run: they change afterwards.
+    """
     records: list[ArtifactRecord] = []
     for directory, _, names in os.walk(layout.workspace):
         for name in names:
             path = Path(directory) / name
-            if path in (layout.record, layout.events) or path.is_symlink() or name.startswith("."):
+            if path in (layout.record, layout.workspace / LABELS_NAME) or path.is_symlink() or name.startswith("."):
+                continue
+            if path == layout.events and not is_free(path):
                 continue
             with contextlib.suppress(OSError):
-                records.append(
-                    ArtifactRecord(path=layout.relative(path), size=path.stat().st_size, sha256=digest(path))
-                )
+                records.append(artifact_record(layout, path))
     return tuple(sorted(records, key=lambda record: record.path))
+
+
+def artifact_record(layout: EpisodeLayout, path: Path) -> ArtifactRecord:
+    """Return size and digest of a file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    from coworld_core.episode.record import ArtifactRecord
+
+    return ArtifactRecord(path=layout.relative(path), size=path.stat().st_size, sha256=digest(path))

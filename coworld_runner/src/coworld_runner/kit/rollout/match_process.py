@@ -26,6 +26,7 @@ from .bot_messages import Frames
 from .match_worker import Chunk, Outcome, SeatedGame
 from .piped_game import SeatFailure
 from .process_pipes import WorkerProgress, memory_file
+from .replays_again import ReplayedFile, ReplaysAgain
 from .seat_views import ReplayMoment, SeatView
 
 __all__ = ["PLAY_PROGRAMS", "MatchProcess"]
@@ -157,6 +158,14 @@ class MatchProcess:
             EnvironmentFault: The process has died.
         """
         return self._asked(moment)
+
+    def play_again(self, asked: ReplaysAgain) -> list[ReplayedFile]:
+        """Play replays again; returns what came of each.
+
+        Raises:
+            EnvironmentFault: The process has died, or the rules do not answer.
+        """
+        return self._asked(asked)
 
     def close(self) -> None:
         """Kill the process and those that it has started."""

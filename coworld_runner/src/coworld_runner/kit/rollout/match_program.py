@@ -20,6 +20,7 @@ from .bot_links import BotProgram
 from .bot_messages import framed
 from .match_worker import Chunk, MatchWorker, PlayerLost
 from .process_pipes import WorkerProgress, own_pipes
+from .replays_again import ReplaysAgain, play_replays_again
 from .seat_views import ReplayMoment, seat_view
 
 __all__ = ["main"]
@@ -42,13 +43,15 @@ def _serve(rules: str, grace: float, progress: WorkerProgress, commands: BinaryI
     try:
         while True:
             try:
-                asked: Chunk | ReplayMoment | Mapping[int, BotProgram] = pickle.load(commands)  # noqa: S301 - it is our own process
+                asked: Chunk | ReplayMoment | ReplaysAgain | Mapping[int, BotProgram] = pickle.load(commands)  # noqa: S301 - it is our own process
             except EOFError:
                 return
             progress.note(0, WorkerProgress.LONGER)
             try:
                 if isinstance(asked, ReplayMoment):
                     say(seat_view(game, asked))
+                elif isinstance(asked, ReplaysAgain):
+                    say(list(play_replays_again(game, asked, progress)))
                 else:
                     say(worker.play(asked) if isinstance(asked, Chunk) else worker.load(asked))
             except PlayerLost:

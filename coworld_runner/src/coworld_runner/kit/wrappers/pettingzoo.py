@@ -27,6 +27,9 @@ from .own_modules import OwnModule, is_own
 from .trial import tried_games
 from .wrappable import LibraryRules, Wrappable, WrappedGame, flaw, not_wrappable, rules_of
 
+# Nothing is displayed here, and on a machine without a screen SDL must not look for one.
+os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
 __all__ = ["AgentView", "PettingZoo", "PettingZooConfig", "find", "is_own", "listed", "names"]
 
 MOST_NUMBERS: Final = 10_000
@@ -296,8 +299,6 @@ def _environment(game: str, own: Any = None) -> tuple[Any, bool]:
         ValueError: It cannot be made; the message says why.
     """
     zoo = imported("pettingzoo")
-    # Nothing is displayed here, and on a machine without a screen SDL must not look for one.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     name, parameters = read_call(game)
     spec = _specs().get(name) if own is None else None
     make: Any

@@ -1,0 +1,11 @@
+from .many_verifications import VERIFIED_NAME as VERIFIED_NAME
+from .many_verifications import holds_many as holds_many
+from .many_verifications import verify_local_runs as verify_local_runs
+from .many_verifications import verify_many as verify_many
+from .record_signing import sign_records as sign_records
+from .run_verification import Verifier as Verifier
+from .run_verification import verify_run as verify_run
+from .verification_record import ONLY_ROW as ONLY_ROW
+from .verification_record import ChangedFile as ChangedFile
+from .verification_record import Verification as Verification
+from .verification_record import VerificationSummary as VerificationSummary
