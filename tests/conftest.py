@@ -133,15 +133,25 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return usable_processors() + (3 if selects_slow(config) else 1)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Not one file is imported for nothing: each worker of each run would do so."""
+    from support.needs import may_select
+
+    is_test = collection_path.name.startswith("test_") and collection_path.is_file()
+    return True if is_test and not may_select(config, collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What needs more than Python has the mark `more`, and is slow: it waits for containers, pages or servers.
 
     What needs a cluster runs only where that is asked for: pods and local programs would take each other's time.
     """
-    from support.needs import needs_of
+    from support.needs import MARKS, needs_of, possible_marks
 
     for item in items:
+        if strange := MARKS.intersection(mark.name for mark in item.iter_markers()) - possible_marks(item.path):
+            raise pytest.UsageError(f"{item.nodeid} has marks that its file does not name: {sorted(strange)}")
         if needs_of(item):
             item.add_marker("more")
             item.add_marker("slow")

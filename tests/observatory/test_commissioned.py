@@ -195,6 +195,8 @@ async def test_a_round_of_a_broken_commissioner_fails_with_the_reason(tmp_path: 
             assert (await session.scalars(sa.select(RoundResult))).all() == []
             counts = set(await session.scalars(sa.select(EpisodeScore.division_id)))
             assert counts == ({None} if vice == "late" else set()), "what was played counts nowhere"
+        if vice != "late":
+            return
         # Another commissioner is a matter for a new season; with it, the league plays
         async with services.database.writing() as session:
             with pytest.raises(LeagueError, match="begun with another commissioner"):

@@ -114,10 +114,10 @@ async def test_latest_is_the_newest_of_each_episode(nim: Package, publish: Publi
 @pytest.mark.slow
 async def test_what_is_measured_does_not_change(nim: Package, publish: Publish, tmp_path: Path) -> None:
     publish("bot", FIRST)
-    rules = EvaluationRules(max_blocks=4)
-    report = await scrimmage(nim, "bot:latest", episodes=4, rules=rules, backend="process", workspace=tmp_path / "own")
+    rules = EvaluationRules(max_blocks=1)
+    report = await scrimmage(nim, "bot:latest", episodes=1, rules=rules, backend="process", workspace=tmp_path / "own")
     publish("bot", LAST)
-    again = await scrimmage(nim, "bot:latest", episodes=4, rules=rules, backend="process", workspace=tmp_path / "next")
+    again = await scrimmage(nim, "bot:latest", episodes=1, rules=rules, backend="process", workspace=tmp_path / "next")
     for found, version in ((report, "bot:v1"), (again, "bot:v2")):
         assert found.plan.players()["player"].player_version == version
 

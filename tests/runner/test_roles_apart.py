@@ -1,4 +1,4 @@
-"""A grader, and a reporter on its socket, in containers and in pods: what they see, and what they cannot do."""
+"""A grader, and a reporter on its socket, on docker and on kubernetes: what they see, and what they cannot do."""
 
 from __future__ import annotations
 

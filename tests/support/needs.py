@@ -7,11 +7,13 @@ are set up, and counted in one line at the end of the run. With `CI=true` it fai
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,15 @@ from .elsewhere import in_thread
 __all__ = [
     "BASE_IMAGE",
     "IN_CI",
+    "MARKS",
     "NEEDS",
     "LeftOut",
     "Need",
     "find_browser",
     "find_postgres",
+    "may_select",
     "needs_of",
+    "possible_marks",
     "selects_slow",
 ]
 
@@ -42,6 +47,8 @@ BASE_IMAGE = os.environ.get("BASE_IMAGE", "python-base:bookworm")
 """A small local image with Python 3.11 or later; tests never fetch images from a registry."""
 
 ROOT = Path(__file__).parents[2]
+TESTS = ROOT / "tests"
+_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,11 +163,43 @@ def needs_of(item: pytest.Item) -> list[str]:
 def selects_slow(config: pytest.Config) -> bool:
     """Whether a run takes the tests marked `slow`; plainly called, it leaves them out (pyproject.toml)."""
     chosen = str(config.option.markexpr)
-    return not chosen or Expression.compile(chosen).evaluate(_is_slow)
+    return not chosen or Expression.compile(chosen).evaluate(partial(_is_among, ("slow",)))
 
 
-def _is_slow(name: str, /, **_: object) -> bool:
-    return name == "slow"
+MARKS = frozenset({*NEEDS, "alone", "more", "slow"})
+"""The marks by which tests are selected."""
+
+
+@cache
+def possible_marks(place: Path) -> frozenset[str]:
+    """The marks that tests of a file can have: those named in it, or in a `conftest.py` of its folders in `tests`."""
+    if place == TESTS:
+        return frozenset()
+    file = place / "conftest.py" if place.is_dir() else place
+    words = {*_WORD.findall(file.read_text(encoding="utf-8"))} if file.exists() else set[str]()
+    if "needing" in words:
+        words |= NEEDS.keys()
+    if not words.isdisjoint(NEEDS):
+        words |= {"more", "slow"}
+    return possible_marks(place.parent) | words & MARKS
+
+
+def may_select(config: pytest.Config, file: Path) -> bool:
+    """Whether a run may take a test of this file; its text says it at once, while importing it takes time."""
+    chosen = str(config.option.markexpr)
+    if not chosen or not file.is_relative_to(TESTS):
+        return True
+    expression = Expression.compile(chosen)
+    asked = sorted(possible_marks(file).intersection(_WORD.findall(chosen)))
+    return any(
+        expression.evaluate(partial(_is_among, marks))
+        for count in range(len(asked) + 1)
+        for marks in combinations(asked, count)
+    )
+
+
+def _is_among(names: Collection[str], name: str, /, **_: object) -> bool:
+    return name in names
 
 
 class LeftOut:
