@@ -7,13 +7,14 @@ import os
 import re
 import signal
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import psutil
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 from support.arena import Arena
 from support.clock import skip
 from support.misfit_kit import PACKAGE, PLACEHOLDER, evidence, misfit_plan, with_seats
@@ -23,7 +24,7 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.episode.record import read_summary
 from coworld_core.errors import BackendError, EnvironmentFault, ImageError, UsageError
 from coworld_runner.backend import Capabilities, ImageInfo, Publish, Unit, UnitSpec
-from coworld_runner.backends.base import BaseUnit
+from coworld_runner.backends.base import LOCALHOST, BaseUnit, nursery
 from coworld_runner.backends.process.process_backend import ProcessBackend
 from coworld_runner.episode import contract_probes, missing_players
 from coworld_runner.episode.batch import run_batch
@@ -87,6 +88,34 @@ async def test_the_contract_is_checked_again_only_where_the_way_may_have_failed(
         found = await arena.play(arena.plan(game, "well", play_seconds=60.0 if game == "no-pages" else 1.0), options)
     assert found.record.ok == (game != "no-pages")
     assert len(asked) == times
+
+
+async def test_a_way_that_breaks_for_a_while_is_not_the_games_fault(
+    arena: Arena, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What forwards connections to a game elsewhere may be away for longer than one more look."""
+    asked: list[str] = []
+    real = contract_probes.probe_contract
+
+    async def broken(address: str, tokens: Sequence[str]) -> list[contract_probes.ProbeResult]:
+        asked.append(address)
+        async with AsyncExitStack() as stack:
+            if len(asked) < 4:
+                listener = await stack.enter_async_context(await anyio.create_tcp_listener(local_host=LOCALHOST))
+                tasks = await stack.enter_async_context(nursery())
+                tasks.start_soon(listener.serve, _close)
+                address = f"{LOCALHOST}:{listener.extra(SocketAttribute.local_port)}"
+            return await real(address, tokens)
+
+    monkeypatch.setattr(contract_probes, "probe_contract", broken)
+    async with Far(default_context=PACKAGE) as arena.backend:
+        found = await arena.play(arena.plan("well", "well", play_seconds=6.0), EpisodeOptions(timeout_seconds=90))
+    assert found.record.ok, found.record.faults
+    assert len(asked) == 4
+
+
+async def _close(stream: SocketStream) -> None:
+    await stream.aclose()
 
 
 # --- images ---------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.events import GameProgressed, Notice, ProbeFinished
 from coworld_core.errors import ManifestError, TransferError
 from coworld_core.manifest.game_results import MAX_RESULTS_BYTES
+from coworld_core.retries import Backoff, Tries
 
 from ..backend import HttpProbe, Unit
 from ..package.own_players.unrun_player import unrun_player
@@ -37,6 +38,9 @@ _SILENCE = 2.0
 _DYING = 10.0
 """Seconds that a silent game has to end, or to answer again, before it is judged by what was seen meanwhile."""
 _ASK_AGAIN = 0.5
+_CHECK_AGAIN = Backoff(base=0.5, cap=8.0)
+_REMOTE_CHECKS = 7
+"""How often the contract is checked where the connection to the game leads through an API server and breaks."""
 _LEFT_NOTICE = 4.0
 """Seconds after which a player's clean exit is worth a notice, once the game has outlived it."""
 _LEFT_EARLY = 1.0
@@ -336,18 +340,21 @@ class Watch:
 
     async def contract(self, all_started: anyio.Event) -> None:
         """Make the runtime contract's checks while the players start; a violation ends the episode."""
-        results, broken, excused = list[contract_probes.ProbeResult](), list[contract_probes.ProbeResult](), False
-        # Try again if only the connection to the game may have failed
-        for _ in range(2):
+        remote = self._setup.backend.capabilities.remote
+        tries = Tries(_CHECK_AGAIN, most=_REMOTE_CHECKS if remote else 2)
+        while True:
             results = await self._contract_checks(all_started)
             broken = [result for result in results if not result.ok]
             # A failed check of a game that has ended, or whose player just failed, does not show a violation
             ended = self._game.exit is not None or self.over.is_set() or bool(self._ledger.faults)
             excused = bool(broken) and (ended or not await self._goes_on())
-            # A network connection may also break silently
-            lost = self._setup.backend.capabilities.remote or not all(result.reached for result in broken)
-            if excused or not broken or not lost:
+            # The connection to the game may have failed instead. One over a network may also break silently; and what
+            # forwards it may be away for as long as an API server takes to start again
+            lost = not all(result.reached for result in broken) or (remote and not tries.failures)
+            pause = tries.again() if broken and lost and not excused else None
+            if pause is None:
                 break
+            await anyio.sleep(pause)
         self._unanswered = next((result.detail for result in results if result.ok and not result.reached), "")
         for result in results:
             counts = result.ok or not excused

@@ -56,6 +56,7 @@ __all__ = [
     "ChunkWriter",
     "Driver",
     "JobRun",
+    "PackedPackage",
     "PlannedChunk",
     "PlannedEpisode",
     "PlayersSent",
@@ -127,8 +128,8 @@ _OPTIONS = TypeAdapter(EpisodeOptions)
 
 
 def plain_options(options: EpisodeOptions | None) -> dict[str, Any]:
-    """Options as in `JobRun`."""
-    return _OPTIONS.dump_python(options or EpisodeOptions(), mode="json")
+    """Options as in `JobRun`; whether somebody watches here is nothing to pods."""
+    return _OPTIONS.dump_python(replace(options or EpisodeOptions(), watch=False), mode="json")
 
 
 class SentFiles(Record):

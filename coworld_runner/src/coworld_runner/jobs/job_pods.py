@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -143,7 +143,7 @@ class JobPods:
             EnvironmentFault: So many Jobs have ended without it that it is given up (`pods_died`).
         """
         run_id = self._run_id
-        jobs = [job for job in await self._jobs(_PLAYS) if job["metadata"]["labels"].get(_CHUNK) == str(chunk)]
+        jobs = await self._jobs(_PLAYS, chunk)
         if any(not _ended(job) for job in jobs):
             return
         if len(jobs) >= ATTEMPTS:
@@ -160,13 +160,11 @@ class JobPods:
             episode_secrets(plan, tokens),
         )
 
-    async def clear_episodes(self, chunks: Container[int]) -> None:
-        """Remove the Jobs of chunks that have been played, and whatever of them still runs."""
+    async def clear_episode(self, chunk: int) -> None:
+        """Remove the Jobs of a chunk that has been played, and whatever of them still runs."""
         assert self._connection is not None
-        for job in await self._jobs(_PLAYS):
-            metadata = job["metadata"]
-            if int(metadata["labels"].get(_CHUNK) or 0) in chunks and not metadata.get("deletionTimestamp"):
-                await self._connection.delete("jobs", metadata["name"])
+        for job in await self._jobs(_PLAYS, chunk):
+            await self._connection.delete("jobs", job["metadata"]["name"])
 
     async def _create(self, what: str, make: Callable[[str, Sequence[str]], Mapping[str, Any]]) -> None:
         jobs = await self._jobs(what)
@@ -195,10 +193,11 @@ class JobPods:
             metadata = {"name": name, "labels": _labels(self._run_id), "ownerReferences": [owner_reference(job)]}
             await self._connection.create("secrets", secret(metadata, {**concealing(handed.values()), **(more or {})}))
 
-    async def _jobs(self, what: str = "") -> Sequence[Mapping[str, Any]]:
-        """The Jobs of the run: those that play, or drive, or all."""
+    async def _jobs(self, what: str = "", chunk: int | None = None) -> Sequence[Mapping[str, Any]]:
+        """The Jobs of the run: those that play, or drive, or all; or those of one chunk alone."""
         assert self._connection is not None
         selector = run_selector(self._run_id) + (f",{UNIT}={what}" if what else "")
+        selector += f",{_CHUNK}={chunk}" if chunk is not None else ""
         return (await self._connection.list("jobs", selector))["items"]
 
     async def trouble(self, publish: Publish, *, played: bool) -> str:

@@ -18,14 +18,11 @@ import anyio.to_thread
 
 from coworld_core.episode.events import Notice
 from coworld_core.episode.record import EpisodeRow, SlotRow
-from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
+from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.evaluation.evaluation_files import PLAN_NAME, PLAYERS_NAME
-from coworld_core.hints import Hint
 
 from ..backends.registry import ClusterOptions
-from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Take, Venue, VenueRun, Wanted
-from ..evaluation.worker_pool import WorkerPool
 from ..evaluation.worker_rows import note_players, planned_slots
 from ..evaluation.worker_venue import refused
 from ..kit.rollout.match_process import PLAY_PROGRAMS
@@ -33,9 +30,9 @@ from ..package.own_players.own_player import OwnPlayer
 from ..package.plan import EpisodePlan, Seat
 from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
+from .chunk_kinds import ChunkKind, ImageChunks, KitChunks
 from .courier import ATTEMPTS, attempts_of
 from .driver_seat import DriverSeat
-from .episode_job import refuse_programs
 from .job_files import (
     CLOSED,
     PACKAGE,
@@ -48,8 +45,6 @@ from .job_files import (
     PlayersSent,
     SentFiles,
     chunk_number,
-    pack_manifest,
-    pack_package,
     pack_player,
     plain_options,
     player_files,
@@ -63,11 +58,6 @@ from .shared_folder import Signs
 
 __all__ = ["Detached", "JobVenue"]
 
-_FIRST = 32
-"""Episodes in the first chunk."""
-_MOST = 4096
-_SECONDS = 30.0
-"""Seconds that a pod is to play a chunk: its rows come when it has ended."""
 _LOOK_FIRST, _LOOK_LAST = 0.2, 2.0
 """Seconds between two looks at the store: few after something has happened, more as nothing does."""
 _PODS_SECONDS = 15.0
@@ -125,9 +115,9 @@ class JobVenue(Venue):
         programs: bool | None = None,
     ) -> None:
         self._package = package
-        self._programs = bool(refused(package, None)) if programs is None else programs
-        self._sent_plans: dict[int, EpisodePlan] = {}
-        """The plans of episodes that are programs, by their chunk, while they are under way."""
+        if programs is None:
+            programs = bool(refused(package, None))
+        self._kind: ChunkKind = ImageChunks(package) if programs else KitChunks(package)
         self.store = JobStore(store)
         self._pods = pods
         self._at_once = at_once or (pods.count if pods is not None else 1)
@@ -136,7 +126,6 @@ class JobVenue(Venue):
         self._detach = detach
         self._begun = False
         self._drove = False
-        self._size = 1 if self._programs else _FIRST
         self._sent = 0
         self._chunk_of: dict[tuple[str, int], int] = {}
         """The chunk that an attempt at an episode is in."""
@@ -164,27 +153,11 @@ class JobVenue(Venue):
         Raises:
             CapabilityError: There are hooks, or options that such pods do not have.
         """
-        reason = "" if self._programs else refused(self._package, run.options)
-        if run.hooks:
-            reason = "hooks change their plans one by one"
-        if reason:
-            raise CapabilityError(
-                f"Pods of a cluster cannot play this from a store: {reason}.",
-                code="not_portable",
-                hint=Hint("play_images", "The backend kubernetes starts programs one by one."),
-            )
-        if self._programs:
-            refuse_programs(run.options)
-            if self._detach:
-                raise CapabilityError(
-                    "A run of images is driven from here: on the cluster, it would need an account that creates Jobs.",
-                    code="not_detachable",
-                )
+        self._kind.check(run, detached=bool(self._detach))
 
     async def __aenter__(self) -> Self:
         """Make room for what is checked here; pods start with the first episode."""
-        if not self._programs:
-            self._seats = await self._stack.enter_async_context(WorkerPool(self._package, workers=1))
+        await self._stack.enter_async_context(self._kind)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
@@ -232,7 +205,7 @@ class JobVenue(Venue):
         await self._note_chunks()
         await self.store.delete(CLOSED)
         if self._pods is not None:
-            await self._pods.start(self._run.run_id, self.store, programs=self._programs)
+            await self._pods.start(self._run.run_id, self.store, programs=self._kind.programs)
 
     async def _hand_on(self) -> None:
         """Have the run driven on the cluster."""
@@ -261,8 +234,8 @@ class JobVenue(Venue):
             if not seat.held:
                 # Whoever drives has episodes sent; we are ahead by one
                 more = more and self._take_wanted(wanted, waiting, unsent, 1)
-            while seat.held and len(self._keys) < (1 if self._programs else 2) * self._at_once:
-                more = more and self._take_wanted(wanted, waiting, unsent, self._size)
+            while seat.held and len(self._keys) < self._kind.ahead * self._at_once:
+                more = more and self._take_wanted(wanted, waiting, unsent, self._kind.size)
                 if not unsent:
                     break
                 await self._send(run, unsent)
@@ -302,14 +275,14 @@ class JobVenue(Venue):
         """Put down what all episodes have in common, or find it as it is; pods start."""
         if self._begun:
             return
-        packed = await anyio.to_thread.run_sync(pack_manifest if self._programs else pack_package, self._package)
+        packed = await anyio.to_thread.run_sync(self._kind.pack)
         mine = JobRun(
             run_id=run.run_id,
             source=self._package.source,
             manifest=packed.manifest,
             package_sha256=packed.sha256,
             environment=dict(self._package.environment),
-            programs=self._programs,
+            programs=self._kind.programs,
             options=plain_options(run.options),
             measured=run.measured,
             keeps_results=run.keeps_results,
@@ -358,20 +331,20 @@ class JobVenue(Venue):
             waiting.append(episode)
             if (number := self._chunk_of.get(_attempt_of(episode))) is None:
                 unsent.append(episode)
-            elif self._programs:
-                self._sent_plans[number] = episode.plan
+            else:
+                self._kind.know(number, episode)
         return True
 
     async def _send(self, run: VenueRun, unsent: deque[Wanted]) -> None:
         """Send a chunk with these episodes; those that somebody else has sent meanwhile stay unsent."""
         writer = ChunkWriter(self._sent + 1)
         plans: dict[int, EpisodePlan] = {}
-        sent = list(islice(unsent, self._size))
+        sent = list(islice(unsent, self._kind.size))
         for episode in sent:
             writer.add(episode)
             plans[id(episode.plan.seats)] = episode.plan
         for plan in plans.values():
-            (_require_images if self._programs else self._require_seats)(plan)
+            self._kind.require(plan)
         note_players(run.workspace, self._run.source, plans.values())
         for own in writer.players.values():
             await self._send_player(own)
@@ -381,27 +354,10 @@ class JobVenue(Venue):
             self._note(chunk)
             for _ in sent:
                 unsent.popleft()
-            if self._programs:
-                self._sent_plans[chunk.number] = sent[0].plan
-                await self._play_program(run, chunk.number)
+            await self._kind.send(self._pods, self.store, chunk.number, sent)
         else:
             # Somebody else drives, and we have not heard of it yet
             await self._note_chunks()
-
-    def _require_seats(self, plan: EpisodePlan) -> None:
-        for seat in plan.seats:
-            if self._seats.player(seat) is None:
-                raise UsageError(
-                    f"{seat.player_name or seat.name} cannot play in a pod: it is a program of its own.",
-                    code="player_not_portable",
-                    hint=PLAY_PROGRAMS,
-                )
-
-    async def _play_program(self, run: VenueRun, number: int) -> None:
-        """Have a pod for an episode, unless it has one."""
-        if self._pods is not None:
-            plan, options = self._sent_plans[number], run.options or EpisodeOptions()
-            await self._pods.play_episode(self.store, number, plan, options)
 
     async def _look(self, run: VenueRun, *, drives: bool) -> bool:
         """See what has been played since; returns whether there was anything.
@@ -414,7 +370,7 @@ class JobVenue(Venue):
             EnvironmentFault: No pod can play, or pods die again and again.
             UsageError: The pods say why they cannot play a chunk.
         """
-        played: list[int] = []
+        found = False
         if not drives:
             await self._note_chunks()
         if not self._keys:
@@ -426,13 +382,10 @@ class JobVenue(Venue):
                 if frozenset(row.key for row in rows) != self._keys[number] or len(rows) != len(self._keys[number]):
                     raise self.store.wrong(one.name, "it does not have one row of each episode of its chunk")
                 self._rows[number] = {row.key: row for row in rows}
-                self._sent_plans.pop(number, None)
-                self._resize(rows)
+                await self._kind.settle(self._pods if drives else None, number, rows)
                 del self._keys[number]
-                played.append(number)
-        if played:
-            if self._programs and drives and self._pods is not None:
-                await self._pods.clear_episodes(played)
+                found = True
+        if found:
             return True
         for one in await self.store.list("problems"):
             problem = await read_object(self.store, one.name, ChunkProblem, what="problem")
@@ -447,8 +400,7 @@ class JobVenue(Venue):
         """See whether anybody plays what is under way."""
         trouble = ""
         if self._pods is not None:
-            for number in self._keys.keys() & self._sent_plans.keys():
-                await self._play_program(run, number)
+            await self._kind.look(self._pods, self.store, self._keys.keys())
             trouble = await self._pods.trouble(run.publish, played=bool(self._attempt))
         claims = await attempts_of(self.store, after=after)
         for number in self._keys.keys() & claims.keys():
@@ -468,16 +420,6 @@ class JobVenue(Venue):
             message = f"Nobody plays: no pod has taken an episode from {self.store} for {self._lease:g} s."
             run.publish(Notice(level="warning", message=message, hint="Start whatever plays, or begin the run anew."))
 
-    def _resize(self, rows: list[EpisodeRow]) -> None:
-        """Make chunks so long that it does not matter what they cost beside the games."""
-        if self._programs:
-            return
-        took = sum(row.seconds for row in rows)
-        if took < _SECONDS / 2 and len(rows) >= self._size:
-            self._size = min(2 * self._size, _MOST)
-        elif took > 2 * _SECONDS:
-            self._size = max(self._size // 2, 1)
-
     def _row(self, run: VenueRun, episode: Wanted, number: int) -> EpisodeRow:
         """The row of an episode, with what this side knows of it."""
         row = self._rows[number].pop(episode.key)
@@ -493,7 +435,7 @@ class JobVenue(Venue):
             del self._rows[number]
         known = {
             "index": episode.index,
-            "run_id": row.run_id if self._programs else run.run_id,
+            "run_id": row.run_id if self._kind.programs else run.run_id,
             "earlier": episode.earlier,
             "variant": plan.variant,
             "config_changes": dict(plan.config_changes),
@@ -506,21 +448,3 @@ class JobVenue(Venue):
 
 def _attempt_of(episode: Wanted | PlannedEpisode) -> tuple[str, int]:
     return episode.key, episode.earlier
-
-
-def _require_images(plan: EpisodePlan) -> None:
-    """Refuse what is not a program of an image: a pod is made before anything of ours runs in it."""
-    for seat in plan.seats:
-        if seat.own is not None or seat.runnable is None or seat.secret_files:
-            raise UsageError(
-                f"{seat.player_name or seat.name} cannot play in a pod of images: it is no image.",
-                code="player_not_portable",
-                hint="Build an image of it, or let the backend kubernetes play.",
-            )
-    if plan.game_hosts or plan.extra_ports or plan.secret_files:
-        raise UsageError(
-            f"{plan.manifest.game.name} cannot play in a pod of images: it runs its players itself, or has ports or "
-            "secrets of its own.",
-            code="game_not_portable",
-            hint=Hint("play_images", "The backend kubernetes starts programs one by one."),
-        )
