@@ -17,7 +17,7 @@ from support.waiting import until
 from support.worker_image import ensure_worker_image
 
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.record import EpisodeRow, read_record
+from coworld_core.episode.record import EpisodeRow, read_record, read_rows
 from coworld_core.errors import EnvironmentFault
 from coworld_core.ids import new_run_id
 from coworld_runner.backends import ClusterOptions
@@ -25,7 +25,8 @@ from coworld_runner.backends.kubernetes._cluster import Cluster
 from coworld_runner.episode.episode_options import EpisodeOptions
 from coworld_runner.episode.venue import VenueRun, Wanted
 from coworld_runner.errors import unwrapped
-from coworld_runner.jobs import JobPods, JobVenue
+from coworld_runner.evaluation import scrimmage
+from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run
 from coworld_runner.package.resolver import Package, resolve_package
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
@@ -157,6 +158,22 @@ async def test_a_lost_pod_and_a_driver_that_comes_back(
     await until(lambda: _nothing_left(namespace), seconds=60, what="nothing left on the cluster")
 
 
+async def test_a_detached_run_of_images(misfits: Package, pods: JobPods, namespace: str, tmp_path: Path) -> None:
+    """The cluster drives it, with an account that makes the episodes' Jobs; whoever attaches only follows."""
+    place = "s3://arena/detached"
+    with pytest.raises(Detached):
+        async with JobVenue(misfits, place, pods=pods, detach=("well",)) as venue:
+            await scrimmage(misfits, "well", episodes=3, workspace=tmp_path / "begun", venue=venue)
+    report = await attend_run(place, tmp_path / "followed")
+    assert report.plan.kind == "scrimmage"
+    rows = list(read_rows(tmp_path / "followed"))
+    assert [row.status for row in rows] == ["completed"] * 3
+    assert all(EpisodeLayout(tmp_path / "followed" / row.workspace).replay.exists() for row in rows)
+    await until(lambda: on_cluster(_only_a_driver, namespace=namespace), seconds=60, what="no pods of episodes left")
+    on_cluster(_delete_jobs, namespace=namespace)
+    await until(lambda: _nothing_left(namespace), seconds=60, what="nothing left on the cluster")
+
+
 async def test_pods_without_their_account_say_so(
     misfits: Package, pods: JobPods, namespace: str, tmp_path: Path
 ) -> None:
@@ -171,6 +188,16 @@ async def test_pods_without_their_account_say_so(
 async def _delete_pods(cluster: Cluster) -> None:
     for pod in (await cluster.list("pods", "coworld.run"))["items"]:
         await cluster.delete("pods", pod["metadata"]["name"], grace=0)
+
+
+async def _delete_jobs(cluster: Cluster) -> None:
+    for job in (await cluster.list("jobs", "coworld.run"))["items"]:
+        await cluster.delete("jobs", job["metadata"]["name"])
+
+
+async def _only_a_driver(cluster: Cluster) -> bool:
+    jobs = (await cluster.list("jobs", "coworld.run"))["items"]
+    return [job["metadata"]["labels"]["coworld.unit"] for job in jobs] == ["drives"]
 
 
 async def _nothing_left(namespace: str) -> bool:

@@ -32,7 +32,7 @@ from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, 
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
 from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
-from coworld_runner.jobs.job_pods import make_episode_job, make_job
+from coworld_runner.jobs.job_pods import make_driver, make_episode_job, make_job
 from coworld_runner.jobs.job_store import JobStore
 from coworld_runner.jobs.pulled_run import bring_evidence
 from coworld_runner.jobs.shared_folder import Signs
@@ -562,21 +562,53 @@ def test_one_pod_cannot_keep_its_containers_apart(options: EpisodeOptions, word:
         refuse_programs(options)
 
 
-async def test_what_cannot_play_in_a_pod_of_images(tmp_path: Path) -> None:
-    template = await resolve_package(ROOT / "examples" / "paintarena" / "coworld_manifest_template.json")
-    bot = tmp_path / "bot.py"
-    bot.write_text("print('I play by myself')\n")
-    error = await refused(tmp_path / "s1", tmp_path / "o1", template, "sweep-painter")
-    assert error.code == "images_not_built"
+@pytest.fixture
+async def arena(tmp_path: Path) -> Package:
+    """Paint Arena, which is no game of the kit, as it is once its images are built."""
     text = (ROOT / "examples/paintarena/coworld_manifest_template.json").read_text()
     built = json.loads(text.replace("{{PAINTARENA_IMAGE}}", "paintarena:1"))
     built["game"]["version"] = "1.0.0"
     (tmp_path / "coworld_manifest.json").write_text(json.dumps(built))
-    package = await resolve_package(tmp_path / "coworld_manifest.json")
-    error = await refused(tmp_path / "s2", tmp_path / "o2", package, bot)
-    assert error.code == "player_not_portable"
-    venue = JobVenue(package, tmp_path / "s3", detach=("sweep-painter",))
-    with pytest.raises(CapabilityError) as caught, unwrapped():
-        async with venue:
-            await scrimmage(package, "sweep-painter", workspace=tmp_path / "o3", venue=venue)
-    assert caught.value.code == "not_detachable"
+    return await resolve_package(tmp_path / "coworld_manifest.json")
+
+
+async def test_what_cannot_play_in_a_pod_of_images(arena: Package, tmp_path: Path) -> None:
+    template = await resolve_package(ROOT / "examples" / "paintarena" / "coworld_manifest_template.json")
+    bot = tmp_path / "bot.py"
+    bot.write_text("print('I play by myself')\n")
+    for package, player, code in (
+        (template, "sweep-painter", "images_not_built"),
+        (arena, bot, "player_not_portable"),
+    ):
+        with pytest.raises(UsageError) as error, unwrapped():
+            async with JobVenue(package, tmp_path / code, pods=StoredPods()) as venue:
+                await scrimmage(package, player, episodes=4, workspace=tmp_path / "out" / code, venue=venue)
+        assert error.value.code == code
+
+
+def test_a_driver_on_the_cluster_is_told_what_pods_to_make() -> None:
+    little = {"spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "10m"}}}]}}
+    where = ClusterOptions(namespace="arena", pods={"game": little}, pull_secrets=("ours",))
+    pods = JobPods(image="worker:1", count=7, cluster=where, store_secret="there")
+    job = make_driver(pods, "coworld-r-d", "r", "s3://arena/r", programs=True)
+    spec = job["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "coworld-client"
+    told = {one["name"]: one["value"] for one in spec["containers"][0]["env"] if "value" in one}
+    environ = {name: value.replace("$$", "$") for name, value in told.items()} | {"POD_NAMESPACE": "arena"}
+    again = JobPods.told(environ)
+    assert again is not None
+    assert (again.image, again.count, again.store_secret, again.cluster) == ("worker:1", 7, "there", where)
+    # One that drives games of the kit makes nothing, and so has no account
+    plain = make_driver(pods, "coworld-r-d", "r", "s3://arena/r")["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in plain
+    assert JobPods.told({}) is None
+    with pytest.raises(UsageError, match="what pods to make"):
+        JobPods.told({**environ, "COWORLD_JOB_PODS": "{}"})
+
+
+async def test_who_cannot_make_pods_says_that_nobody_drives(arena: Package, tmp_path: Path) -> None:
+    """A run of images that was detached, and whose driver is gone for good."""
+    with pytest.raises(EnvironmentFault, match="Nobody drives") as caught, unwrapped():
+        async with JobVenue(arena, tmp_path / "store", lease=0.5) as venue:
+            await scrimmage(arena, "sweep-painter", episodes=2, workspace=tmp_path / "out", venue=venue)
+    assert caught.value.code == "no_driver"

@@ -16,6 +16,7 @@ from coworld_core.errors import CoworldError
 
 from ..errors import unwrapped
 from .attended_run import attend_run
+from .job_pods import JobPods
 from .own_pod import OwnPod
 from .taking_part import take_part
 
@@ -52,7 +53,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return int(leave.code or 0)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     if chosen.command == "drive":
-        return anyio.run(_reported, partial(attend_run, chosen.store, chosen.folder / "run", at_once=chosen.at_once))
+        return anyio.run(_reported, partial(_drive, chosen.store, chosen.folder, chosen.at_once))
     part = partial(take_part, chosen.store, chosen.folder, name=os.environ.get("POD_NAME", ""))
     if chosen.command == "episode":
         return anyio.run(_reported, lambda: part(only=chosen.chunk, pod=OwnPod.of(os.environ)))
@@ -65,6 +66,10 @@ _COMMANDS = {
     "episode": "play one episode with the other containers of this pod",
     "drive": "drive a run that was detached, and leave its report in its store",
 }
+
+
+async def _drive(store: str, folder: Path, at_once: int | None) -> None:
+    await attend_run(store, folder / "run", at_once=at_once, pods=JobPods.told(os.environ))
 
 
 async def _reported(work: Callable[[], Awaitable[object]]) -> int:

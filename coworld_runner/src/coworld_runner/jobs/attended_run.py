@@ -24,6 +24,7 @@ from ..evaluation.entrants import entrants_of_plan
 from ..evaluation.evaluation_run import play_evaluation
 from ..runs.event_bus import Listener
 from .job_files import PACKAGE, PlayersSent, bring_archive, no_run, read_object, read_run, seat_word, sent_package
+from .job_pods import JobPods
 from .job_store import JobStore
 from .job_venue import JobVenue
 from .pulled_run import make_place
@@ -39,6 +40,7 @@ async def attend_run(
     directory: str | os.PathLike[str],
     *,
     at_once: int | None = None,
+    pods: JobPods | None = None,
     listeners: Sequence[Listener] = (),
 ) -> ShownReport:
     """Follow a measurement that was detached, and see it to its end.
@@ -49,6 +51,7 @@ async def attend_run(
         url: Its store.
         directory: Where its plan, its rows and its report are kept: a directory of its own.
         at_once: How many chunks are played at a time, if this side drives.
+        pods: What plays, if this side drives; None: whoever does already.
         listeners: Readers of the events of the measurement.
 
     Returns:
@@ -76,7 +79,9 @@ async def attend_run(
     package = await sent_package(run, place / _SENT / "package")
     measured = read_plan(place)
     entrants = entrants_of_plan(package, measured, lambda slot: seat_word(slot, sent.players, place / _SENT, run))
-    async with JobVenue(package, url, at_once=at_once, lease=run.lease_seconds) as venue:
+    async with JobVenue(
+        package, url, at_once=at_once, pods=pods, lease=run.lease_seconds, programs=run.programs
+    ) as venue:
         report = await play_evaluation(
             open_evaluation(measured),
             entrants,

@@ -60,12 +60,8 @@ class ChunkKind(abc.ABC):
         """Give it back."""
         del exc
 
-    def check(self, run: VenueRun, *, detached: bool) -> None:
+    def check(self, run: VenueRun) -> None:
         """Refuse what pods cannot honour.
-
-        Args:
-            run: The run.
-            detached: Whether it is to be driven on the cluster.
 
         Raises:
             CapabilityError: There are hooks, or options that such pods do not have.
@@ -170,16 +166,11 @@ class ImageChunks(ChunkKind):
         """The plans of episodes under way, by their chunk."""
         self._options = EpisodeOptions()
 
-    def check(self, run: VenueRun, *, detached: bool) -> None:
+    def check(self, run: VenueRun) -> None:
         """Refuse what the containers of one pod do not have, too."""
-        super().check(run, detached=detached)
+        super().check(run)
         self._options = run.options or EpisodeOptions()
         refuse_programs(self._options)
-        if detached:
-            raise CapabilityError(
-                "A run of images is driven from here: on the cluster, it would need an account that creates Jobs.",
-                code="not_detachable",
-            )
 
     def pack(self) -> PackedPackage:
         """Pack its manifest."""

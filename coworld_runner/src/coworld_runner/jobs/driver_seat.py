@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import anyio
 
 from coworld_core.episode.events import Notice
+from coworld_core.errors import EnvironmentFault
 
 from ..backend import Publish
 from .job_files import Driver, chunk_number, read_object
@@ -28,12 +29,14 @@ class DriverSeat:
         store: The store of the run.
         lease: Seconds without a sign of life after which a driver is gone.
         publish: Publishes who drives.
+        able: Whether we can drive.
     """
 
-    def __init__(self, store: JobStore, lease: float, publish: Publish) -> None:
+    def __init__(self, store: JobStore, lease: float, publish: Publish, *, able: bool = True) -> None:
         self._store = store
         self._lease = lease
         self._publish = publish
+        self._able = able
         self._signs = Signs(lease)
         self._me = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._name = ""
@@ -46,7 +49,11 @@ class DriverSeat:
         return bool(self._name)
 
     async def look(self) -> bool:
-        """Keep the seat if it is ours, or take it if it is free; returns whether it has become ours."""
+        """Keep the seat if it is ours, or take it if it is free; returns whether it has become ours.
+
+        Raises:
+            EnvironmentFault: Nobody drives any more, and we cannot (`no_driver`).
+        """
         last = next(reversed(await self._store.list("drivers")), None)
         if self._name:
             if last is not None and last.name > self._name:
@@ -57,6 +64,15 @@ class DriverSeat:
                 return False
         driver = await read_object(self._store, last.name, Driver, what="driver") if last is not None else None
         gone = last is None or driver is None or driver.ended or _is_dead(driver.by)
+        if not self._able:
+            who = last.name if last is not None else "nobody"
+            if self._signs.is_gone(who, last.tag if last is not None else ""):
+                raise EnvironmentFault(
+                    f"Nobody drives the run at {self._store} any more, and there are no pods to drive it with.",
+                    code="no_driver",
+                    hint="Run the command again that began it, with the same store.",
+                )
+            return False
         if not gone and last is not None and driver is not None and not self._signs.is_gone(last.name, last.tag):
             if self._followed != last.name:
                 self._followed = last.name

@@ -9,6 +9,7 @@ Where game and players are images, each chunk is one episode, and has a Job of i
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any
 
 from coworld_core import time_limits
 from coworld_core.episode.events import Notice
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.hints import Hint
 
 from ..backend import Publish
@@ -30,9 +31,12 @@ from ..backends.kubernetes._object_parts import (
     container,
     default_worker_image,
     field_variables,
+    literal,
     pod_spec,
     secret,
     thing,
+    token_mount,
+    token_volume,
 )
 from ..backends.kubernetes._pod_objects import MANAGED, label, object_name, owner_reference, run_selector
 from ..backends.kubernetes._pod_state import is_over, start_trouble, unschedulable
@@ -59,6 +63,10 @@ _FAILURES = 3
 """Pods that may fail before anything is played: what ails all of them does not go away by itself."""
 _COURIER = {"cpu": "50m", "memory": "128Mi"}
 _MOUNTS = ({"name": "shared", "mountPath": _FOLDER}, {"name": "tmp", "mountPath": "/tmp"})  # noqa: S108 - its own
+_VOLUMES: tuple[dict[str, Any], ...] = ({"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}})
+_TOKEN = "coworld-token"  # noqa: S105 - the name of a volume
+_TOLD = "COWORLD_JOB_PODS"
+"""The variable that tells a driver on the cluster what pods to make."""
 _NEVER_MADE = re.compile(r"serviceaccount .*not found|violates PodSecurity")
 """What no waiting helps against, in the words of the cluster."""
 _PREPARED = (
@@ -83,6 +91,7 @@ class JobPods:
         store_secret: A Secret of the namespace with the variables that reach the store; None: those that are set here.
         account: The account of pods that play images: it may watch pods and read their logs, and only our own container
             has its token.
+        driver_account: The account of a pod that drives a run of images: it makes the Jobs of the episodes.
     """
 
     image: str = field(default_factory=default_worker_image)
@@ -92,6 +101,7 @@ class JobPods:
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     store_secret: str | None = None
     account: str = "coworld-episode"
+    driver_account: str = "coworld-client"
     _connection: Cluster | None = field(default=None, init=False, repr=False)
     _run_id: str = field(default="", init=False)
     _programs: bool = field(default=False, init=False)
@@ -102,6 +112,35 @@ class JobPods:
         """Pods with these options; None, and `auto`, stand for the usual ones."""
         usual = cls(cluster=cluster)
         return replace(usual, image=image or usual.image, count=count if isinstance(count, int) else usual.count)
+
+    @classmethod
+    def told(cls, environ: Mapping[str, str]) -> JobPods | None:
+        """The pods that a driver on the cluster was told to make; None: it makes none.
+
+        Raises:
+            UsageError: Its environment is not as it was made.
+        """
+        if (text := environ.get(_TOLD)) is None:
+            return None
+        try:
+            said: dict[str, Any] = json.loads(text)
+            where: dict[str, Any] = {**said.pop("cluster"), "namespace": environ["POD_NAMESPACE"]}
+            where["pull_secrets"] = tuple(where["pull_secrets"])
+            return cls(**said, cluster=ClusterOptions(**where))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{_TOLD} does not say what pods to make: {error}", code="environment_invalid") from error
+
+    def telling(self) -> str:
+        """What `told` reads."""
+        where = self.cluster
+        overlay = PodOverlay.read(where.pods, allow_privileged=where.allow_privileged)
+        said = {name: getattr(self, name) for name in ("image", "count", "cpu", "memory", "store_secret", "account")}
+        cluster = {
+            "pull_secrets": where.pull_secrets,
+            "pods": overlay.templates or None,
+            "allow_privileged": where.allow_privileged,
+        }
+        return json.dumps({**said, "cluster": cluster})
 
     async def start(self, run_id: str, store: JobStore, *, programs: bool = False) -> None:
         """Create the Job that plays, unless that of this run still runs.
@@ -121,13 +160,15 @@ class JobPods:
         await self._create(_PLAYS, lambda name, handed: make_job(self, name, run_id, store.url, handed))
 
     async def drive(self, run_id: str, store: JobStore) -> None:
-        """Create the Job that drives, unless that of this run still runs.
+        """Create the Job that drives, unless that of this run still runs, which has been started.
 
         Raises:
             BackendUnavailable: The cluster cannot be used.
         """
-        self._run_id = run_id
-        await self._create(_DRIVES, lambda name, handed: make_driver(self, name, run_id, store.url, handed))
+        programs = self._programs
+        await self._create(
+            _DRIVES, lambda name, handed: make_driver(self, name, run_id, store.url, handed, programs=programs)
+        )
 
     async def play_episode(self, store: JobStore, chunk: int, plan: EpisodePlan, options: EpisodeOptions) -> None:
         """Create the Job that plays the only episode of a chunk, unless one still runs.
@@ -314,11 +355,29 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[s
     return _job(pods, name, run_id, _PLAYS, spec, courier, player)
 
 
-def make_driver(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[str] = ()) -> dict[str, Any]:
-    """The Job that drives a run, as JSON; the arguments are as for `make_job`."""
+def make_driver(
+    pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[str] = (), *, programs: bool = False
+) -> dict[str, Any]:
+    """The Job that drives a run, as JSON; the arguments are as for `make_job`.
+
+    Where each episode has a Job of its own (`programs`), it has an account that makes them.
+    """
     words = ("drive", url, "--folder", _FOLDER, "--at-once", str(pods.count))
-    driver = _reaching(pods, name, handed, "driver", words, mounts=_MOUNTS)
-    return _job(pods, name, run_id, _DRIVES, {"completions": 1, "backoffLimit": _RETRIES}, driver)
+    mounts = (*_MOUNTS, token_mount(_TOKEN)) if programs else _MOUNTS
+    driver = _reaching(pods, name, handed, "driver", words, mounts=mounts)
+    if programs:
+        told = {"name": _TOLD, "value": literal(pods.telling())}
+        driver["env"] += [*field_variables(POD_NAMESPACE="metadata.namespace"), told]
+    return _job(
+        pods,
+        name,
+        run_id,
+        _DRIVES,
+        {"completions": 1, "backoffLimit": _RETRIES},
+        driver,
+        volumes=(*_VOLUMES, token_volume(_TOKEN)) if programs else _VOLUMES,
+        account=pods.driver_account if programs else None,
+    )
 
 
 def make_episode_job(
@@ -416,7 +475,7 @@ def _job(
     what: str,
     spec: Mapping[str, Any],
     *containers: Mapping[str, Any],
-    volumes: Sequence[Mapping[str, Any]] = ({"name": "shared", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}),
+    volumes: Sequence[Mapping[str, Any]] = _VOLUMES,
     security: Mapping[str, Any] | None = None,
     grace: int = 10,
     account: str | None = None,

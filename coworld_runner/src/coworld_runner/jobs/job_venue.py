@@ -153,7 +153,7 @@ class JobVenue(Venue):
         Raises:
             CapabilityError: There are hooks, or options that such pods do not have.
         """
-        self._kind.check(run, detached=bool(self._detach))
+        self._kind.check(run)
 
     async def __aenter__(self) -> Self:
         """Make room for what is checked here; pods start with the first episode."""
@@ -187,7 +187,9 @@ class JobVenue(Venue):
         await self._begin(run)
         if self._detach:
             await self._hand_on()
-        seat = DriverSeat(self.store, self._lease, run.publish)
+        # Whoever has no pods can have others play, but cannot make a pod for each episode
+        able = self._pods is not None or not self._kind.programs
+        seat = DriverSeat(self.store, self._lease, run.publish, able=able)
         if await seat.look():
             await self._begin_driving()
         try:
@@ -216,7 +218,7 @@ class JobVenue(Venue):
             if (own := player.own) is not None:
                 found[own.reference] = await self._send_player(own)
         await self.store.put(PLAYERS_NAME, PlayersSent(players=found).to_document())
-        await self._pods.start(self._run.run_id, self.store)
+        await self._pods.start(self._run.run_id, self.store, programs=self._kind.programs)
         await self._pods.drive(self._run.run_id, self.store)
         raise Detached(self._run.run_id, self.store.url, self._pods.cluster)
 
