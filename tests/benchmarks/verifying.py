@@ -101,13 +101,8 @@ def main() -> None:
         "more_mib_for_four_times_as_many": round(peak_mib() - memory, 1),
     }
     rows = [(name, *found.values()) for name, found in figures["replays"].items()]
-    if not asked.json:
-        show("Replays, episodes a second of processor time", ("game", "verified", "played", "time of playing"), rows)
-        show(
-            "Runs of nim with their files",
-            ("a second of processor time", "more MiB"),
-            [tuple(figures["runs"].values())],
-        )
+    show("Replays, episodes a second of processor time", ("game", "verified", "played", "time of playing"), rows)
+    show("Runs of nim with their files", ("a second of processor time", "more MiB"), [tuple(figures["runs"].values())])
     finish(figures, as_json=asked.json)
 
 

@@ -105,7 +105,8 @@ async def test_a_replay_that_is_another_game_fails(tmp_path: Path) -> None:
     sound = await package(tmp_path / "adding")
     answer = await audit(sound, tmp_path / "audit", replay=recorded(tmp_path / "adding", drawing="11 of 10"))
     assert answer.failure_reason == "replay_plays_differently"
-    assert 'drawing was "11 of 10", and is now "10 of 10"' in answer.detail
+    assert 'tick 5: drawing was "11 of 10", and is ' in answer.detail
+    assert ">+2</text>" in answer.detail
 
 
 @pytest.mark.slow
