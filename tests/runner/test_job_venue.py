@@ -29,6 +29,7 @@ from coworld_runner.backend import Limits
 from coworld_runner.backends import ClusterOptions
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
+from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
 from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
@@ -612,3 +613,24 @@ async def test_who_cannot_make_pods_says_that_nobody_drives(arena: Package, tmp_
         async with JobVenue(arena, tmp_path / "store", lease=0.5) as venue:
             await scrimmage(arena, "sweep-painter", episodes=2, workspace=tmp_path / "out", venue=venue)
     assert caught.value.code == "no_driver"
+
+
+@pytest.mark.slow
+async def test_a_tournament_is_played_by_pods_too(nim: Package, mine: Path, tmp_path: Path) -> None:
+    """Each round goes into the same store, and the standings are those of a tournament here."""
+    reports: list[str] = []
+    for name in ("here", "there"):
+        place = tmp_path / name
+        await create_tournament(place, str(NIM), rounds=6, seed=1)
+        for player in (str(mine), "counter", "random-taker"):
+            await add_entrant(place, player)
+        if name == "here":
+            report = await play_tournament(place, package=nim)
+        else:
+            async with workers(tmp_path / "store"), JobVenue(nim, tmp_path / "store", lease=3) as venue:
+                report = await play_tournament(place, package=nim, venue=venue)
+        reports.append(report.model_dump_json(include={"standings"}))
+    assert reports[0] == reports[1]
+    chunks = [json.loads(path.read_bytes()) for path in (tmp_path / "store" / "chunks").iterdir()]
+    keys = [one["key"] for chunk in chunks for one in chunk["episodes"]]
+    assert len(keys) == len(set(keys)) > 0

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from . import exitcodes
-from .options.declarations import SectionCommand, SectionOption, refuse_options
+from .options.declarations import SectionCommand, SectionOption
 from .options.play_options import MeasuringOptions
 from .output import Output
 
@@ -214,7 +214,6 @@ async def play_evaluation(
             detach = everyone if options.detach else ()
             venue = await stack.enter_async_context(opened_jobs(options, options, package, running, detach=detach))
         elif venue is None:
-            refuse_options({"worker_image", "detach"}, "goes with --store.")
             # Whether variants fit together is for the measurement to say
             entrants = Entrants(package, {player: player for player in players}, rules, any_seats=True)
             opened = opened_for_measuring(options, package, entrants, running, others=others or entrants.seats > 2)

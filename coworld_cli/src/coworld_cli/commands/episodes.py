@@ -259,7 +259,6 @@ async def play_episodes(
             raise click.UsageError("--store is for several episodes: add -n N.", click.get_current_context())
         refuse_options(_WITH_A_BACKEND, "needs the programs here: it does not go with --store.")
         return await _play_stored(options, attempts, stored, package, plans, running)
-    refuse_options({"worker_image"}, "goes with --store.")
 
     def ready(links: PlayLinks) -> None:
         if options.watch:

@@ -12,7 +12,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import browser_option
 from ..options.declarations import SectionCommand, declared_by, takes
-from ..options.play_options import ONE_VARIANT, PlayOptions
+from ..options.play_options import ONE_VARIANT, PlayOptions, StoreOptions
 from ..options.values import DIRECTORY, RATINGS
 from ..output import Output, output_options
 from .verifications import key_option, show_summary, told, trusted_keys
@@ -201,8 +201,9 @@ def withdraw(out: Output, directory: Path, name: str) -> int:
 @tournament.command("run", cls=SectionCommand)
 @_directory
 @takes("options", PlayOptions, without=_LEFT_OUT)
+@takes("stored", StoreOptions)
 @output_options
-def run(out: Output, options: PlayOptions, directory: Path) -> int:
+def run(out: Output, options: PlayOptions, stored: StoreOptions, directory: Path) -> int:
     """Continue the tournament until it is over.
 
     After Ctrl-C, everything played so far is kept, and the same command continues. Changes to tournament.toml take
@@ -218,6 +219,7 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         from ..run_preparation import (
             batch_arguments,
             opened_for_measuring,
+            opened_jobs,
             player_secrets,
             tell_players,
         )
@@ -229,9 +231,12 @@ def run(out: Output, options: PlayOptions, directory: Path) -> int:
         rules = replace(rules_of(settings, directory), command=options.run, secret_env=secrets)
         entrants = entrants_of(settings, directory, package, rules)
         commissioner = bool(settings.pairing.commissioner)
-        async with opened_for_measuring(
-            options, package, entrants, running, others=False, programs=commissioner
-        ) as venue:
+        opened = (
+            opened_jobs(options, stored, package, running)
+            if stored.store is not None
+            else opened_for_measuring(options, package, entrants, running, others=False, programs=commissioner)
+        )
+        async with opened as venue:
             running.to_go_on = "Run the same command again to resume."
             tell_players(options, (), secrets, package, venue.backend, out)
             with show_progress(running, package.manifest.game.name) as progress:

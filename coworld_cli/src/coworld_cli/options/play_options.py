@@ -462,6 +462,7 @@ class PlayOptions(PackageOptions):
 
     def check(self) -> None:
         """Check that the options fit together."""
+        super().check()
         check_run(self.run)
         if self.label:
             _ = self.labels
@@ -613,6 +614,12 @@ class StoreOptions(Options):
         metavar="IMAGE",
         help="For --store: an image with coworld-runner[jobs], and with what rules and players import.",
     )
+
+    def check(self) -> None:
+        """Check that the options fit together."""
+        super().check()
+        if self.store is None:
+            refuse_options({"worker_image", "detach"}, "goes with --store.")
 
 
 class MeasuringOptions(EvaluationOptions, StoreOptions):
