@@ -133,6 +133,7 @@ async def test_doctor_lists_every_right_that_an_account_lacks(namespace: str, tm
             "create, get, list, delete, deletecollection secrets",
             "create, get, list, delete services",
             "list resourcequotas",
+            "list events",
             "create, get, list, delete, deletecollection networkpolicies",
         )
     ]
