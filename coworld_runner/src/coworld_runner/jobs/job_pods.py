@@ -106,6 +106,8 @@ class JobPods:
     _run_id: str = field(default="", init=False)
     _programs: bool = field(default=False, init=False)
     _told: str = field(default="", init=False)
+    _is_driver: bool = field(default=False, init=False)
+    """Whether this process is in a pod of the Job that drives."""
 
     @classmethod
     def of(cls, *, image: str | None, count: Parallel | None, cluster: ClusterOptions) -> JobPods:
@@ -126,9 +128,11 @@ class JobPods:
             said: dict[str, Any] = json.loads(text)
             where: dict[str, Any] = {**said.pop("cluster"), "namespace": environ["POD_NAMESPACE"]}
             where["pull_secrets"] = tuple(where["pull_secrets"])
-            return cls(**said, cluster=ClusterOptions(**where))
+            pods = cls(**said, cluster=ClusterOptions(**where))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{_TOLD} does not say what pods to make: {error}", code="environment_invalid") from error
+        pods._is_driver = True
+        return pods
 
     def telling(self) -> str:
         """What `told` reads."""
@@ -318,7 +322,8 @@ class JobPods:
             return
         try:
             if remove:
-                for job in await self._jobs():
+                # Our own Job ends by itself, once the report is in the store
+                for job in await self._jobs(_PLAYS if self._is_driver else ""):
                     await self._connection.delete("jobs", job["metadata"]["name"])
         finally:
             await self._connection.close()
