@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..text.svg_names import names_in
+
 __all__ = [
     "ADDRESS_FUNCTIONS",
     "AT_RULES",
@@ -13,11 +15,7 @@ __all__ = [
 ]
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-HTML_ELEMENTS = _names("""
+HTML_ELEMENTS = names_in("""
     html head body title meta link style script noscript
     article aside nav section header footer main hgroup h1 h2 h3 h4 h5 h6 address search
     p hr pre blockquote ol ul menu li dl dt dd figure figcaption div center dir
@@ -30,7 +28,7 @@ HTML_ELEMENTS = _names("""
 """)
 """Elements of HTML, beside those with a hyphen, which only scripts bring to life."""
 
-HTML_ATTRIBUTES = _names("""
+HTML_ATTRIBUTES = names_in("""
     id class title lang dir hidden tabindex accesskey role translate draggable contenteditable spellcheck autofocus
     inert inputmode enterkeyhint autocapitalize popover popovertarget popovertargetaction slot part nonce
     itemscope itemtype itemid itemprop itemref property typeof vocab prefix about resource xmlns xml:lang version
@@ -44,13 +42,13 @@ HTML_ATTRIBUTES = _names("""
 """)
 """Attributes of HTML whose values are neither addresses nor styles, beside `data-…` and `aria-…`."""
 
-MATH_ELEMENTS = _names("""
+MATH_ELEMENTS = names_in("""
     math mrow mi mn mo ms mtext mspace msub msup msubsup mfrac msqrt mroot munder mover munderover mtable mtr mlabeledtr
     mtd mstyle merror mpadded mphantom menclose mfenced mmultiscripts mprescripts none semantics annotation
 """)
 """Elements of MathML, without those that hold HTML or pictures, or act."""
 
-MATH_ATTRIBUTES = _names("""
+MATH_ATTRIBUTES = names_in("""
     id class dir lang xmlns display displaystyle scriptlevel mathvariant mathcolor mathbackground mathsize alttext
     accent accentunder align columnalign columnlines columnspacing columnspan rowalign rowlines rowspacing rowspan
     equalcolumns equalrows frame framespacing stretchy symmetric maxsize minsize largeop movablelimits form fence
@@ -59,7 +57,7 @@ MATH_ATTRIBUTES = _names("""
 """)
 """Attributes of MathML."""
 
-AT_RULES = _names("""
+AT_RULES = names_in("""
     media supports layer container page font-face font-feature-values font-palette-values counter-style property scope
     keyframes -webkit-keyframes -moz-keyframes -o-keyframes starting-style position-try view-transition charset viewport
     -ms-viewport styleset stylistic character-variant swash ornaments annotation historical-forms
@@ -68,7 +66,7 @@ AT_RULES = _names("""
 """)
 """At-rules of CSS: none fetches or says where something is."""
 
-CSS_FUNCTIONS = _names("""
+CSS_FUNCTIONS = names_in("""
     rgb rgba hsl hsla hwb lab lch oklab oklch color color-mix color-contrast light-dark contrast-color device-cmyk
     calc calc-size min max clamp round mod rem sin cos tan asin acos atan atan2 pow sqrt hypot log exp abs sign var env
     attr if random progress sibling-index sibling-count toggle -webkit-calc -moz-calc
@@ -90,5 +88,5 @@ CSS_FUNCTIONS = _names("""
 """)
 """Functions of CSS that cannot hold an address as text."""
 
-ADDRESS_FUNCTIONS = _names("url src image image-set -webkit-image-set")
+ADDRESS_FUNCTIONS = names_in("url src image image-set -webkit-image-set")
 """Functions of CSS whose texts are addresses; they are checked."""

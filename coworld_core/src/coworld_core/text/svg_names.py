@@ -8,14 +8,16 @@ __all__ = [
     "SVG_ATTRIBUTES",
     "SVG_ELEMENTS",
     "SVG_STYLES",
+    "names_in",
 ]
 
 
-def _names(text: str) -> frozenset[str]:
+def names_in(text: str) -> frozenset[str]:
+    """The words of a text, as a list of names that is easy to read."""
     return frozenset(text.split())
 
 
-SVG_ELEMENTS = _names("""
+SVG_ELEMENTS = names_in("""
     svg g defs symbol use switch view title desc metadata style a
     path rect circle ellipse line polyline polygon text tspan textPath image
     linearGradient radialGradient stop pattern clipPath mask marker filter
@@ -26,10 +28,10 @@ SVG_ELEMENTS = _names("""
 """)
 """Elements of SVG."""
 
-ANIMATIONS = _names("animate animateMotion animateTransform set")
+ANIMATIONS = names_in("animate animateMotion animateTransform set")
 """Elements that change an attribute of another element."""
 
-SVG_ATTRIBUTES = _names("""
+SVG_ATTRIBUTES = names_in("""
     id class lang tabindex role focusable version baseProfile xml:space xml:lang xmlns x y x1 y1 x2 y2 width height
     viewBox preserveAspectRatio d points r rx ry cx cy fx fy fr dx dy rotate pathLength textLength lengthAdjust
     startOffset method spacing side transform gradientTransform gradientUnits patternTransform patternUnits
@@ -45,7 +47,7 @@ SVG_ATTRIBUTES = _names("""
 """)
 """Attributes of SVG whose values are neither addresses nor styles."""
 
-SVG_STYLES = _names("""
+SVG_STYLES = names_in("""
     style alignment-baseline baseline-shift clip clip-path clip-rule color color-interpolation
     color-interpolation-filters color-profile color-rendering cursor direction display dominant-baseline fill
     fill-opacity fill-rule filter flood-color flood-opacity font font-family font-size font-size-adjust font-stretch
@@ -60,16 +62,16 @@ SVG_STYLES = _names("""
 """Attributes of SVG that are read as CSS; the last line is what an animation sets."""
 
 INLINE_SVG = {
-    "elements": SVG_ELEMENTS - _names("a image feImage style switch view metadata"),
+    "elements": SVG_ELEMENTS - names_in("a image feImage style switch view metadata"),
     "attributes": SVG_ATTRIBUTES
-    - _names("""
+    - names_in("""
         id class tabindex role focusable version baseProfile xml:space xml:lang xmlns media requiredFeatures
         requiredExtensions zoomAndPan contentStyleType enable-background viewTarget target rel download title name
         crossorigin decoding xlink:type xlink:show xlink:title xlink:role xlink:arcrole
     """)
-    | _names("data-action data-field data-value"),
-    "styles": SVG_STYLES - _names("style color-profile cursor"),
-    "functions": _names("""
+    | names_in("data-action data-field data-value"),
+    "styles": SVG_STYLES - names_in("style color-profile cursor"),
+    "functions": names_in("""
         rgb rgba hsl hsla hwb lab lch oklab oklch color color-mix light-dark calc min max clamp
         matrix translate translatex translatey rotate scale scalex scaley skewx skewy
         blur brightness contrast drop-shadow grayscale hue-rotate invert opacity saturate sepia

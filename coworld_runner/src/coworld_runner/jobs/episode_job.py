@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 from coworld_core.errors import CapabilityError
 from coworld_core.hints import Hint
 
-from ..backend import Limits, Placement
+from ..backend import Limits
 from ..backends._direct_hosts import without_proxy
 from ..backends.kubernetes._object_parts import concealed_variable, container, token_mount, token_volume
 from ..episode.contract_probes import seat_query
 from ..episode.episode_options import PLAYER_LIMITS, EpisodeOptions
 from ..episode.unit_specs import CONFIG, declared_limits, player_variables, reached_directly
+from ..worker.player_pods import ADDRESSES, PLAYER_PLACEMENT
+from ..worker.pod_backend import POD_CAPABILITIES
 from ..worker.worker_job import WORKDIR, alive_probe, game_container
-from .own_pod import CAPABILITIES, GAME_PORT, GATE, alive_port, artifacts_of
+from .own_pod import GAME_PORT, GATE, alive_port, artifacts_of
 
 if TYPE_CHECKING:
     from ..package.plan import EpisodePlan
@@ -30,8 +32,6 @@ __all__ = ["episode_containers", "episode_mounts", "episode_secrets", "episode_v
 _CONFIG = "/coworld-config"
 _LEAST = {"cpu": "250m", "memory": "256Mi"}
 """What a player asks for whose manifest says nothing."""
-_ADDRESSES = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
-"""The variables of a player that contain its token."""
 _WAITS = ("sh", "-c", f"until [ -e {GATE} ]; do sleep 0.1; done")
 
 
@@ -42,7 +42,7 @@ def refuse_programs(options: EpisodeOptions | None) -> None:
         CapabilityError: An option needs a network of its own for each program, or something else that there is not.
     """
     asked = options or EpisodeOptions()
-    missing = [name for name in asked.required if not getattr(CAPABILITIES, name)]
+    missing = [name for name in asked.required if not getattr(POD_CAPABILITIES, name)]
     if asked.player_https or asked.players_drop_privileges:
         missing.append("network_isolation" if asked.player_https else "dropped privileges")
     if asked.record == "frames":
@@ -76,7 +76,7 @@ def episode_containers(
     game = game_container(
         plan.manifest,
         episode=episode,
-        alive=alive_port(None),
+        alive=_alive(None),
         config=f"file://{_CONFIG}/{CONFIG}",
         policy_names=plan.policy_names,
         user=user[0],
@@ -85,8 +85,6 @@ def episode_containers(
             {"name": "coworld-config", "mountPath": _CONFIG, "readOnly": True},
         ],
     )
-    # The cluster looks at it only once the gate is open
-    game["livenessProbe"] = alive_probe(alive_port(None), since=0, every=1, failures=2)
     waiting = {**worker, "lifecycle": {"postStart": {"exec": {"command": list(_WAITS)}}}}
     players = [_player(plan, slot, secret=secret, options=options, user=user[1]) for slot in range(len(plan.seats))]
     return [game, waiting, *players]
@@ -105,16 +103,21 @@ def _player(plan: EpisodePlan, slot: int, *, secret: str, options: EpisodeOption
         plain={
             name: value
             for name, value in _variables(plan, slot, "").items()
-            if name not in (*_ADDRESSES, *seat.secret_env)
+            if name not in (*ADDRESSES, *seat.secret_env)
         },
-        env=[concealed_variable(name, secret, _key(slot, name)) for name in (*_ADDRESSES, *seat.secret_env)],
+        env=[concealed_variable(name, secret, _key(slot, name)) for name in (*ADDRESSES, *seat.secret_env)],
         requests={**_LEAST, **({"cpu": asked.cpu} if asked and asked.cpu else {})}
         | ({"memory": asked.memory} if asked and asked.memory else {}),
         limits=_quantities(limits),
         user=user,
-        livenessProbe=alive_probe(alive_port(slot), since=0, every=1, failures=2),
-        volumeMounts=[{"name": f"coworld-artifacts-{slot}", "mountPath": "/coworld-artifact"}],
+        livenessProbe=_alive(slot),
+        volumeMounts=[{"name": f"coworld-artifacts-{slot}", "mountPath": PLAYER_PLACEMENT.directory}],
     )
+
+
+def _alive(slot: int | None) -> dict[str, Any]:
+    # The cluster looks only once the gate is open, when the port is, too
+    return alive_probe(alive_port(slot), since=0, every=1, failures=2)
 
 
 def _variables(plan: EpisodePlan, slot: int, token: str) -> dict[str, str]:
@@ -123,10 +126,9 @@ def _variables(plan: EpisodePlan, slot: int, token: str) -> dict[str, str]:
     assert runnable is not None
     address = f"127.0.0.1:{GAME_PORT}"
     url = f"ws://{address}/player?{seat_query(slot, token)}"
-    placement = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
     given = {
         **runnable.env,
-        **player_variables(placement, slot, url, seed=plan.player_seed(slot)),
+        **player_variables(PLAYER_PLACEMENT, slot, url, seed=plan.player_seed(slot)),
         **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if plan.startup(slot) else {}),
     }
     return given | without_proxy(given, reached_directly(url))
@@ -154,7 +156,7 @@ def episode_secrets(plan: EpisodePlan, tokens: tuple[str, ...]) -> dict[str, byt
     }
     for slot, seat in enumerate(plan.seats):
         given = {**_variables(plan, slot, tokens[slot]), **seat.secret_env}
-        found |= {_key(slot, name): given[name].encode() for name in (*_ADDRESSES, *seat.secret_env)}
+        found |= {_key(slot, name): given[name].encode() for name in (*ADDRESSES, *seat.secret_env)}
     return found
 
 

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from coworld_core import time_limits
@@ -134,14 +135,22 @@ class JobPods:
         pods._is_driver = True
         return pods
 
+    @cached_property
+    def overlay(self) -> PodOverlay:
+        """What else is to be said of the pods.
+
+        Raises:
+            DocumentError: The pods file says something that cannot be said or is not allowed.
+        """
+        return PodOverlay.read(self.cluster.pods, allow_privileged=self.cluster.allow_privileged)
+
     def telling(self) -> str:
         """What `told` reads."""
         where = self.cluster
-        overlay = PodOverlay.read(where.pods, allow_privileged=where.allow_privileged)
         said = {name: getattr(self, name) for name in ("image", "count", "cpu", "memory", "store_secret", "account")}
         cluster = {
             "pull_secrets": where.pull_secrets,
-            "pods": overlay.templates or None,
+            "pods": self.overlay.templates or None,
             "allow_privileged": where.allow_privileged,
         }
         return json.dumps({**said, "cluster": cluster})
@@ -407,7 +416,7 @@ def make_episode_job(
         options: How it is played.
         handed: Names of the variables that reach the store.
     """
-    overlay = PodOverlay.read(pods.cluster.pods, allow_privileged=pods.cluster.allow_privileged)
+    overlay = pods.overlay
     worker = _reaching(pods, name, handed, "worker", ("episode", url, str(chunk)), mounts=episode_mounts(plan))
     worker["env"] += [
         *field_variables(POD_NAMESPACE="metadata.namespace", POD_UID="metadata.uid"),
@@ -496,8 +505,7 @@ def _job(
         imagePullSecrets=[{"name": one} for one in pods.cluster.pull_secrets],
     )
     made = {"metadata": {"labels": found, "annotations": dict(UNDISTURBED)}, "spec": pod}
-    overlay = PodOverlay.read(pods.cluster.pods, allow_privileged=pods.cluster.allow_privileged)
-    template = overlay.applied("worker", made, program=_program_of(made))
+    template = pods.overlay.applied("worker", made, program=_program_of(made))
     # A queue such as Kueue looks at the labels of the Job
     metadata = {"name": name, "labels": template["metadata"]["labels"], "annotations": {RUN: run_id}}
     return thing("Job", metadata, spec={**spec, "ttlSecondsAfterFinished": time_limits.JOB_KEPT, "template": template})

@@ -22,16 +22,16 @@ from coworld_core.episode.events import Notice
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import UsageError
 
-from ..backend import Capabilities, Endpoint, Found, ImageInfo, Publish, UnitSpec
-from ..backends.base import LOCALHOST, BaseBackend, BaseUnit, nursery
+from ..backend import Endpoint, Found, Publish, UnitSpec
+from ..backends.base import LOCALHOST, BaseUnit, nursery
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
 from ..backends.kubernetes._watched_unit import WatchedPod, watch_pods
 from ..worker.health_port import health_port
+from ..worker.pod_backend import PodBackend
+from ..worker.worker_job import WORKDIR
 from ..worker.worker_units import explain_start
 
 __all__ = [
-    "CAPABILITIES",
-    "FOLDER",
     "GAME_PORT",
     "GATE",
     "TOKENS",
@@ -42,8 +42,6 @@ __all__ = [
 ]
 
 GAME_PORT = 8080
-FOLDER = "/coworld"
-"""The directory that the game and the worker share."""
 GATE = "/coworld-gate/open"
 """The file that lets players start."""
 TOKENS = "COWORLD_TOKENS"
@@ -54,19 +52,6 @@ _GATE_SHARE = 0.5
 is known only then."""
 _KNOCK_SECONDS = 0.1
 _ALIVE_PORT = 9100
-
-CAPABILITIES = Capabilities(
-    images=True,
-    network_isolation=False,
-    file_isolation=True,
-    memory_limit=True,
-    cpu_limit=True,
-    pids_limit=False,
-    disk_limit=True,
-    remote=True,
-    separate_streams=False,
-)
-"""What is enforced for the containers of such a pod, which share its network."""
 
 
 def alive_port(slot: int | None) -> int:
@@ -105,7 +90,7 @@ class OwnPod:
         return cls(*place, tokens=tuple(json.loads(tokens)))
 
 
-class OwnPodBackend(BaseBackend):
+class OwnPodBackend(PodBackend):
     """Plays an episode with the containers of this pod.
 
     Args:
@@ -116,43 +101,16 @@ class OwnPodBackend(BaseBackend):
     name = "kubernetes-pod"
 
     def __init__(self, pod: OwnPod, *, ready_seconds: float) -> None:
+        super().__init__(pod.namespace)
         self._pod = pod
         self.gate_seconds = _GATE_SHARE * ready_seconds
-        self._cluster: Cluster | None = None
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The limits of containers; there is one network for all of them."""
-        return CAPABILITIES
-
-    async def __aenter__(self) -> Self:
-        self._cluster = await Cluster.connect(namespace=self._pod.namespace)
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._cluster is not None:
-            cluster, self._cluster = self._cluster, None
-            with anyio.CancelScope(shield=True):
-                await cluster.close()
-
-    def engine_version(self) -> str:
-        """The cluster's version."""
-        return f"Kubernetes {self._cluster.version}" if self._cluster is not None else ""
-
-    async def ensure_image(
-        self, image: str, *, platform: str | None = None, publish: Publish | None = None
-    ) -> ImageInfo:
-        """Take the image as it is: the node has it already, or is pulling it."""
-        del platform, publish
-        return ImageInfo(image=image)
 
     @asynccontextmanager
     async def group(
         self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
     ) -> AsyncGenerator[Sequence[OwnUnit], None]:
         """Follow the containers of these units while they are wanted."""
-        assert self._cluster is not None
-        cluster = self._cluster
+        cluster = self.cluster
         units = [OwnUnit(spec, self._pod, cluster, tasks, backend=self, publish=publish) for spec in specs]
         # Shielded: how they ended must be seen even after a cancellation
         beside = anyio.CancelScope(shield=True)
@@ -195,7 +153,7 @@ class OwnUnit(BaseUnit):
         publish: Publish,
     ) -> None:
         # What it leaves is on a volume that it shares with this process; its two streams are merged
-        directory = Path(FOLDER if spec.slot is None else artifacts_of(spec.slot))
+        directory = Path(WORKDIR if spec.slot is None else artifacts_of(spec.slot))
         super().__init__(replace(spec, directory=directory, stderr=None), backend=backend, publish=publish)
         self._tasks = tasks
         self._gate_seconds = backend.gate_seconds

@@ -8,15 +8,18 @@ from typing import Any
 
 from coworld_core.quantities import parse_quantity
 
+from ..backend import Placement
 from ..backends.kubernetes._object_parts import UNDISTURBED, concealing, container, nodes_for, pod_spec, secret, thing
 from ..backends.kubernetes._pod_objects import pull_spec
 from .worker_settings import PlayerPods, Settings
 
 __all__ = [
+    "ADDRESSES",
     "ATTEMPT",
     "COMPONENT",
     "JOB",
     "PLAYER",
+    "PLAYER_PLACEMENT",
     "owner_of",
     "player_environment",
     "player_pod",
@@ -34,8 +37,12 @@ BEDROCK_ACCOUNT = "episode-runner"
 """The service account whose pods may call Bedrock."""
 
 _LEAST_MEMORY = "2Gi"
-_CONCEALED = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL", "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL")
-"""The runner's variables that contain a token or a signature."""
+ADDRESSES = ("COWORLD_PLAYER_WS_URL", "COGAMES_ENGINE_WS_URL")
+"""The runner's variables that contain a seat's token."""
+_ARTIFACT = "COWORLD_PLAYER_ARTIFACT_UPLOAD_URL"
+"""The one that may contain a signature."""
+PLAYER_PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
+"""A player has no listening port; on a platform, that says where its artifact goes."""
 
 
 def pod_name(settings: Settings, slot: int) -> str:
@@ -83,11 +90,11 @@ def player_environment(
     plain: dict[str, str] = {}
     if pods.bedrock_region and uses_bedrock(secrets):
         plain |= {"AWS_REGION": pods.bedrock_region, "AWS_DEFAULT_REGION": pods.bedrock_region}
-    plain |= {name: value for name, value in variables.items() if name not in _CONCEALED}
+    plain |= {name: value for name, value in variables.items() if name not in (*ADDRESSES, _ARTIFACT)}
     concealed = {**secrets}
-    concealed |= {name: variables[name] for name in _CONCEALED[:2] if name in variables}
+    concealed |= {name: variables[name] for name in ADDRESSES if name in variables}
     if slot in settings.artifact_urls:
-        concealed[_CONCEALED[2]] = settings.artifact_urls[slot]
+        concealed[_ARTIFACT] = settings.artifact_urls[slot]
     for name in concealed:
         plain.pop(name, None)
     if pods.bedrock_metadata is not None:

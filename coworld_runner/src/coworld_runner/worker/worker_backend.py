@@ -9,22 +9,22 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import anyio
 from anyio.abc import TaskGroup
 
 from coworld_core.episode.events import LeakFound, Notice
-from coworld_core.errors import BackendError, CapabilityError, StartError, UsageError
+from coworld_core.errors import BackendError, CapabilityError, StartError
 from coworld_core.hints import Hint
 
-from ..backend import Capabilities, Found, HttpProbe, ImageInfo, Publish, UnitSpec
-from ..backends.base import BaseBackend
-from ..backends.kubernetes._cluster import Cluster, ClusterRefused
+from ..backend import Found, HttpProbe, ImageInfo, Publish, UnitSpec
+from ..backends.kubernetes._cluster import ClusterRefused
 from ..backends.kubernetes._watched_unit import watch_pods
 from ..episode.contract_probes import get_status
 from .player_pods import ATTEMPT, COMPONENT, JOB, service_body
 from .player_pulls import pull_images
+from .pod_backend import PodBackend
 from .worker_settings import Settings
 from .worker_units import GameUnit, JobContext, PlayerUnit
 
@@ -41,7 +41,7 @@ _ROUTE_TRY_SECONDS = 2.0
 _ROUTE_PAUSE = 0.1
 
 
-class JobBackend(BaseBackend):
+class JobBackend(PodBackend):
     """Runs the players of one job as pods beside the game.
 
     Args:
@@ -51,10 +51,10 @@ class JobBackend(BaseBackend):
     name = "kubernetes-job"
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.namespace)
         self._settings = settings
         self.until = math.inf
         """When the cluster may end the players' pods, on the event loop's clock."""
-        self._cluster: Cluster | None = None
         self._attempt = secrets.token_hex(4)
         self._service_uid = ""
         self._unrouted: tuple[str, int] | None = None
@@ -65,48 +65,12 @@ class JobBackend(BaseBackend):
         self._unwatched = False
         """Whether the lack of permission to watch has been reported."""
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """The limits that a pod enforces. Networks are isolated by the operator's network policies."""
-        return Capabilities(
-            images=True,
-            network_isolation=False,
-            file_isolation=True,
-            memory_limit=True,
-            cpu_limit=True,
-            pids_limit=False,
-            disk_limit=True,
-            remote=True,
-            separate_streams=False,
-        )
-
-    @property
-    def cluster(self) -> Cluster:
-        """The connection to the API server."""
-        if self._cluster is None:
-            raise UsageError("The job backend is used outside its `async with`.", code="backend_not_entered")
-        return self._cluster
-
-    async def __aenter__(self) -> Self:
-        self._cluster = await Cluster.connect(namespace=self._settings.namespace)
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        if self._cluster is not None:
-            cluster, self._cluster = self._cluster, None
-            with anyio.CancelScope(shield=True):
-                await cluster.close()
-
-    def engine_version(self) -> str:
-        """The cluster's version."""
-        return f"Kubernetes {self._cluster.version}" if self._cluster is not None else ""
-
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None
     ) -> ImageInfo:
-        """Take the image as it is; the nodes pull it while the game is watched."""
+        """Take the image as it is, and note it: the nodes pull it while the game is watched."""
         self._images[image] = None
-        return ImageInfo(image=image)
+        return await super().ensure_image(image, platform=platform, publish=publish)
 
     # --- units
 

@@ -240,7 +240,7 @@ def make_worker_job(spec: LoadedRequest | JobSpec, options: JobOptions | None = 
         game_container(
             request.manifest,
             episode=options.job_id,
-            alive=_HEALTH_PORT,
+            alive=alive_probe(_HEALTH_PORT, since=15, every=5, failures=3),
             mounts=[{"name": "coworld-workdir", "mountPath": WORKDIR}],
             policy_names=spec.policy_names if isinstance(spec, LoadedRequest) else (),
             user=overlay.user("game") if options.run_as_user is None else options.run_as_user,
@@ -282,7 +282,7 @@ def game_container(
     manifest: Manifest,
     *,
     episode: str,
-    alive: int,
+    alive: Mapping[str, Any],
     mounts: Sequence[Mapping[str, Any]],
     policy_names: Sequence[str] = (),
     config: str = "",
@@ -294,7 +294,8 @@ def game_container(
     Args:
         manifest: Its manifest.
         episode: The episode's id.
-        alive: The port that the worker holds while the game is wanted: without it, the game would outlive the worker.
+        alive: The check (`alive_probe`) of a port that the worker holds while the game is wanted: without it, the game
+            would outlive the worker.
         mounts: Its volumes.
         policy_names: Names for games of the first generation.
         config: The address of its config; empty: a file in that directory.
@@ -325,7 +326,7 @@ def game_container(
         user=user,
         imagePullPolicy=pull_policy,
         ports=[{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
-        livenessProbe=alive_probe(alive, since=15, every=5, failures=3),
+        livenessProbe=alive,
         volumeMounts=list(mounts),
     )
 

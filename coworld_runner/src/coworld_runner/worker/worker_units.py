@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from coworld_core.episode.outcome import Exit
 from coworld_core.errors import BackendError, StartError
 
-from ..backend import Backend, Endpoint, Placement, Publish, UnitSpec
+from ..backend import Backend, Endpoint, Publish, UnitSpec
 from ..backends._direct_hosts import without_proxy
 from ..backends.base import LOCALHOST, BaseUnit
 from ..backends.kubernetes._admission import is_restricted
@@ -20,7 +20,17 @@ from ..backends.kubernetes._pod_state import Trouble
 from ..backends.kubernetes._start_attempts import advice
 from ..backends.kubernetes._watched_unit import Presence, WatchedPod
 from ..backends.kubernetes.pod_overlay import RESTRICTED_USER, as_user
-from .player_pods import ATTEMPT, JOB, PLAYER, player_environment, player_pod, player_secret, pod_name, uses_bedrock
+from .player_pods import (
+    ATTEMPT,
+    JOB,
+    PLAYER,
+    PLAYER_PLACEMENT,
+    player_environment,
+    player_pod,
+    player_secret,
+    pod_name,
+    uses_bedrock,
+)
 from .worker_settings import Settings
 
 __all__ = ["GameUnit", "JobContext", "PlayerUnit", "explain_start"]
@@ -124,7 +134,7 @@ class PlayerUnit(BaseUnit):
         self._job_context = context
         self._cluster = context.cluster
         self.pod = _watched(self, context, pod_name(context.settings, self._slot), PLAYER)
-        given, secrets = spec.environment(_PLACEMENT), spec.secret_env
+        given, secrets = spec.environment(PLAYER_PLACEMENT), spec.secret_env
         direct = without_proxy({**given, **secrets}, spec.direct)
         self._plain, self._concealed = player_environment(
             context.settings,
@@ -283,7 +293,3 @@ class PlayerUnit(BaseUnit):
             except BackendError as error:
                 self.leak(f"secret {self._secret}", error.message)
         self.stop_watching()
-
-
-_PLACEMENT = Placement(directory="/coworld-artifact", listen_host="0.0.0.0", listen={}, endpoints={})  # noqa: S104
-"""A player has no listening port, and the platform says where its artifact goes."""
