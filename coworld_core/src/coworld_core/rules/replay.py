@@ -53,6 +53,9 @@ FORMAT: Final = "coworld.replay/1"
 MAX_REPLAY: Final = 256 * 1024 * 1024
 """Maximum size in bytes of an unpacked replay."""
 
+MAX_TICKS: Final = 1_000_000
+"""Maximum number of ticks of a replay: each takes some hundred bytes of memory at least."""
+
 
 class ReplayHeader(BaseModel):
     """What was played. It never contains tokens."""
@@ -293,6 +296,8 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
     texts = [line for line in lines if line]
     if not texts:
         raise _invalid(source, "it has no line")
+    if len(texts) > MAX_TICKS:
+        raise _invalid(source, f"it has more than {MAX_TICKS} lines")
     try:
         header = ReplayHeader.model_validate_json(texts[0])
         if not header.format.startswith("coworld.replay/"):
@@ -332,8 +337,8 @@ def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = N
         RulesError: If the rules fail, or the game differs from the replay; the message has the tick and both values.
         ReplayFormatError: Code `replay_of_others` if it belongs to other rules, or to another version of these.
     """
-    play = _started_play(rules, replay)
-    for _ in _ticks_again(play, replay, exactly=exactly):
+    play = started_play(rules, replay)
+    for _ in ticks_again(play, replay, exactly=exactly):
         if play.tick == until:
             break
     return play
@@ -346,11 +351,11 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
         RulesError: As for `play_again`.
         ReplayFormatError: As for `play_again`.
     """
-    play = _started_play(rules, replay)
+    play = started_play(rules, replay)
     steps: list[TrajectoryStep] = []
     told: list[TrajectoryStep] = []
     rewarded, before = gives_rewards(rules), play.scores_now()
-    for seen in chain(_ticks_again(play, replay), (None,)):
+    for seen in chain(ticks_again(play, replay), (None,)):
         # Actions are known before the tick, scores after it.
         scores = play.scores_now()
         gained: Sequence[float | None] | None = play.rewards()
@@ -387,7 +392,8 @@ def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
     )
 
 
-def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
+def started_play(rules: type[Rules], replay: RulesReplay) -> Play:
+    """Start the game of a replay; raises `ReplayFormatError` if it is not of these rules."""
     header = replay.header
     if (header.rules, header.version) != (rules.__name__, rules.version):
         raise ReplayFormatError(
@@ -395,10 +401,13 @@ def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
             code="replay_of_others",
         )
     config = rules.Config.model_validate_json(json.dumps(header.config))
-    return Play(rules, config=config, seats=header.seats, seed=header.seed, names=header.names)
+    try:
+        return Play(rules, config=config, seats=header.seats, seed=header.seed, names=header.names)
+    except ValueError as error:
+        raise ReplayFormatError(f"The replay is of another game: {error}.", code="replay_of_others") from None
 
 
-def _ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Generator[ReplayTick]:
+def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Generator[ReplayTick]:
     """Play tick by tick, yielding each tick before its actions are played."""
     for number, seen in enumerate(replay.ticks):
         if number:

@@ -12,6 +12,7 @@ from .game_server import serve_game as serve_game
 from .game_server import talked_out as talked_out
 from .new_programs import declaration_of as declaration_of
 from .outbox import Outbox as Outbox
+from .replay_feed import ReplayFeed as ReplayFeed
 from .scaffolds import NewFiles as NewFiles
 from .scaffolds import new_game as new_game
 from .scaffolds import new_player as new_player

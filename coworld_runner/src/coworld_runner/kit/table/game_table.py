@@ -18,7 +18,6 @@ from coworld_core.episode.seat_event_kinds import IDLE, REFUSED, REWARD, SAID
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
-    Open,
     Play,
     ReplayWriter,
     Rules,
@@ -366,7 +365,7 @@ class GameTable:
         if seat.news is not None and (news := seat.news.fields()):
             parts.append(compact(news)[1:-1])
         if seat.pictures:
-            parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
+            parts.append(compact({"picture": play.drawing(slot), **self.play.standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in (more or {}).items()]
         if turn and self._period is None:
             left = max(self.time_ends(slot) - at, 0.0)
@@ -385,14 +384,8 @@ class GameTable:
         The answer is not another observation, which a player at the same connection might answer again.
         """
         self._seats[slot].pictures = True
-        picture = {"picture": self.play.drawing(slot), **self._standing(slot)}
+        picture = {"picture": self.play.drawing(slot), **self.play.standing(slot)}
         return compact({"type": "picture", "tick": self.play.tick, **picture})
-
-    def _standing(self, slot: int) -> dict[str, Any]:
-        """Scores, who is to act and who is out, for a seat's page: of all seats only if spectators may see it."""
-        if not isinstance(self._rules.spectators, Open):
-            return self.frame.standing(slot)
-        return {"to_act": self.frame.to_act, **self.frame.standing()}
 
     def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""
