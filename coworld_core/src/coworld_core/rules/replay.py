@@ -416,7 +416,7 @@ def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Ge
             # Replays do not distinguish defaults from chosen actions; both are legal.
             done = play.step({seat: _read_again(play, seen, seat) for seat in seen.actions})
             if exactly:
-                _compare(seen.tick, "what was done", seen.actions, done)
+                compare(seen.tick, "what was done", seen.actions, done)
         frame = play.frame()
         views: list[tuple[str, object, object]] = [
             ("tick", seen.tick, frame.tick),
@@ -432,9 +432,9 @@ def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Ge
             views.append(("rewards", None if seen.rewards is None else tuple(seen.rewards), frame.rewards))
         for what, then, now in views:
             if then != now:
-                _compare(seen.tick, what, then, now)
+                compare(seen.tick, what, then, now)
         for seat, drawing in seen.drawings.items():
-            _compare(seen.tick, "the drawing", drawing, play.drawing(seat), seat=seat)
+            compare(seen.tick, "the drawing", drawing, play.drawing(seat), seat=seat)
 
 
 def _read_again(play: Play, seen: ReplayTick, seat: int) -> Any:
@@ -445,7 +445,7 @@ def _read_again(play: Play, seen: ReplayTick, seat: int) -> Any:
         raise ReplayDiffers(seen.tick, "an action", to_json(action), f"refused: {error.message}", seat=seat) from None
 
 
-def _compare(tick: int, what: str, then: object, now: object, *, seat: int | None = None) -> None:
+def compare(tick: int, what: str, then: object, now: object, *, seat: int | None = None) -> None:
     """Compare a value with what was recorded.
 
     Raises:

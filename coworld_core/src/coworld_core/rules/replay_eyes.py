@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 from ..errors import UsageError, first_mistake
 from .game import Rules, draws_all, draws_seats
 from .play import Play
-from .replay import ReplayDiffers, RulesReplay, source_digest, started_play, ticks_again
+from .replay import ReplayDiffers, ReplayHeader, RulesReplay, compare, source_digest, started_play, ticks_again
 from .rules_errors import ReplayFormatError, RulesError
 
 __all__ = ["Eye", "EyeView", "eye_view", "eye_views", "eyes_of", "read_eye"]
@@ -61,11 +60,12 @@ def read_eye(value: object, seats: int) -> Eye:
 _LONGEST: Final = 40
 
 
-def eyes_of(rules: type[Rules], seats: int) -> list[Eye]:
-    """The eyes that see a game differently, of which `all` is always one."""
+def eyes_of(rules: type[Rules], header: ReplayHeader) -> list[Eye]:
+    """The eyes that see a replay differently: always `all`, and at most as many seats as the game can have."""
     talks = rules.talk is not None
     public: list[Eye] = ["public"] if talks or draws_all(rules) else []
-    return ["all", *public, *(range(seats) if talks or draws_seats(rules) else ())]
+    seats = talks or header.draws_seats or draws_seats(rules)
+    return ["all", *public, *(range(min(header.seats, rules.most_seats or rules.seats)) if seats else ())]
 
 
 def eye_views(rules: type[Rules], replay: RulesReplay, eye: Eye) -> Generator[EyeView]:
@@ -125,7 +125,11 @@ def _played_again(rules: type[Rules], replay: RulesReplay) -> Generator[Play]:
     if replay.header.source_sha256 != source_digest(rules):
         raise ReplayFormatError("The rules have changed since the game was played.", code="replay_of_others")
     play = started_play(rules, replay)
-    for _ in chain(ticks_again(play, replay, exactly=True), (None,) if replay.ticks else ()):
+    for _ in ticks_again(play, replay, exactly=True):
+        yield play
+    if play.over and replay.results is not None:
+        compare(play.tick, "the outcome", replay.results, play.results())
+    if replay.ticks:
         yield play
 
 

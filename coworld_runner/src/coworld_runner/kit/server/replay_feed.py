@@ -80,7 +80,7 @@ def _recorded(replay: RulesReplay, rules: type[Rules]) -> list[str]:
         # Earlier replays do not say how the game advanced.
         "pace": replay.header.pace or rules.pace.describe(),
         "header": replay.header.model_dump(mode="json"),
-        "eyes": [str(eye) for eye in eyes_of(rules, replay.header.seats)],
+        "eyes": [str(eye) for eye in eyes_of(rules, replay.header)],
         "count": len(replay.ticks),
         "results": replay.results,
         "reason": replay.reason,
