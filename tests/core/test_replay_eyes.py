@@ -74,9 +74,11 @@ def test_games_offer_the_eyes_that_differ() -> None:
     assert eyes_of(Village, header) == ["all", "public", 0, 1]
     assert eyes_of(changed(talk=None), header) == ["all", "public", 0, 1]
     assert eyes_of(changed(talk=None, draw=lambda self, seat=None: ""), header) == ["all", 0, 1]
-    assert eyes_of(changed(talk=None, draw=lambda self: ""), header) == ["all"]
-    others = header.model_copy(update={"draws_seats": True, "seats": 10**12})
-    assert eyes_of(changed(talk=None, draw=lambda self: ""), others) == ["all", *range(6)]
+    assert eyes_of(changed(talk=None, draw=lambda self: ""), header) == ["all", 0, 1], "their texts differ"
+    plain = changed(talk=None, draw=lambda self: "", text=Rules.text)
+    assert eyes_of(plain, header) == ["all"]
+    assert eyes_of(changed(talk=None, draw=Rules.draw, text=Rules.text), header) == ["all", 0, 1]
+    assert eyes_of(plain, header.model_copy(update={"draws_seats": True, "seats": 10**12})) == ["all", *range(6)]
 
 
 @pytest.mark.parametrize(("value", "eye"), [("all", "all"), ("public", "public"), (0, 0), ("3", 3)])

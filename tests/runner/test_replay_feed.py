@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.hidden_roles import Village, played
@@ -14,7 +14,7 @@ from support.served_game import hear, serving, sit, tell
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from coworld_core.rules import eye_views
+from coworld_core.rules import Rules, eye_views
 from coworld_runner.kit.server import replay_feed as feed_module
 from coworld_runner.kit.server.game_server import replay_server
 from coworld_runner.kit.server.replay_feed import ReplayFeed, replay_feed
@@ -79,6 +79,13 @@ async def test_a_viewer_gets_what_the_eye_sees_that_it_asks_for(chunk: int, monk
             assert [view.get("said", []) for view in views] == [list(view.said) for view in there]
             assert [view["known"] for view in views] == [{"day": day} for day in range(4)]
             assert problem == ""
+
+
+async def test_a_seat_without_a_picture_or_text_sees_what_programs_see() -> None:
+    plain = cast("type[Rules]", type("Village", (Village,), {"draw": Rules.draw, "text": Rules.text}))
+    feed = replay_feed(plain, played(plain))
+    first, *_ = json.loads((await feed.answer('{"eye":0}'))[0])["views"]
+    assert (first["drawing"], first["observation"]["day"]) == ("", 0)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("EYE_SIZE", 1), ("EYE_SECONDS", -1.0)])

@@ -64,7 +64,8 @@ def eyes_of(rules: type[Rules], header: ReplayHeader) -> list[Eye]:
     """The eyes that see a replay differently: always `all`, and at most as many seats as the game can have."""
     talks = rules.talk is not None
     public: list[Eye] = ["public"] if talks or draws_all(rules) else []
-    seats = talks or header.draws_seats or draws_seats(rules)
+    told = rules.text is not Rules.text or rules.draw is Rules.draw
+    seats = talks or told or header.draws_seats or draws_seats(rules)
     return ["all", *public, *(range(min(header.seats, rules.most_seats or rules.seats)) if seats else ())]
 
 

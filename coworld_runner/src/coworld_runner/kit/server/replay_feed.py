@@ -109,7 +109,8 @@ def _eye_messages(rules: type[Rules], replay: RulesReplay, eye: Eye) -> list[str
 def _fields(view: EyeView) -> str:
     said = {"said": view.said} if view.said else {}
     text = {"text": view.text} if view.text and view.text != view.drawing else {}
-    return compact({"drawing": view.drawing, **text, **view.standing, **said})
+    plain = {} if view.drawing or view.text or view.observation is None else {"observation": view.observation}
+    return compact({"drawing": view.drawing, **text, **plain, **view.standing, **said})
 
 
 def _pieces(items: Iterable[str]) -> Iterable[tuple[int, str]]:

@@ -93,6 +93,16 @@ function showBoard(drawing) {
   else if (root !== older) el("board").replaceChildren(root);
 }
 
+// What a seat sees, its picture and its text; what is the same in both is shown once, and what has neither as it is.
+function showSight(drawing, text, observation) {
+  showBoard(drawing || text || (observation === undefined ? "" : JSON.stringify(observation, null, 2)));
+  el("board").className = drawing ? "" : "prose";
+  const both = drawing && text && text !== drawing;
+  el("words").hidden = !both;
+  if (both) showText(el("words"), text);
+  else el("words").replaceChildren();
+}
+
 // The seats with their scores; `to_act` and `eliminated` are seats, as in the messages of the game, `known` what else is public.
 function showSeats(names, { to_act = [], scores, eliminated = [], known }, me = null) {
   const list = el("seats");

@@ -58,3 +58,9 @@ function saidAt(at, recorded) {
   if (view) return view.said || [];
   return recorded.said.filter(({ seat, to }) => eye === "all" || to === "all" || [seat, to].includes(Number(eye)));
 }
+
+// What the chosen eye knows of what was done: spectators are told of no actions, and a seat of its own.
+function doneAt({ actions }) {
+  if (eyes.value === "all") return actions;
+  return Object.fromEntries(Object.entries(actions).filter(([seat]) => seat === eyes.value));
+}

@@ -24,7 +24,7 @@ function show(tick) {
   const last = at === head.count - 1;
   const view = seenAt(at, seen, () => show(at));
   if (view) {
-    showBoard(view.drawing || view.text || "");
+    showSight(view.drawing, view.text, view.observation);
     setViews(view.why);
     showSeats(head.header.names, last && head.results ? { ...view, scores: head.results.scores } : view);
     showTalk(head.header.names, spoken.filter((heard) => heard <= at).flatMap((heard) => saidAt(heard, ticks[heard])).slice(-SPOKEN));
@@ -35,7 +35,7 @@ function show(tick) {
   setStatus(last ? endings[head.reason] || head.reason || "The end" : `Tick ${seen.tick}`);
   const by = seen.by || {};
   const actor = (seat) => head.header.names[seat] + (by[seat] ? ` (${by[seat]})` : "");
-  const done = Object.entries(seen.actions).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
+  const done = Object.entries(doneAt(seen)).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
   setNotice(done.join(" · "));
 }
 
