@@ -407,6 +407,23 @@ def test_page_of_a_delayed_game_announces_the_delay(pages: Pages, tmp_path: Path
         expect(viewer.locator("#views")).to_have_text("The game is shown 2 ticks late.")
 
 
+def test_everybody_is_told_what_is_public(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, VILLAGE, sticks=2) as game:
+        base = f"http://127.0.0.1:{game.port}/client"
+        viewer = pages(f"{base}/global#eye=0", size=NARROW)
+        expect(viewer.get_by_role("img", name="Day 0, no roles")).to_be_visible()
+        seats = [pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}") for slot in range(2)]
+        for day in range(2):
+            for page in (viewer, *seats):
+                expect(page.locator("#known")).to_have_text(f"day {day}")
+            for page in seats:
+                has_turn(page)
+                page.locator("#controls button").click()
+        expect(viewer.locator("#status")).to_have_text("The game is over")
+        expect(viewer.get_by_role("img", name="Day 2, no roles")).to_be_visible()
+        fits(viewer)
+
+
 def test_a_replay_is_seen_by_each_eye(pages: Pages, tmp_path: Path) -> None:
     """Nobody had a page open, and what was said and seen is there all the same, for the eye that is chosen."""
     data = replay_bytes(played(seats=2))
@@ -459,13 +476,13 @@ def test_a_replay_says_what_is_not_known_to_have_been_seen(
     with program(tmp_path, VILLAGE, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
         page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1&eye=0")
         eyes = page.get_by_label("Seen by")
-        expect(page.locator("#views")).to_have_text(f"{says} This tick is shown as it was recorded.")
+        expect(page.locator("#views")).to_have_text(f"{says} Shown is what was recorded.")
         expect(page.locator("#board")).to_have_text("never was")
         eyes.select_option("1 B")
-        expect(page.locator("#views")).to_have_text(f"{says} This tick was not recorded.")
+        expect(page.locator("#views")).to_have_text(f"{says} What was seen was not recorded.")
         expect(page.locator("#board")).to_have_text("")
         eyes.select_option("All revealed")
-        expect(page.locator("#views")).to_have_text(f"{says} This tick is shown as the public view was recorded.")
+        expect(page.locator("#views")).to_have_text(f"{says} Shown is the public view as it was recorded.")
         expect(page.get_by_role("img", name="Day 1, no roles")).to_be_visible()
         page.get_by_role("button", name="Back").click()
         known = page.get_by_role("img", name=re.compile("Day 0, wolf-"))

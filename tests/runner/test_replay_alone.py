@@ -21,7 +21,8 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from coworld_core.errors import EpisodeError, UsageError
-from coworld_runner.kit.server.replay_feed import Answer, replay_feed
+from coworld_runner.kit.server.game_server import Answer
+from coworld_runner.kit.server.replay_feed import replay_feed
 from coworld_runner.package.viewer_bundle import ViewerBundle, read_bundle
 from coworld_runner.replay import bundle_page, recorded_page
 from coworld_runner.replay.bundle_page import bundled_page

@@ -16,8 +16,8 @@ from websockets.exceptions import InvalidStatus
 
 from coworld_core.rules import Rules, eye_views
 from coworld_runner.kit.server import replay_feed as feed_module
-from coworld_runner.kit.server.game_server import replay_server
-from coworld_runner.kit.server.replay_feed import ReplayFeed, replay_feed
+from coworld_runner.kit.server.game_server import ReplayFeed, replay_server
+from coworld_runner.kit.server.replay_feed import replay_feed
 
 NONSENSE = [
     "",
@@ -116,7 +116,7 @@ async def test_a_game_is_played_once_for_those_who_ask_again(monkeypatch: pytest
 async def test_who_watches_a_game_is_the_public() -> None:
     """A spectator that asks for the eye of a seat, in the link or later, gets what everybody gets."""
     async with serving(Village, sticks=2) as table:
-        roles: list[str] = table.match._table.play.rules.roles  # pyright: ignore
+        roles = cast("Village", table.match._table.play.rules).roles  # pyright: ignore[reportPrivateUsage]
         link = f"ws://127.0.0.1:{table.port}/global"
         for eye in ("0", "1", "all", "public&eye=0"):
             with pytest.raises(InvalidStatus) as refused:

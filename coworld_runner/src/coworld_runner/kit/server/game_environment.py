@@ -18,9 +18,8 @@ from coworld_core.errors import UsageError
 from ...package.locations import read_location
 from ...package.transfers import Method, Transfers, read_document
 from ...web.page_documents import Document
-from .game_server import Load, replay_server
+from .game_server import Load, ReplayFeed, replay_server
 from .pages import render
-from .replay_feed import ReplayFeed
 from .sample_stream import SampleStream
 
 __all__ = [

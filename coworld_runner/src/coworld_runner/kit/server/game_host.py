@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import anyio
+
 from coworld_core.errors import UsageError
 from coworld_core.rules import Rules, RulesError, read_config, read_replay
 
@@ -26,9 +28,9 @@ from .game_environment import (
     seat_events,
     show_replays,
 )
-from .game_server import serve_game, talked_out
+from .game_server import ReplayFeed, serve_game, talked_out
 from .match import Match
-from .replay_feed import ReplayFeed, replay_feed
+from .replay_feed import replay_feed
 
 __all__ = ["serve_rules"]
 
@@ -52,10 +54,11 @@ async def serve_rules(rules: type[Rules]) -> int:
         UsageError: The environment or the config is invalid.
         CoworldError: A file cannot be read or written.
     """
+    threads = anyio.CapacityLimiter(1)
 
     async def load(uri: str) -> ReplayFeed:
         data = await read_document(uri, what="replay", limit=MAX_REPLAY, retry_timeout=0)
-        return replay_feed(rules, read_replay(data, source="The replay"))
+        return replay_feed(rules, read_replay(data, source="The replay"), threads=threads)
 
     if uri := os.environ.get("COGAME_LOAD_REPLAY_URI"):
         return await show_replays(await load(uri), load=load, say=_say)

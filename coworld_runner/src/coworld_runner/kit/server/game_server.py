@@ -8,6 +8,7 @@ import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -25,11 +26,11 @@ from ...web.http_server import CLOSING_SECONDS, address_of, open_server, page_re
 from ...web.page_documents import Document
 from .outbox import Outbox
 from .pages import render
-from .replay_feed import ReplayFeed
 from .sample_stream import SampleStream
 
 __all__ = [
     "Load",
+    "ReplayFeed",
     "Reply",
     "ServedGame",
     "replay_server",
@@ -56,6 +57,22 @@ MAX_VIEWERS: Final = 1000
 
 Reply = Callable[[str | bytes], str | None]
 """Takes a message and may return an answer."""
+
+Answer = Callable[[str | bytes], Awaitable[Sequence[str]]]
+"""Takes a message of a viewer and returns what is sent to it."""
+
+
+async def _silence(_: str | bytes) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True)
+class ReplayFeed:
+    """A replay as it is shown: the messages that every viewer gets, and what answers those of viewers."""
+
+    messages: Sequence[str]
+    answer: Answer = _silence
+
 
 Load = Callable[[str], Awaitable[ReplayFeed]]
 """Loads the replay at an address."""

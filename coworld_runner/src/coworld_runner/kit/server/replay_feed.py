@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,8 +18,9 @@ from coworld_core.rules.replay_eyes import Eye, eyes_of, read_eye
 from coworld_core.rules.rules_schemas import rules_text
 
 from ..table.compact_json import compact
+from .game_server import ReplayFeed
 
-__all__ = ["ReplayFeed", "replay_feed"]
+__all__ = ["replay_feed"]
 
 CHUNK: Final = 256 * 1024
 """The approximate number of characters of ticks in one message of a replay."""
@@ -34,26 +34,16 @@ EYE_SIZE: Final = 64 * 1024 * 1024
 KEPT: Final = 4
 """Number of eyes of a replay whose views are kept, because others may ask for them."""
 
-Answer = Callable[[str | bytes], Awaitable[Sequence[str]]]
-"""Takes a message of a viewer and returns what is sent to it."""
 
+def replay_feed(rules: type[Rules], replay: RulesReplay, *, threads: anyio.CapacityLimiter | None = None) -> ReplayFeed:
+    """Show a replay: `replay` with its header, then `ticks` in chunks, and in chunks each `eye` that is asked for.
 
-async def _silence(_: str | bytes) -> Sequence[str]:
-    return ()
-
-
-@dataclass(frozen=True)
-class ReplayFeed:
-    """A replay as it is shown: the messages that every viewer gets, and what answers those of viewers."""
-
-    messages: Sequence[str]
-    answer: Answer = _silence
-
-
-def replay_feed(rules: type[Rules], replay: RulesReplay) -> ReplayFeed:
-    """Show a replay: `replay` with its header, then `ticks` in chunks, and in chunks each `eye` that is asked for."""
+    Args:
+        rules: The game.
+        replay: The replay.
+        threads: Limits the threads in which games are played again; rules may have state that these would share.
+    """
     known: dict[Eye, list[str]] = {}
-    # Rules may have state outside of the instance, which games in two threads at once would share
     gate = anyio.Lock()
 
     async def answer(message: str | bytes) -> Sequence[str]:
@@ -64,7 +54,7 @@ def replay_feed(rules: type[Rules], replay: RulesReplay) -> ReplayFeed:
             return ()
         async with gate:
             if eye not in known:
-                made = await anyio.to_thread.run_sync(partial(_eye_messages, rules, replay, eye))
+                made = await anyio.to_thread.run_sync(partial(_eye_messages, rules, replay, eye), limiter=threads)
                 for oldest in list(known)[: len(known) + 1 - KEPT]:
                     del known[oldest]
                 known[eye] = made

@@ -38,16 +38,17 @@ function hearEye({ eye, from, views, problem }) {
 function seenAt(at, recorded, again) {
   const eye = eyes.value;
   if (!seen.has(eye)) {
-    seen.set(eye, { views: [] });
+    const asked = { views: [] };
+    seen.set(eye, asked);
     askServer({ type: "eye", eye });
-    setTimeout(() => { if (!seen.get(eye)?.done) { seen.get(eye).late = true; again(); } }, PATIENCE);
+    setTimeout(() => { if (!asked.done) { asked.late = true; again(); } }, PATIENCE);
   }
   const { views, problem, done, late } = seen.get(eye);
   if (views[at]) return { ...views[at], why: "" };
   if (!done && !late) return undefined;
   const drawing = eye in EYES ? recorded.drawing : (recorded.drawings || {})[eye];
-  const what = drawing === undefined ? "was not recorded" : `is shown as ${eye === "all" ? "the public view" : "it"} was recorded`;
-  const why = `${done ? problem : "The game has not been played again yet."} This tick ${what}.`;
+  const shown = `Shown is ${eye === "all" ? "the public view as it" : "what"} was recorded.`;
+  const why = `${done ? problem : "The game has not been played again yet."} ${drawing === undefined ? "What was seen was not recorded." : shown}`;
   return { ...(eye in EYES ? recorded : { to_act: [] }), drawing, why };
 }
 
