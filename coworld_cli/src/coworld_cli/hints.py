@@ -161,6 +161,9 @@ WORDS: Mapping[str, str] = {
     "show_tournament": "That is a tournament: `coworld tournament show {directory!q}`.",
     # Replays and bundles
     "name_game": "Name the game first: coworld replay MANIFEST {bundle!q}.",
+    "name_fork_game": "Name the Coworld after the run; its rules are executed.",
+    "name_fork_player": "Name a player for it: --seat SEAT PLAYER.",
+    "verify_fork": "`coworld verify {run!q}` compares all of it.",
     "play_and_name": "`coworld run-episode MANIFEST` leaves one; any other can be named by its path.",
     "play_first": "`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
     "smaller_page": "A page takes {size}. `coworld replay` without --html shows this one.",

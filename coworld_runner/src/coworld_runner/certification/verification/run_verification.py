@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,11 +25,12 @@ from coworld_core.files.regular import read_regular
 from coworld_core.roles.bundle_file import BundleError, is_bundle, read_bundle
 from coworld_core.rules.plain_values import to_json
 
+from ...evaluation.recorded_game import reason_not_to_play
 from ...evaluation.worker_pool import WorkerPool
 from ...evaluation.worker_venue import refused
 from ...kit.rollout.match_process import MatchProcess
 from ...kit.rollout.replays_again import ReplayedFile, ReplaysAgain
-from ...package.locations import expand, missing, read_location
+from ...package.locations import expand, missing
 from ...package.resolver import Package, resolve_package
 from ...runs.episode_places import find_episode, not_one_episode
 from ..certificate_check import CERTIFIED_MANIFEST, check_certificate
@@ -377,7 +377,7 @@ def _gather(case: _Case, record: EpisodeRecord, layout: EpisodeLayout, *, named:
                 case.files.append(value)
             else:
                 case.results[f"{layout.results.name}#results"] = value
-    if not named and (reason := _unnamed(record, layout.workspace)):
+    if not named and (reason := reason_not_to_play(record, layout.workspace)):
         case.cannot = reason
     elif not layout.replay.is_file():
         case.cannot = "no_replay", "it has no replay"
@@ -387,24 +387,6 @@ def _gather(case: _Case, record: EpisodeRecord, layout: EpisodeLayout, *, named:
         case.game = "" if named else record.manifest
     if case.cannot is None and not case.replay:
         case.cannot = "no_replay", "its replay is empty, or cannot be read"
-
-
-def _unnamed(record: EpisodeRecord, workspace: Path) -> tuple[str, str] | None:
-    """Why the game that a record names is not executed."""
-    try:
-        path = read_location(record.manifest, what="manifest").path
-    except UsageError:
-        path = None
-    if path is None or not Path(record.manifest).is_absolute():
-        return "game_unknown", "its record names no game on this machine; name the game"
-    if _resolved(path).is_relative_to(workspace.resolve()):
-        return "game_brought", "its game lies in its own directory; name the game to have it executed"
-    return None
-
-
-@lru_cache(64)
-def _resolved(path: Path) -> Path:
-    return path.resolve()
 
 
 def _of_bundle(run: str, place: Path, named: bool) -> _Case:
