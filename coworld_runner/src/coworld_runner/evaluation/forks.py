@@ -38,7 +38,7 @@ from ..runs.scratch import open_scratch
 from .recorded_game import reason_not_to_play
 from .worker_venue import WorkerVenue, refused
 
-__all__ = ["Continued", "ForkReport", "ForkedSeat", "ContinuedGame", "fork_run", "open_game", "point_share"]
+__all__ = ["Continued", "ContinuedGame", "ForkReport", "ForkedSeat", "fork_run", "open_game", "point_share"]
 
 _NAME_GAME = Hint("name_fork_game", "Name the Coworld that it is of; its rules are executed.")
 _NAME_PLAYERS = Hint("name_fork_player", "Name a player for that seat.")
