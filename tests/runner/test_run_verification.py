@@ -416,7 +416,9 @@ if __name__ == "__main__":
 
 async def _painted(place: Path, *, record: Literal["off", "frames"] = "frames", game: Path = PAINT) -> Path:
     options = EpisodeOptions(record=record)
-    await run_episode(game, backend="process", workspace=place, options=options, config={"max_ticks": 8})
+    await run_episode(
+        game, backend="process", workspace=place, options=options, config={"max_ticks": 8, "tick_rate": 5}
+    )
     return place
 
 

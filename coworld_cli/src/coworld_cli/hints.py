@@ -106,6 +106,8 @@ WORDS: Mapping[str, str] = {
     "name_run": "`coworld runs list` shows the runs; name one by its directory, or the beginning of its id.",
     "other_disk_index": "Free some room, or name a file on another disk with --index.",
     "record_episode": "Episodes are recorded if asked to: --record samples, or --record frames.",
+    "record_frames_first": "Only games of the kit keep their actions by tick in the replay. Of others, --record frames "
+    "keeps what was said, and recording:DIRECTORY@SLOT repeats it.",
     "record_frames": "Record what players and game say to each other: --record frames.",
     "overwrite_export": "Name another directory, or replace what is there with --overwrite.",
     "aws_region": "Give --aws-region, or set AWS_REGION.",

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from .connection import SeatError
 from .open_seat import OpenSeat
 
 __all__ = ["recorded_frames"]
+
+_DELAY_VARIABLE = "COWORLD_FRAMES_DELAY"
+"""Environment variable with the most seconds by which messages are sent later, to see whether a game depends on it."""
 
 
 def recorded_frames(
@@ -22,6 +27,7 @@ def recorded_frames(
         source: Where they were read, for messages.
         slot: The seat that sent them.
     """
+    most = float(os.environ.get(_DELAY_VARIABLE) or 0)
 
     async def play(seat: OpenSeat) -> None:
         arrived = 0
@@ -34,6 +40,8 @@ def recorded_frames(
                         hint="Repeating it needs the same game, config, seed and opponents.",
                     )
                 arrived += 1
+            if most:
+                await asyncio.sleep(seat.rng.random() * most)
             told = frame.get("text")
             await seat.send_frame(base64.b64decode(str(frame["base64"])) if told is None else str(told))
         while await seat.receive() is not None:

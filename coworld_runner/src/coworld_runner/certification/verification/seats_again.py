@@ -14,6 +14,7 @@ from coworld_core.documents.canonical_json import json_digest
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
+from coworld_core.manifest.models import Runnable
 from coworld_core.records.samples import iter_frames, recording_end
 
 from ...episode.episode_options import EpisodeOptions
@@ -62,13 +63,14 @@ def digest_of_told(frames: Path) -> str:
     return json_digest({str(seat): digest.hexdigest() for seat, digest in digests.items()})
 
 
-async def play_seats_again(package: Package, record: EpisodeRecord, place: Path) -> SeatedAgain:
+async def play_seats_again(package: Package, record: EpisodeRecord, place: Path, *, delay: float = 0.0) -> SeatedAgain:
     """Play an episode again with seats that send the frames that were recorded.
 
     Args:
         package: The game, which is executed.
         record: The episode's record.
         place: Its directory, with its frames.
+        delay: The most seconds by which each message is sent later.
 
     Raises:
         EnvironmentFault: The machine or the engine failed.
@@ -79,7 +81,10 @@ async def play_seats_again(package: Package, record: EpisodeRecord, place: Path)
         there = scratch.path / "again"
         try:
             plan = plan_episode(package, variant=record.variant if record.variant in known else None, players=words)
-            seats = tuple(replace(seat, name=was.name) for seat, was in zip(plan.seats, record.slots, strict=True))
+            seats = tuple(
+                replace(seat, name=was.name, runnable=_delayed(seat.runnable, delay))
+                for seat, was in zip(plan.seats, record.slots, strict=True)
+            )
             plan = replace(plan, game_config=record.game_config, seats=seats, player_secret=record.player_secret)
             again = await run_episode(plan, backend=backend, workspace=there, options=EpisodeOptions(record="frames"))
         except EnvironmentFault:
@@ -92,3 +97,9 @@ async def play_seats_again(package: Package, record: EpisodeRecord, place: Path)
         replays = [file.sha256 for file in again.artifacts if file.path == EpisodeLayout.replay_name]
         told = await anyio.to_thread.run_sync(digest_of_told, EpisodeLayout(there).frames)
         return SeatedAgain(results=again.results, replay_sha256=replays[0] if replays else "", told=told)
+
+
+def _delayed(runnable: Runnable | None, most: float) -> Runnable | None:
+    if runnable is None or not most:
+        return runnable
+    return runnable.model_copy(update={"env": {**runnable.env, "COWORLD_FRAMES_DELAY": str(most)}})
