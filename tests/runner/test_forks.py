@@ -86,7 +86,7 @@ def lines(run: Path) -> Lines:
 async def test_the_same_players_end_a_game_as_before(dice: Path, tmp_path: Path, tick: int) -> None:
     report = await fork_run(dice, at=tick, workspace=tmp_path / "again")
     assert (report.same, report.completed, report.new_chance) == (True, 1, False)
-    assert [seat.score for seat in report.seats] == [seat.recorded for seat in report.seats]
+    assert [seat.score for seat in report.slots] == [seat.recorded for seat in report.slots]
     # What was said belongs to it, too, and players knew what they would know
     assert lines(tmp_path / "again" / f"tick-{tick}.1") == lines(dice)
 
@@ -104,12 +104,12 @@ async def test_a_player_with_chance_of_its_own_is_told(dice: Path, tmp_path: Pat
 async def test_another_player_acts_from_the_tick_on(dice: Path, tmp_path: Path) -> None:
     (tmp_path / "keeps.py").write_text(KEEPS)
     report = await fork_run(dice, at=5, players={1: str(tmp_path / "keeps.py")}, workspace=tmp_path / "other")
-    assert ([seat.original for seat in report.seats], report.same) == ([True, False], None)
+    assert ([seat.original for seat in report.slots], report.same) == ([True, False], None)
     other, before = lines(tmp_path / "other" / "tick-5.1"), lines(dice)
     assert other[:6] == before[:6]
     assert [tick["actions"][1] for tick in other[6:]] == [False] * 3
     assert [tick["actions"][0] for tick in other[6:]] != []
-    assert report.seats[1].name == "keeps"
+    assert report.slots[1].name == "keeps"
     assert (await verify_run(tmp_path / "other" / "tick-5.1")).verdict == "same"
 
 
@@ -117,17 +117,17 @@ async def test_several_continuations_have_chance_of_their_own(dice: Path, tmp_pa
     report = await fork_run(dice, at=4, times=30, workspace=tmp_path / "many")
     assert (report.times, report.completed, report.new_chance, report.same) == (30, 30, True, None)
     assert {row.scores for row in read_rows(tmp_path / "many")} > {read_record(dice).scores}
-    for seat in report.seats:
+    for seat in report.slots:
         assert seat.share is not None
         assert seat.interval is not None
         assert seat.interval.low <= seat.share <= seat.interval.high
-    assert sum(seat.share or 0 for seat in report.seats) == pytest.approx(1)
+    assert sum(seat.share or 0 for seat in report.slots) == pytest.approx(1)
     kept = tmp_path / "many" / "tick-4.2"
     assert lines(kept)[:5] == lines(dice)[:5]
     # Their replays say from where other chance was drawn, and so play again
     assert (await verify_run(kept)).verdict == "same"
     again = await fork_run(dice, at=4, times=30)
-    assert [seat.share for seat in again.seats] == [seat.share for seat in report.seats]
+    assert [seat.share for seat in again.slots] == [seat.share for seat in report.slots]
     assert await fork_run(dice, at=4, times=30, seed=1) != again
 
 
@@ -229,9 +229,9 @@ async def test_the_move_that_cost_most_is_found(tmp_path: Path) -> None:
     assert told == sorted(told)
     ticks = [point.tick for point in report.points]
     assert ticks == list(range(len(read_replay((run / "replay").read_bytes()).ticks)))
-    assert [seat.share for seat in report.points[-1].seats] == [1.0 if score else 0.0 for score in report_scores(run)]
+    assert [seat.share for seat in report.points[-1].slots] == [1.0 if score else 0.0 for score in report_scores(run)]
     for point in report.points:
-        assert sum(seat.share for seat in point.seats) == pytest.approx(1)
+        assert sum(seat.share for seat in point.slots) == pytest.approx(1)
     # Whoever leaves a multiple of four sticks wins against everybody who plays on well; random ones lose some of it
     assert report.moves
     assert not report.flat
@@ -240,7 +240,9 @@ async def test_the_move_that_cost_most_is_found(tmp_path: Path) -> None:
     before, after = (
         next(p for p in report.points if p.tick == at) for at in (report.moves[0].tick, report.moves[0].until)
     )
-    assert report.moves[0].cost == pytest.approx(before.seats[0].share - after.seats[0].share)
+    assert report.moves[0].cost == pytest.approx(
+        before.slots[report.moves[0].slot].share - after.slots[report.moves[0].slot].share
+    )
 
 
 async def test_players_without_chance_have_a_flat_curve(tmp_path: Path) -> None:

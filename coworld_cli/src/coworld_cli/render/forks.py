@@ -19,7 +19,7 @@ def fork_text(report: ForkReport) -> str:
     many = report.times > 1
     head = ["", "Seat", "Player", "Was", "Mean score" if many else "Is now", *(["Share of points"] if many else [])]
     rows = [tuple(head)]
-    for seat in report.seats:
+    for seat in report.slots:
         share = "" if seat.share is None else f"{seat.share:.0%}"
         if seat.interval is not None:
             share += f" ({seat.interval.low:.0%} to {seat.interval.high:.0%})"

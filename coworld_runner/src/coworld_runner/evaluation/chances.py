@@ -40,7 +40,7 @@ class ChancePoint(Record):
 
     tick: int = Field(ge=0, description="The tick.")
     times: int = Field(ge=0, description="Number of continuations; 0 for the end, whose shares are certain.")
-    seats: tuple[SeatChance, ...] = Field(description="By seat.")
+    slots: tuple[SeatChance, ...] = Field(description="By seat.")
 
 
 class CostlyMove(Record):
@@ -187,7 +187,7 @@ class _Curve:
                 )
                 for slot in self._seats
             )
-            yield ChancePoint(tick=tick, times=0 if tick == self._last else len(shares), seats=seats)
+            yield ChancePoint(tick=tick, times=0 if tick == self._last else len(shares), slots=seats)
 
     def moves(self) -> Iterator[CostlyMove]:
         """The costliest moves of each seat."""
@@ -196,7 +196,7 @@ class _Curve:
             found: list[CostlyMove] = []
             for early, late in itertools.pairwise(points):
                 acted = [tick for tick in range(early.tick, late.tick) if slot in self._replay.ticks[tick + 1].actions]
-                before, after = early.seats[slot], late.seats[slot]
+                before, after = early.slots[slot], late.slots[slot]
                 if acted and before.share > after.share:
                     lowest = before.share if before.interval is None else before.interval.low
                     highest = after.share if after.interval is None else after.interval.high

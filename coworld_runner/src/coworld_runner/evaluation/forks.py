@@ -70,7 +70,7 @@ class ForkReport(Record):
     last: int = Field(ge=0, description="The tick at which the game was over before.")
     new_chance: bool = Field(description="Whether the random numbers from that tick are others in each continuation.")
     seed: int = Field(description="The seed of those.")
-    seats: tuple[ForkedSeat, ...] = Field(description="The seats.")
+    slots: tuple[ForkedSeat, ...] = Field(description="Its seats.")
     times: int = Field(ge=1, description="Number of continuations.")
     completed: int = Field(ge=0, description="Number of them that were played to their end.")
     same: bool | None = Field(
@@ -423,7 +423,7 @@ def _report(opened: ContinuedGame, found: Sequence[Continued], *, tick: int, see
         last=opened.last,
         new_chance=not alone,
         seed=seed,
-        seats=tuple(seats),
+        slots=tuple(seats),
         times=len(found),
         completed=len(ended),
         same=same,
