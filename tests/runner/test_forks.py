@@ -227,10 +227,10 @@ async def test_the_move_that_cost_most_is_found(tmp_path: Path) -> None:
     told: list[int] = []
     report = await run_chances(run, seconds=60, tell=told.append)
     assert told == sorted(told)
-    ticks = [point.tick for point in report.points]
+    ticks = [point.tick for point in report.curve]
     assert ticks == list(range(len(read_replay((run / "replay").read_bytes()).ticks)))
-    assert [seat.share for seat in report.points[-1].slots] == [1.0 if score else 0.0 for score in report_scores(run)]
-    for point in report.points:
+    assert [seat.share for seat in report.curve[-1].slots] == [1.0 if score else 0.0 for score in report_scores(run)]
+    for point in report.curve:
         assert sum(seat.share for seat in point.slots) == pytest.approx(1)
     # Whoever leaves a multiple of four sticks wins against everybody who plays on well; random ones lose some of it
     assert report.moves
@@ -238,7 +238,7 @@ async def test_the_move_that_cost_most_is_found(tmp_path: Path) -> None:
     costs = [move.cost for move in report.moves if move.slot == 0]
     assert costs == sorted(costs, reverse=True)
     before, after = (
-        next(p for p in report.points if p.tick == at) for at in (report.moves[0].tick, report.moves[0].until)
+        next(p for p in report.curve if p.tick == at) for at in (report.moves[0].tick, report.moves[0].until)
     )
     assert report.moves[0].cost == pytest.approx(
         before.slots[report.moves[0].slot].share - after.slots[report.moves[0].slot].share
@@ -255,7 +255,7 @@ async def test_no_time_is_no_curve_and_little_time_a_coarse_one(dice: Path) -> N
     with pytest.raises(UsageError):
         await run_chances(dice, seconds=0)
     report = await run_chances(dice, seconds=1e-9)
-    assert [point.tick for point in report.points] == [8]
+    assert [point.tick for point in report.curve] == [8]
 
 
 def report_scores(run: Path) -> list[float]:

@@ -63,7 +63,7 @@ class ChanceReport(Record):
     players: tuple[str, ...] = Field(description="Who plays the continuations, by seat, as in records.")
     seed: int = Field(description="What their random numbers follow from.")
     seconds: float = Field(description="How long they took.")
-    points: tuple[ChancePoint, ...] = Field(description="By tick, the end included.")
+    curve: tuple[ChancePoint, ...] = Field(description="By tick, the end included.")
     moves: tuple[CostlyMove, ...] = Field(description="The three costliest of each seat, by seat.")
     flat: bool = Field(
         description="Whether all continuations ended as the game did: its players and its rules use no chance."
@@ -109,7 +109,7 @@ async def run_chances(
             players=tuple(seat.image for seat in opened.plan.seats),
             seed=seed,
             seconds=round(time.monotonic() - began, 3),
-            points=tuple(curve.points()),
+            curve=tuple(curve.points()),
             moves=tuple(curve.moves()),
             flat=curve.flat,
         )
