@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -25,10 +26,12 @@ from coworld_core.roles.report import zip_of
 from coworld_runner import EpisodeOptions, LocalRuns, run_episode
 from coworld_runner.certification import make_key, public_path, read_public_keys, read_signing_key
 from coworld_runner.certification.verification import (
+    PROVENANCE_NAME,
     VERIFIED_NAME,
     Verification,
     Verifier,
     sign_records,
+    signed_provenance,
     verify_local_runs,
     verify_many,
     verify_run,
@@ -394,6 +397,45 @@ async def test_a_batch_that_programs_played_is_verified(tmp_path: Path) -> None:
     found = await verify_many(place)
     assert (found.verdict, found.verdicts) == ("cannot", {"cannot": found.verified})
     assert set(found.reasons) == {"not_replayable"}
+
+
+async def test_provenance_says_what_the_record_says(run: Path, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    for name in ("ada", "eve"):
+        make_key(tmp_path / name)
+    sign_records([run], read_signing_key(tmp_path / "ada"))
+    path, record = run / PROVENANCE_NAME, read_record(run)
+    good = path.read_bytes()
+    envelope = json.loads(good)
+    payload = base64.b64decode(envelope["payload"])
+    # As others check it: the key, and the bytes that the DSSE specification defines
+    key: Any = load_pem_public_key((tmp_path / "ada.pub").read_bytes())
+    kind = envelope["payloadType"].encode()
+    signed = b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
+    key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), signed)
+    statement = json.loads(payload)
+    assert (statement["_type"], statement["predicateType"]) == (
+        "https://in-toto.io/Statement/v1",
+        "https://slsa.dev/provenance/v1",
+    )
+    assert {one["name"]: one["digest"]["sha256"] for one in statement["subject"]} == {
+        file.path: file.sha256 for file in record.artifacts
+    }
+    assert statement["predicate"]["runDetails"]["byproducts"][0]["digest"] == {"sha256": record.digest[7:]}
+    for at in range(0, len(good), 67):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        assert changed(await verify_run(run)) == [PROVENANCE_NAME], at
+    # Of another algorithm, by somebody else, or of a record that nobody has signed
+    other = {**statement, "subject": [{"name": "results.json", "digest": {"md5": "0" * 32}}]}
+    forged = {**envelope, "payload": base64.b64encode(json.dumps(other).encode()).decode()}
+    for data in (json.dumps(forged).encode(), signed_provenance(record, read_signing_key(tmp_path / "eve"))):
+        path.write_bytes(data)
+        assert changed(await verify_run(run)) == [PROVENANCE_NAME]
+    path.write_bytes(good)
+    assert (await verify_run(run)).verdict == "same"
+    reseal(run)
+    assert changed(await verify_run(run)) == [PROVENANCE_NAME]
 
 
 # --- games that are not of the kit -----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from ...runs.episode_places import find_episode, not_one_episode
 from ..certificate_check import CERTIFIED_MANIFEST, check_certificate
 from ..certification_record import RECORD_NAME
 from .kept_files import changed_artifacts, changed_layout, changed_manifest, changed_record, object_in
+from .provenance import PROVENANCE_NAME, changed_provenance
 from .seats_again import SeatedAgain, digest_of_told, play_seats_again
 from .verification_record import ChangedFile, Verification, shortened
 
@@ -426,7 +427,7 @@ def _opened(run: str, place: Path, named: bool, trusted: Collection[bytes] | Non
         case.cannot = "record_unreadable", "its record cannot be read"
         return case
     case.checked += ["signature"] if record.signature is not None else []
-    case.files += changed_artifacts(record, layout)
+    case.files += [*changed_provenance(place / PROVENANCE_NAME, record), *changed_artifacts(record, layout)]
     case.checked.append("files")
     if not record.digest:
         case.notes.append("Its record is of an earlier version, and nothing protects it.")
