@@ -23,6 +23,7 @@ from .replay import TrajectoryStep as TrajectoryStep
 from .replay import play_again as play_again
 from .replay import read_replay as read_replay
 from .replay import trajectory as trajectory
+from .replay_branch import Branch as Branch
 from .replay_check import ReplayedGame as ReplayedGame
 from .replay_check import check_replay as check_replay
 from .replay_difference import ReplayDifference as ReplayDifference

@@ -90,6 +90,7 @@ class Play:
         seats: Number of seats; by default the game's minimum.
         seed: The seed of all randomness.
         names: The names of the seats, for drawings and texts; by default `Seat 0`, `Seat 1` ….
+        new_chance: Ticks from which the rules' random numbers follow from another seed, and that seed.
 
     Attributes:
         talk: What seats say to each other; None if the game has no `talk`.
@@ -107,6 +108,7 @@ class Play:
         seats: int | None = None,
         seed: int = 0,
         names: Sequence[str] | None = None,
+        new_chance: Mapping[int, int] | None = None,
     ) -> None:
         count = rules.seats if seats is None else seats
         most = rules.most_seats or rules.seats
@@ -135,6 +137,7 @@ class Play:
         self._turns = _common_turns(count).copy()
         self._seat_names = None if names is None else tuple(names)
         self._seed = operator.index(seed)
+        self._new_chance = new_chance
         try:
             # Rules with a constructor of their own expect more than a seed
             rng = self._seed if rules.__init__ is Rules.__init__ else random.Random(self._seed)
@@ -143,6 +146,7 @@ class Play:
             raise RulesError.raised(error, where="__init__", tick=0) from error
         if (answer := self._ask("start")) is not None:
             self._check_done("start", answer)
+        self._draw_anew()
         self._look()
 
     @property
@@ -394,10 +398,20 @@ class Play:
         if answer is not None:
             self._check_done("step", answer)
         self.tick += 1
+        if self._new_chance:
+            self._draw_anew()
         if self.talk is not None:
             self.talk.deliver()
         self._look()
         return told if named else done
+
+    def _draw_anew(self) -> None:
+        """Begin with other random numbers if this is the tick for it."""
+        if self._new_chance and self.tick in self._new_chance:
+            # In place, since rules may have handed it on; those with a constructor of their own may have none
+            chance: object = getattr(self._rules, "rng", None)
+            if isinstance(chance, random.Random):
+                chance.seed(self._new_chance[self.tick])
 
     def _missed(self, seat: int) -> Any | None:
         last = self._held.get(seat)

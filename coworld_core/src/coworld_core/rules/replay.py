@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import sys
 import zlib
 from collections.abc import Generator, Mapping, Sequence
@@ -43,6 +44,7 @@ __all__ = [
     "TrajectoryStep",
     "play_again",
     "read_replay",
+    "recorded_actions",
     "source_digest",
     "trajectory",
 ]
@@ -67,6 +69,11 @@ class ReplayHeader(BaseModel):
     version: str = Field(description="The version of the rules.")
     config: dict[str, Any] = Field(description="The rules' own config.")
     seed: int = Field(description="The seed of all randomness.")
+    new_chance: dict[int, int] = Field(
+        default_factory=dict[int, int],
+        exclude_if=operator.not_,
+        description="Ticks from which random numbers follow from another seed, and that seed; left out if none.",
+    )
     seats: int = Field(ge=1)
     names: list[str] = Field(description="The name of each seat.")
     draws_seats: bool = Field(default=False, description="Whether the game draws what each seat sees.")
@@ -76,13 +83,16 @@ class ReplayHeader(BaseModel):
     )
 
 
-def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int) -> ReplayHeader:
+def replay_header(
+    rules: type[Rules], config: EpisodeConfig, seed: int, new_chance: Mapping[int, int] | None = None
+) -> ReplayHeader:
     """Return the header of the replay of an episode with a config, which names its seats and its pace."""
     return ReplayHeader(
         rules=rules.__name__,
         version=rules.version,
         config=config.public(),
         seed=seed,
+        new_chance=dict(new_chance or {}),
         seats=config.seats,
         names=list(config.names),
         draws_seats=draws_seats(rules),
@@ -402,7 +412,14 @@ def started_play(rules: type[Rules], replay: RulesReplay) -> Play:
         )
     config = rules.Config.model_validate_json(json.dumps(header.config))
     try:
-        return Play(rules, config=config, seats=header.seats, seed=header.seed, names=header.names)
+        return Play(
+            rules,
+            config=config,
+            seats=header.seats,
+            seed=header.seed,
+            names=header.names,
+            new_chance=header.new_chance,
+        )
     except ValueError as error:
         raise ReplayFormatError(f"The replay is of another game: {error}.", code="replay_of_others") from None
 
@@ -412,9 +429,7 @@ def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Ge
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen
-            _say_again(play, seen)
-            # Replays do not distinguish defaults from chosen actions; both are legal.
-            done = play.step({seat: _read_again(play, seen, seat) for seat in seen.actions})
+            done = play.step(recorded_actions(play, seen))
             if exactly:
                 compare(seen.tick, "what was done", seen.actions, done)
         frame = play.frame()
@@ -435,6 +450,17 @@ def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Ge
                 compare(seen.tick, what, then, now)
         for seat, drawing in seen.drawings.items():
             compare(seen.tick, "the drawing", drawing, play.drawing(seat), seat=seat)
+
+
+def recorded_actions(play: Play, seen: ReplayTick) -> dict[int, Any]:
+    """Say again what was said before a tick of a replay, and return the actions that led to it, for `Play.step`.
+
+    Raises:
+        ReplayDiffers: Something of it is not allowed now.
+    """
+    _say_again(play, seen)
+    # Replays do not distinguish defaults from chosen actions; both are legal
+    return {seat: _read_again(play, seen, seat) for seat in seen.actions}
 
 
 def _read_again(play: Play, seen: ReplayTick, seat: int) -> Any:

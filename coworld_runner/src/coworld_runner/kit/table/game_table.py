@@ -66,6 +66,7 @@ class GameTable:
         keep: What is kept of the game.
         log: Notes what each seat did; None: nobody asks for that.
         samples: Collects what each seat sees and does; None: likewise.
+        new_chance: As for `Play`.
 
     Attributes:
         play: The game.
@@ -86,6 +87,7 @@ class GameTable:
         keep: Keep = "replay",
         log: SeatLog | None = None,
         samples: SampleLines | None = None,
+        new_chance: Mapping[int, int] | None = None,
     ) -> None:
         pace = config.pace
         self._period = 1 / pace.hz if isinstance(pace, Ticks) else None
@@ -93,9 +95,12 @@ class GameTable:
         self._rules = rules
         self._config = config
         self._seed = seed
+        self._new_chance = new_chance
         self._log = log
         self._samples = samples
-        self.play = Play(rules, config=config.rules, seats=config.seats, seed=seed, names=config.names)
+        self.play = Play(
+            rules, config=config.rules, seats=config.seats, seed=seed, names=config.names, new_chance=new_chance
+        )
         self.started = False
         self.actions: dict[int, Any] = {}
         self._over = ""
@@ -113,7 +118,7 @@ class GameTable:
         """What led to the present tick, the actions and who decided them, until the replay has it."""
         if keep == "replay":
             self.frame = self.play.frame()
-            self._writer = ReplayWriter(replay_header(rules, config, seed))
+            self._writer = ReplayWriter(replay_header(rules, config, seed, new_chance))
             self._led = ({}, {})
             if rules.tell_rewards or rules.talk is not None:
                 for slot, seat in enumerate(self._seats):
@@ -285,7 +290,7 @@ class GameTable:
         if self._writer is not None:
             self._record()
             return self._writer.finish(reason=reason, results=results)
-        again = GameTable(self._rules, self._config, seed=self._seed)
+        again = GameTable(self._rules, self._config, seed=self._seed, new_chance=self._new_chance)
         try:
             for actions, said in self._history or ():
                 for one in said:
