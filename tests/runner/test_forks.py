@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from coworld_core.episode.record import EpisodeRecord, read_record, read_rows
 from coworld_core.errors import UsageError
 from coworld_core.rules import read_replay
 from coworld_runner.certification.verification import verify_run
-from coworld_runner.evaluation import fork_run, run_chances
+from coworld_runner.evaluation import fork_run, played_game, run_chances
 
 DICE = '''"""The rules of Dice."""
 
@@ -256,6 +257,25 @@ async def test_no_time_is_no_curve_and_little_time_a_coarse_one(dice: Path) -> N
         await run_chances(dice, seconds=0)
     report = await run_chances(dice, seconds=1e-9)
     assert [point.tick for point in report.curve] == [8]
+
+
+# --- in a notebook ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_game_is_looked_into(dice: Path) -> None:
+    game = await played_game(read_record(dice))
+    before = lines(dice)
+    assert [vars(game.state(tick))["round"] for tick in (0, 5, 8)] == [0, 5, 8]
+    assert game.state(5) is not game.state(5)
+    assert game.view(1, 5).observation == {"points": json.loads(before[5]["drawing"]), "round": 5}
+    assert "&lt;" in dataclasses.replace(game.view("all", 2), drawing="<b>")._repr_html_()
+    assert (await game.fork(5)).same
+    assert len(game.trajectory().to_records()) == 2 * 8
+    for tick in (-1, 9):
+        with pytest.raises(UsageError):
+            game.state(tick)
+    with pytest.raises(UsageError):
+        await played_game(EpisodeRecord.model_validate_json((dice / "episode.json").read_bytes()))
 
 
 def report_scores(run: Path) -> list[float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +12,8 @@ from typing import Any, Final, Literal, cast
 from pydantic import ValidationError
 
 from ..errors import UsageError, first_mistake
-from .game import Rules, draws_all, draws_seats
+from .game import Rules, draws_all, draws_seats, is_picture
+from .plain_values import to_json
 from .play import Play
 from .replay import ReplayDiffers, ReplayHeader, RulesReplay, compare, source_digest, started_play, ticks_again
 from .rules_errors import ReplayFormatError, RulesError
@@ -40,6 +43,14 @@ class EyeView:
     said: tuple[dict[str, Any], ...] = ()
     observation: Any = None
     text: str | None = None
+
+    def _repr_html_(self) -> str:
+        # As an image, since whoever drew it may have drawn more than a picture
+        if is_picture(self.drawing):
+            packed = base64.b64encode(self.drawing.encode()).decode()
+            return f'<img alt="Tick {self.tick}" style="max-width:32em" src="data:image/svg+xml;base64,{packed}">'
+        shown = self.text or self.drawing or to_json(self.observation)
+        return f"<pre>{html.escape(shown)}</pre>"
 
 
 def read_eye(value: object, seats: int) -> Eye:

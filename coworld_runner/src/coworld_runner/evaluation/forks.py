@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Unpack
 
@@ -38,7 +38,18 @@ from ..runs.scratch import open_scratch
 from .recorded_game import reason_not_to_play
 from .worker_venue import WorkerVenue, refused
 
-__all__ = ["Continued", "ContinuedGame", "ForkReport", "ForkedSeat", "fork_run", "open_game", "point_share"]
+__all__ = [
+    "Continued",
+    "ContinuedGame",
+    "ForkReport",
+    "ForkedSeat",
+    "FoundGame",
+    "find_game",
+    "fork_run",
+    "open_game",
+    "point_share",
+    "share_interval",
+]
 
 _NAME_GAME = Hint("name_fork_game", "Name the Coworld that it is of; its rules are executed.")
 _NAME_PLAYERS = Hint("name_fork_player", "Name a player for that seat.")
@@ -235,6 +246,43 @@ async def fork_run(
         return _report(opened, found, tick=at, seed=seed, workspace=kept)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FoundGame:
+    """A game of the kit that was played.
+
+    Attributes:
+        layout: Its files.
+        record: Its record.
+        data: The bytes of its replay.
+        package: The Coworld, whose rules may be executed.
+    """
+
+    layout: EpisodeLayout
+    record: EpisodeRecord
+    data: bytes = field(repr=False)
+    package: Package
+
+
+async def find_game(run: str | os.PathLike[str], *, game: Package | str | os.PathLike[str] | None = None) -> FoundGame:
+    """Find the game of an episode; the arguments and errors are those of `fork_run`."""
+    place = await anyio.to_thread.run_sync(find_episode, expand(os.fspath(run)))
+    if not place.exists():
+        raise missing(place, what="episode")
+    layout = EpisodeLayout(place)
+    if not layout.record.is_file():
+        raise not_one_episode(place) or UsageError(
+            f"{place} has no {layout.record.name}.",
+            code="not_an_episode",
+            hint="Name the directory of an episode that has ended.",
+        )
+    record = read_record(place)
+    if not layout.replay.is_file():
+        raise UsageError(f"{place} has no replay.", code="no_replay")
+    data = await anyio.to_thread.run_sync(read_regular, layout.replay)
+    package = await _package(record, layout, game)
+    return FoundGame(layout=layout, record=record, data=data, package=package)
+
+
 @asynccontextmanager
 async def open_game(
     run: str | os.PathLike[str],
@@ -255,33 +303,20 @@ async def open_game(
         UsageError: As for `fork_run`.
         EnvironmentFault: The machine failed.
     """
-    place = await anyio.to_thread.run_sync(find_episode, expand(os.fspath(run)))
-    if not place.exists():
-        raise missing(place, what="episode")
-    layout = EpisodeLayout(place)
-    if not layout.record.is_file():
-        raise not_one_episode(place) or UsageError(
-            f"{place} has no {layout.record.name}.",
-            code="not_an_episode",
-            hint="Name the directory of an episode that has ended.",
-        )
-    record = read_record(place)
-    if not layout.replay.is_file():
-        raise UsageError(f"{place} has no replay.", code="no_replay")
-    data = await anyio.to_thread.run_sync(read_regular, layout.replay)
-    package = await _package(record, layout, game)
+    found = await find_game(run, game=game)
+    layout, record, package = found.layout, found.record, found.package
     plan, original = _planned(package, record, players or {}, layout.workspace)
     async with WorkerVenue(package, workers=workers) as venue:
         if reason_against := await venue.reason_against(plan.seats):
             raise UsageError(f"The game cannot be continued: {reason_against}.", code="not_portable")
-        play_again, asked = venue.workers[0].play_again, ReplaysAgain(replays=[data])
+        play_again, asked = venue.workers[0].play_again, ReplaysAgain(replays=[found.data])
         (again,) = await anyio.to_thread.run_sync(play_again, asked, abandon_on_cancel=True)
-        _require_same(again, place)
+        _require_same(again, layout.workspace)
         yield ContinuedGame(
             layout=layout,
             record=record,
-            replay=read_replay(data, source=str(layout.replay)),
-            data=data,
+            replay=read_replay(found.data, source=str(layout.replay)),
+            data=found.data,
             package=package,
             plan=plan,
             original=original,
