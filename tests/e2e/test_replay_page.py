@@ -29,9 +29,14 @@ def written(package: Path, place: Path, *words: str) -> str:
 
 
 def test_a_replay_of_the_kit(pages: Pages, tmp_path: Path) -> None:
-    page = pages(written(new_game("small", directory=tmp_path / "small").directory, tmp_path), alone=True)
+    game = new_game("small", directory=tmp_path / "small").directory
+    page = pages(written(game, tmp_path), alone=True)
     page.get_by_label("Tick").press("End")
     expect(page.locator("#status")).to_have_text("The game is over")
+    assert coworld("replay", game, tmp_path / "played", "--html", tmp_path / "at.html", "--at", "1").status == 0
+    at = (tmp_path / "at.html").as_uri()
+    for address, tick in ((at, 1), (f"{at}#tick=2", 2)):
+        expect(pages(address).locator("#status")).to_have_text(f"Tick {tick}")
 
 
 def test_a_replay_of_paint_arena(pages: Pages, tmp_path: Path) -> None:
