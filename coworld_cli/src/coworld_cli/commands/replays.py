@@ -13,7 +13,8 @@ from coworld_core.text import plural
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..options.common import browser_option, concurrency_option, in_terminal_option, seconds_option
+from ..files import target_file
+from ..options.common import browser_option, concurrency_option, in_terminal_option, overwrite_option, seconds_option
 from ..options.declarations import refuse_options, takes
 from ..options.platform import (
     Connection,
@@ -60,10 +61,18 @@ _shown_within = seconds_option(
     "--html", type=FILE, metavar="FILE", help="Write it as a single page that opens without the game or a network."
 )
 @click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    metavar="FILE",
+    help="Write it as a picture (.png) or a film (.gif or .mp4), which a headless browser makes.",
+)
+@overwrite_option
+@click.option(
     "--at",
     type=click.IntRange(min=0),
     metavar="TICK",
-    help="Open it at this tick, if its page can, as those of the kit.",
+    help="Open it at this tick, if its page can, as those of the kit; the tick of a picture.",
 )
 @_shown_within
 @browser_option
@@ -71,10 +80,8 @@ _shown_within = seconds_option(
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.1, max=60),
-    default=5.0,
-    show_default=True,
     metavar="N",
-    help="Ticks a second, in the terminal.",
+    help="Ticks a second, in the terminal or in a film.  [default: 5; more if a film would take over a minute]",
 )
 @output_options
 def replay(
@@ -82,13 +89,15 @@ def replay(
     options: PackageOptions,
     replay: str | None,
     html: Path | None,
+    output: Path | None,
+    overwrite: bool,
     at: int | None,
     timeout_seconds: float,
     open_browser: bool | None,
     in_terminal: bool,
-    speed: float,
+    speed: float | None,
 ) -> int:
-    """Show a replay in the browser or terminal.
+    """Show a replay in the browser or terminal, or write it as a page, a picture or a film.
 
     The browser shows it until Ctrl-C.
 
@@ -98,7 +107,13 @@ def replay(
     the last one at or below the current directory. The directory of an episode is enough, too, as it says which game
     played it. If the game has a static replay viewer that is built, the viewer shows it, and the game itself does not
     run.
+
+    Pictures and films need Chromium, Chrome or Edge, and `pip install "coworld-runner[film]"`; an .mp4 also ffmpeg.
     """
+    if output is not None and (html is not None or open_browser or in_terminal):
+        raise click.UsageError("--output excludes --html, --open-browser and --in-terminal.")
+    if output is None:
+        refuse_options({"overwrite"}, "goes with --output.")
     if html is not None and open_browser:
         raise click.UsageError(
             "--html and --open-browser exclude each other: one writes a file, the other shows a running game."
@@ -107,8 +122,14 @@ def replay(
         if html is not None or open_browser:
             raise click.UsageError("--in-terminal excludes --html and --open-browser.", click.get_current_context())
         refuse_options({"at"}, "is for the browser: it does not go with --in-terminal.")
-        return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed))
-    refuse_options({"speed"}, "goes with --in-terminal.")
+        return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed or 5.0))
+    if output is not None:
+        target = target_file(output, "", overwrite=overwrite)
+        return run_async(
+            out,
+            lambda running: _film(options, replay, running, target, timeout=timeout_seconds, at=at, speed=speed),
+        )
+    refuse_options({"speed"}, "goes with --in-terminal or --output.")
     return run_async(
         out,
         lambda running: _show(
@@ -170,6 +191,41 @@ async def _show(
         if shown.game is None:
             return exitcodes.OK
         return await unit_status(ended, shown.game.unit, out, doing="showed the replay")
+
+
+async def _film(
+    options: PackageOptions,
+    replay: str | PathLike[str] | None,
+    running: Running,
+    target: Path,
+    *,
+    timeout: float,
+    at: int | None,
+    speed: float | None,
+) -> int:
+    """Write a replay as a picture or a film."""
+    from coworld_runner import open_replay
+    from coworld_runner.replay import ReplayOptions, check_film, film_replay, find_replay
+
+    from ..run_preparation import find_package, opened_backend
+
+    out = running.out
+    check_film(target)
+    manifest, replay = find_replay(options.manifest, replay)
+    options = options.but(manifest=manifest)
+    package = await find_package(options, running)
+    async with open_replay(
+        package,
+        replay,
+        backend=opened_backend(options, package, running),
+        options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+    ) as shown:
+        with shown_progress(out, "frames", amount=str) as tell:
+            film = await film_replay(shown, target, at=at, per_second=speed, progress=tell)
+    size = f"{plural(film.frames, 'frame')}, {film.seconds:g} s" if film.seconds else "a picture"
+    out.answer({"output": str(target), "frames": film.frames, "seconds": film.seconds, "replay": shown.replay.source})
+    out.say(f"Wrote {shown_path(target)}: {size}.")
+    return exitcodes.OK
 
 
 def _say_where(shown: ShownReplay, out: Output) -> None:

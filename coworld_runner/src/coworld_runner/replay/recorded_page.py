@@ -92,7 +92,8 @@ async def record_page(
     start = "" if at is None else f' data-start="tick={at}"'
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f'<script type="application/octet-stream" id="coworld-recorded"{start}>{packed}</script>\n<script>{script}</script>'
+        f'<script type="application/octet-stream" id="coworld-recorded"{start}>{packed}</script>\n'
+        f"<script>{script}</script>"
     )
     # First in the page, so that the page's own scripts find the socket replaced
     place = re.search(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", text, re.IGNORECASE)

@@ -34,8 +34,16 @@ function open(replay) {
   for (const id of ["scrub", "back", "play", "next", "slower", "faster"]) el(id).disabled = false;
   drawCurve();
   setNotice("");
+  document.body.dataset.ticks = String(frames.length);
   show(0);
   setPlaying(true);
+  follow();
+}
+
+// A link may name the tick to stop at, as `#tick=12` does.
+function follow() {
+  const asked = new URLSearchParams(location.hash.slice(1)).get("tick");
+  if (/^\d{1,9}$/.test(asked)) step(Number(asked) - at);
 }
 
 function drawCurve() {
@@ -61,6 +69,7 @@ function drawCurve() {
 
 function show(index) {
   at = Math.max(0, Math.min(index, frames.length - 1));
+  document.body.dataset.tick = String(at);
   const frame = frames[at];
   board.show(frame, playing ? FRAME_MS / SPEEDS[speed] : 0);
   showScores(frame);
@@ -111,6 +120,7 @@ el("back").addEventListener("click", () => step(-1));
 el("next").addEventListener("click", () => step(1));
 el("slower").addEventListener("click", () => setSpeed(speed - 1));
 el("faster").addEventListener("click", () => setSpeed(speed + 1));
+addEventListener("hashchange", () => { if (frames.length) follow(); });
 el("scrub").addEventListener("input", () => { setPlaying(false); show(Number(el("scrub").value)); });
 
 const ACTIONS = {
