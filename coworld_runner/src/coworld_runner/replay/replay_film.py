@@ -45,7 +45,8 @@ _HEIGHTS: Final = (360, 1080)
 _GO: Final = """tick => new Promise((done) => {
   location.hash = `tick=${tick}`;
   const look = () => {
-    if (document.body.dataset.tick === String(tick)) requestAnimationFrame(() => done());
+    // Once for what is drawn in the next frame, and once until it is there
+    if (document.body.dataset.tick === String(tick)) requestAnimationFrame(() => requestAnimationFrame(() => done()));
     else setTimeout(look, 10);
   };
   look();
