@@ -69,6 +69,11 @@ _shown_within = seconds_option(
 )
 @overwrite_option
 @click.option(
+    "--show",
+    is_flag=True,
+    help="Show all replays of a directory one after the other, for the screen of a hall.",
+)
+@click.option(
     "--at",
     type=click.IntRange(min=0),
     metavar="TICK",
@@ -91,13 +96,14 @@ def replay(
     html: Path | None,
     output: Path | None,
     overwrite: bool,
+    show: bool,
     at: int | None,
     timeout_seconds: float,
     open_browser: bool | None,
     in_terminal: bool,
     speed: float | None,
 ) -> int:
-    """Show a replay in the browser or terminal, or write it as a page, a picture or a film.
+    """Show a replay in the browser or terminal, or film it.
 
     The browser shows it until Ctrl-C.
 
@@ -108,12 +114,20 @@ def replay(
     played it. If the game has a static replay viewer that is built, the viewer shows it, and the game itself does not
     run.
 
+    With --show, the directory is the last argument: the results of a package, or any other that holds episodes; after
+    MANIFEST, it may also hold files that are replays of that game. What arrives there is shown, too.
+
     Pictures and films need Chromium, Chrome or Edge, and `pip install "coworld-runner[film]"`; an .mp4 also ffmpeg.
     """
     if output is not None and (html is not None or open_browser or in_terminal):
         raise click.UsageError("--output excludes --html, --open-browser and --in-terminal.")
     if output is None:
         refuse_options({"overwrite"}, "goes with --output.")
+    if show:
+        if html is not None or output is not None or in_terminal:
+            raise click.UsageError("--show excludes --html, --output and --in-terminal.")
+        refuse_options({"at", "speed"}, "does not go with --show.")
+        return run_async(out, lambda running: _all(options, replay, running, timeout_seconds, open_browser))
     if html is not None and open_browser:
         raise click.UsageError(
             "--html and --open-browser exclude each other: one writes a file, the other shows a running game."
@@ -191,6 +205,34 @@ async def _show(
         if shown.game is None:
             return exitcodes.OK
         return await unit_status(ended, shown.game.unit, out, doing="showed the replay")
+
+
+async def _all(
+    options: PackageOptions, directory: str | None, running: Running, timeout: float, open_browser: bool | None
+) -> int:
+    """Show the replays of a directory until the user stops it."""
+    import anyio
+
+    from coworld_runner.replay import ReplayOptions, open_show
+
+    from ..browser import open_page, wants_browser
+
+    out = running.out
+    options.refuse_cluster(("auto",))
+    async with open_show(
+        directory or options.manifest or ".",
+        options.manifest if directory else "",
+        backend=options.backend,
+        options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+        tell=lambda name, why: out.note(f"Left out {clean(name, one_line=True)}: {clean(why, one_line=True)}"),
+    ) as show:
+        out.answer({"link": show.link, "replays": show.count})
+        out.say(f"{plural(show.count, 'replay')}. Watch:  {click.style(show.link, bold=True)}")
+        out.note("Ctrl-C ends it.")
+        if wants_browser(open_browser):
+            running.tasks.start_soon(open_page, show.link, out)
+        await running.until_interrupted(anyio.sleep_forever)
+    return exitcodes.OK
 
 
 async def _film(

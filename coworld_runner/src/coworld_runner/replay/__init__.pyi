@@ -6,6 +6,7 @@ from .replay_film import film_replay as film_replay
 from .replay_frames import read_frames as read_frames
 from .replay_session import ReplayOptions as ReplayOptions
 from .replay_session import open_replay_mode as open_replay_mode
+from .replay_show import open_show as open_show
 from .replay_verification import verify_batch_replays as verify_batch_replays
 from .replay_verification import verify_episode_replay as verify_episode_replay
 from .shown_replay import ShownReplay as ShownReplay

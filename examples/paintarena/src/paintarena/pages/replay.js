@@ -93,6 +93,7 @@ function setPlaying(value) {
 function beat() {
   // The last frame stays longer, so that the result can be read before the replay starts over.
   const pause = at === frames.length - 1 ? 5 * FRAME_MS : FRAME_MS;
+  if (at === frames.length - 1 && parent !== window) parent.postMessage("coworld-replay-ended", "*"); // A show goes on
   timer = setTimeout(() => { show(at === frames.length - 1 ? 0 : at + 1); beat(); }, pause / SPEEDS[speed]);
 }
 

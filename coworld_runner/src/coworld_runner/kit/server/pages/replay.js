@@ -100,6 +100,7 @@ function layOut() {
   const live = ticks.some((seen) => seen.scores);
   const series = live ? head.header.names.map((name, seat) => ({ name, value: (place) => score(place, seat) })) : [];
   drawCurves(scores, "Scores", series, ticks.length);
+  for (const node of [marks, earlier, later]) node.hidden = !events.length;
   showMarks(marks, events, ticks.length, () => at, hold);
 }
 
@@ -117,6 +118,7 @@ function run() {
   const period = (head.pace && head.pace.hz ? 1000 / head.pace.hz : STEP) / speed;
   if (at >= ticks.length - 1) {
     const more = ticks.length < head.count; // is on its way
+    if (!more && parent !== window) parent.postMessage("coworld-replay-ended", "*"); // A show goes on to the next
     if (more) timer = setTimeout(go, STEP);
     else if (loop.checked) timer = setTimeout(() => { show(0); go(); }, (3 * STEP) / speed);
     else hold(at);
