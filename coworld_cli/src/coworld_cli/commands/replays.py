@@ -13,7 +13,6 @@ from coworld_core.text import plural
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..files import target_file
 from ..options.common import browser_option, concurrency_option, in_terminal_option, overwrite_option, seconds_option
 from ..options.declarations import refuse_options, takes
 from ..options.platform import (
@@ -138,6 +137,8 @@ def replay(
         refuse_options({"at"}, "is for the browser: it does not go with --in-terminal.")
         return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed or 5.0))
     if output is not None:
+        from ..files import target_file
+
         target = target_file(output, "", overwrite=overwrite)
         return run_async(
             out,

@@ -259,7 +259,7 @@ async def _encoded(place: Path, plan: FilmPlan, kind: str) -> bytes:
         ".mp4": ("-vf", wait, "-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart"),
         ".gif": ("-vf", f"{wait},split[a][b];[a]palettegen[p];[b][p]paletteuse", "-loop", "0"),
     }[kind]
-    command = ["ffmpeg", "-v", "error", "-nostdin", "-y", "-framerate", f"{plan.rate:g}", "-i", str(place / "%06d.png")]
+    command = ["ffmpeg", "-v", "error", "-nostdin", "-framerate", f"{plan.rate:g}", "-i", str(place / "%06d.png")]
     done = await anyio.run_process([*command, *how, str(made)], env=child_environment(None), check=False)
     if done.returncode:
         said = strip_controls(done.stderr.decode("utf-8", "replace")).strip().splitlines()
