@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -44,7 +43,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("game.txt", "game", "game.png.html"):
         with pytest.raises(UsageError, match="no name of a picture"):
             check_film(Path(name))
-    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setenv("PATH", "")
     check_film(Path("game.png"))
     check_film(Path("game.GIF"))
     monkeypatch.setattr(replay_film, "_has_pillow", lambda: False)

@@ -291,8 +291,8 @@ def _say_where(shown: ShownReplay, out: Output) -> None:
 async def _in_terminal(
     options: PackageOptions, replay: str | None, running: Running, timeout: float, speed: float
 ) -> int:
-    """Show a replay in the terminal; the game itself does not run."""
-    from coworld_runner.replay import find_replay, last_of, resolve_replay
+    """Show a replay in the terminal."""
+    from coworld_runner.replay import find_replay, last_of, open_seat_texts, resolve_replay
 
     from ..run_preparation import find_package
     from ..terminal_view import show_replay
@@ -301,8 +301,11 @@ async def _in_terminal(
     package = await find_package(options.but(manifest=manifest), running)
 
     async def show() -> Mapping[str, Any]:
-        async with resolve_replay(found or last_of(package), timeout=timeout) as file:
-            return await show_replay(running.out, file.path, package.manifest.game.name, per_second=speed)
+        async with (
+            resolve_replay(found or last_of(package), timeout=timeout) as file,
+            open_seat_texts(package, file.path) as text,
+        ):
+            return await show_replay(running.out, file.path, package.manifest.game.name, per_second=speed, text=text)
 
     shown = await running.until_interrupted(show)
     running.out.answer(shown if shown is not None else {"interrupted": True})

@@ -9,4 +9,6 @@ from .replay_session import open_replay_mode as open_replay_mode
 from .replay_show import open_show as open_show
 from .replay_verification import verify_batch_replays as verify_batch_replays
 from .replay_verification import verify_episode_replay as verify_episode_replay
+from .seat_texts import SeatText as SeatText
+from .seat_texts import open_seat_texts as open_seat_texts
 from .shown_replay import ShownReplay as ShownReplay

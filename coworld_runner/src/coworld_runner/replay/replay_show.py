@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -36,7 +37,8 @@ _KEPT: Final = 4
 """Pages that are kept."""
 
 
-class ReplayShow(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class ReplayShow:
     """A show that goes on until its block ends."""
 
     link: str
