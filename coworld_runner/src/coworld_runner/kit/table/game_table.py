@@ -18,7 +18,6 @@ from coworld_core.episode.seat_event_kinds import IDLE, REFUSED, REWARD, SAID
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
-    Open,
     Play,
     ReplayWriter,
     Rules,
@@ -67,6 +66,7 @@ class GameTable:
         keep: What is kept of the game.
         log: Notes what each seat did; None: nobody asks for that.
         samples: Collects what each seat sees and does; None: likewise.
+        new_chance: As for `Play`.
 
     Attributes:
         play: The game.
@@ -87,6 +87,7 @@ class GameTable:
         keep: Keep = "replay",
         log: SeatLog | None = None,
         samples: SampleLines | None = None,
+        new_chance: Mapping[int, int] | None = None,
     ) -> None:
         pace = config.pace
         self._period = 1 / pace.hz if isinstance(pace, Ticks) else None
@@ -94,9 +95,12 @@ class GameTable:
         self._rules = rules
         self._config = config
         self._seed = seed
+        self._new_chance = new_chance
         self._log = log
         self._samples = samples
-        self.play = Play(rules, config=config.rules, seats=config.seats, seed=seed, names=config.names)
+        self.play = Play(
+            rules, config=config.rules, seats=config.seats, seed=seed, names=config.names, new_chance=new_chance
+        )
         self.started = False
         self.actions: dict[int, Any] = {}
         self._over = ""
@@ -114,7 +118,7 @@ class GameTable:
         """What led to the present tick, the actions and who decided them, until the replay has it."""
         if keep == "replay":
             self.frame = self.play.frame()
-            self._writer = ReplayWriter(replay_header(rules, config, seed))
+            self._writer = ReplayWriter(replay_header(rules, config, seed, new_chance))
             self._led = ({}, {})
             if rules.tell_rewards or rules.talk is not None:
                 for slot, seat in enumerate(self._seats):
@@ -286,7 +290,7 @@ class GameTable:
         if self._writer is not None:
             self._record()
             return self._writer.finish(reason=reason, results=results)
-        again = GameTable(self._rules, self._config, seed=self._seed)
+        again = GameTable(self._rules, self._config, seed=self._seed, new_chance=self._new_chance)
         try:
             for actions, said in self._history or ():
                 for one in said:
@@ -366,7 +370,7 @@ class GameTable:
         if seat.news is not None and (news := seat.news.fields()):
             parts.append(compact(news)[1:-1])
         if seat.pictures:
-            parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
+            parts.append(compact({"picture": play.drawing(slot), **self.play.standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in (more or {}).items()]
         if turn and self._period is None:
             left = max(self.time_ends(slot) - at, 0.0)
@@ -385,14 +389,8 @@ class GameTable:
         The answer is not another observation, which a player at the same connection might answer again.
         """
         self._seats[slot].pictures = True
-        picture = {"picture": self.play.drawing(slot), **self._standing(slot)}
+        picture = {"picture": self.play.drawing(slot), **self.play.standing(slot)}
         return compact({"type": "picture", "tick": self.play.tick, **picture})
-
-    def _standing(self, slot: int) -> dict[str, Any]:
-        """Scores, who is to act and who is out, for a seat's page: of all seats only if spectators may see it."""
-        if not isinstance(self._rules.spectators, Open):
-            return self.frame.standing(slot)
-        return {"to_act": self.frame.to_act, **self.frame.standing()}
 
     def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""

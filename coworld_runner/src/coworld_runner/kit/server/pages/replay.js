@@ -1,7 +1,7 @@
 const STEP = 600;
 let head = null;
 const ticks = [];
-const spoken = []; // what was said, each with the number of the tick in which it was heard
+const spoken = []; // the ticks in which something was heard
 const SPOKEN = 20;
 let at = 0;
 let speed = 1;
@@ -24,7 +24,6 @@ const pace = make("select", { "aria-label": "Speed" }, ...PACES.map((value) => m
 const loop = make("input", { type: "checkbox" });
 const told = make("span", { "aria-live": "polite" }, "Copy link");
 const share = make("button", { type: "button" }, told);
-const eyes = make("select", { "aria-label": "Seen by" });
 pace.value = "1";
 const scores = make("figure", { hidden: "" });
 const marks = make("div", { id: "marks", role: "group", "aria-label": "Events" });
@@ -36,38 +35,18 @@ document.body.classList.add("replay");
 let events = [];
 let laidOut = 0;
 
-// A seat is drawn only while a page shows it, so some views may be missing, and a game may have none at all.
-const recorded = new Set();
-const drawn = (seen, seat) => (seen.drawings || {})[seat];
-
-function offerEyes() {
-  eyes.hidden = !head.header.draws_seats;
-  const seats = head.header.names.map((name, seat) => {
-    const option = make("option", { value: String(seat) }, recorded.has(String(seat)) ? name : `${name} (not recorded)`);
-    option.disabled = !recorded.has(String(seat));
-    return option;
-  });
-  const chosen = eyes.value;
-  eyes.replaceChildren(make("option", { value: "" }, "Spectators"), ...seats);
-  eyes.value = recorded.has(chosen) ? chosen : "";
-}
-
-function showSeen(seen) {
-  const view = eyes.value === "" ? seen.drawing : drawn(seen, eyes.value);
-  showBoard(view || "");
-  const missing = recorded.size < head.header.names.length;
-  if (view === undefined) setViews(`What ${head.header.names[eyes.value]} saw at this tick was not recorded.`);
-  else setViews(head.header.draws_seats && missing ? "What a seat saw is recorded only while a page shows it." : "");
-}
-
 function show(tick) {
   at = Math.max(0, Math.min(tick, ticks.length - 1));
-  document.body.dataset.tick = String(at);
   const seen = ticks[at];
   const last = at === head.count - 1;
-  showSeen(seen);
-  showSeats(head.header.names, last && head.results ? { ...seen, scores: head.results.scores } : seen);
-  showTalk(head.header.names, spoken.filter(([heard]) => heard <= at).slice(-SPOKEN).map(([, said]) => said));
+  const view = seenAt(at, seen, () => show(at));
+  if (view) {
+    showSight(view.drawing, view.text, view.observation);
+    setViews(view.why);
+    showSeats(head.header.names, last && head.results ? { ...view, scores: head.results.scores } : view);
+    showTalk(head.header.names, spoken.filter((heard) => heard <= at).flatMap((heard) => saidAt(heard, ticks[heard])).slice(-SPOKEN));
+    if (!view.waits) document.body.dataset.tick = String(at);
+  }
   keepPlaces();
   slider.max = String(ticks.length - 1);
   slider.value = String(at);
@@ -75,7 +54,7 @@ function show(tick) {
   setStatus(last ? endings[head.reason] || head.reason || "The end" : `Tick ${seen.tick}`);
   const by = seen.by || {};
   const actor = (seat) => head.header.names[seat] + (by[seat] ? ` (${by[seat]})` : "");
-  const done = Object.entries(seen.actions).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
+  const done = Object.entries(doneAt(seen)).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
   setText(el("notice"), done.join(" · ").slice(0, 1000));
   el("notice").hidden = false;
 }
@@ -96,7 +75,8 @@ function layOut() {
   if (ticks.length < head.count && ticks.length < 2 * laidOut) return;
   laidOut = ticks.length;
   const score = (place, seat) => ((place === head.count - 1 && head.results && head.results.scores) || ticks[place].scores || [])[seat];
-  events = findEvents(ticks, head.header.names, spoken, score);
+  const heard = spoken.flatMap((place) => saidAt(place, ticks[place]).map((said) => [place, said]));
+  events = findEvents(ticks, head.header.names, heard, score);
   const live = ticks.some((seen) => seen.scores);
   const series = live ? head.header.names.map((name, seat) => ({ name, value: (place) => score(place, seat) })) : [];
   drawCurves(scores, "Scores", series, ticks.length);
@@ -145,8 +125,7 @@ const fragment = () => new URLSearchParams(location.hash.slice(1));
 function follow() {
   const asked = fragment();
   if (PACES.includes(asked.get("pace"))) { pace.value = asked.get("pace"); speed = Number(pace.value); }
-  const eye = asked.get("eye") === "public" ? "" : asked.get("eye");
-  if (eye === "" || recorded.has(eye)) eyes.value = eye;
+  lookAsLinked();
   const tick = asked.get("tick");
   if (/^\d{1,9}$/.test(tick)) hold(Number(tick));
   else { show(at); go(); }
@@ -164,12 +143,12 @@ earlier.addEventListener("click", () => hold(events.findLast((event) => event.at
 later.addEventListener("click", () => hold(events.find((event) => event.at > at).at));
 slider.addEventListener("input", () => hold(Number(slider.value)));
 pace.addEventListener("change", () => { speed = Number(pace.value); go(); });
-eyes.addEventListener("change", () => show(at));
+eyes.addEventListener("change", () => { laidOut = 0; layOut(); show(at); });
 share.addEventListener("click", async () => {
   const asked = fragment();
   asked.set("tick", String(at));
   asked.set("pace", pace.value);
-  if (!eyes.hidden) asked.set("eye", eyes.value || "public");
+  if (!eyes.hidden) asked.set("eye", eyes.value);
   const link = `${location.href.split("#")[0]}#${asked}`;
   try {
     history.replaceState(null, "", link);
@@ -195,21 +174,20 @@ addEventListener("resize", () => {
 });
 
 let started = false;
-talk(socketUrl("replay"), (message) => {
+askServer = talk(socketUrl("replay"), (message) => {
   if (message.type === "replay") {
     head = message;
     head.header.names = head.header.names.slice(0, SEATS).map((name) => name.slice(0, NAME));
     ticks.length = spoken.length = laidOut = 0;
-    recorded.clear();
+    offerEyes(head);
     showGame(message.header, "replay", message.about);
     document.body.dataset.ticks = String(head.count);
     if (!head.count) setStatus("This replay has no ticks", "failed");
   }
+  if (message.type === "eye") { hearEye(message); if (started) show(at); }
   if (message.type !== "ticks") return;
-  message.ticks.forEach((seen, place) => (seen.said || []).forEach((said) => spoken.push([ticks.length + place, said])));
+  message.ticks.forEach((seen, place) => { if ((seen.said || []).length) spoken.push(ticks.length + place); });
   ticks.push(...message.ticks);
-  for (const seen of message.ticks) for (const seat of Object.keys(seen.drawings || {})) recorded.add(seat);
-  offerEyes();
   layOut();
   if (!started) follow();
   else if (sought !== null) hold(sought);
