@@ -57,6 +57,7 @@ function show(tick) {
   const done = Object.entries(doneAt(seen)).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
   setText(el("notice"), done.join(" · ").slice(0, 1000));
   el("notice").hidden = false;
+  el("notice").style.visibility = done.length ? "" : "hidden";
 }
 
 // Nothing moves from tick to tick: what has needed room keeps it.
