@@ -422,7 +422,11 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["episodes", "--local", "--server", "https://s.example"], "--server is for episodes of a platform"),
         (["episodes", "--watch", "--root", "."], "--root needs --local."),
         (["replay", "--in-terminal", "--at", "3"], "--at is for the browser: it does not go with --in-terminal."),
-        (["replay", "--speed", "3"], "--speed goes with --in-terminal."),
+        (["replay", "--speed", "3"], "--speed goes with --in-terminal or --output."),
+        (["replay", "--overwrite"], "--overwrite goes with --output."),
+        (["replay", "-o", "a.gif", "--html", "a.html"], "--output excludes --html"),
+        (["replay", "--show", "--in-terminal"], "--show excludes --html, --output and --in-terminal."),
+        (["replay", "--show", "--at", "3"], "--at does not go with --show."),
         (["login", "--with-token", "--force"], "--force is for signing in with the browser"),
         (["status", "cow_1", "--hosted-smoke-timeout-seconds", "3"], "goes with --wait-hosted-smoke."),
         (

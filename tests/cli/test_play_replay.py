@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import re
+import shutil
 import signal
 import urllib.request
 from collections.abc import Callable
@@ -281,3 +282,21 @@ def test_a_page_is_named_with_the_tick_to_begin_at(tmp_path: Path) -> None:
     link = f"{(tmp_path / 'page.html').as_uri()}#tick=3"
     assert f"Watch it:  {link}" in coworld(*asked, "--at", "3").stdout
     assert coworld(*asked, "--json").json["link"] == link.removesuffix("#tick=3")
+
+
+def test_seats_say_in_words_what_a_picture_shows(tmp_path: Path) -> None:
+    nim = tmp_path / "nim"
+    shutil.copytree(Path(__file__).parents[2] / "examples" / "nim", nim, ignore=shutil.ignore_patterns("results"))
+    assert coworld("run", nim, "--backend", "process", "--seed", "1", "-o", tmp_path / "played").status == 0
+    asked = ("replay", nim, tmp_path / "played", "--in-terminal")
+    shown = coworld(*asked)
+    assert shown.status == 0, shown.stderr
+    assert "  Random Taker sees:\n  |||" in shown.stdout
+    assert "  Counter did {" in shown.stdout
+    # Rules that do not play it again do not keep it from being shown
+    rules = nim / "nim.py"
+    rules.write_text(re.sub(r"(self\.left) -= .*", r"\1 -= 1", rules.read_text()))
+    changed = coworld(*asked)
+    assert changed.status == 0, changed.stderr
+    assert changed.stderr.count("What seats saw is not shown: ") == 1
+    assert changed.stdout.count("· tick ") == shown.stdout.count("· tick ")

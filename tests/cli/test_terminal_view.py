@@ -6,6 +6,7 @@ import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.talking import TalkingSticks
@@ -84,7 +85,17 @@ def test_what_seats_say_is_below_the_board(tmp_path: Path) -> None:
     (tmp_path / "replay").write_bytes(writer.finish(reason="stopped"))
     frames = read_frames(tmp_path / "replay").frames
     assert board_lines("X", board_of(frames[0]), names=["A", "B"])[-1] == "  1  B"
-    assert board_lines("X", board_of(frames[2]), names=["A", "B"])[-2:] == ["  A: good luck", "  A to B: red"]
+    assert board_lines("X", board_of(frames[2]), names=["A", "B"])[-4:] == [
+        '  B did {"take":1}',
+        "",
+        "  A: good luck",
+        "  A to B: red",
+    ]
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    acted = board_of({"actions": {"0": "\x1b[31m" + "x" * 999, "9" * 5000: 1, "x": 1, 1: deep, 7: None}})
+    assert board_lines("X", acted, names=["A"])[-2:] == [f'  A did "\\u001b[31m{"x" * 183}', "  7 did null"]
     hostile = board_of({"said": [3, {"seat": "0", "text": "x", "to": "all"}, {"seat": 9, "text": "y", "to": 9}]})
     assert board_lines("X", hostile, names=["A"])[-1] == "  9 to 9: y"
 

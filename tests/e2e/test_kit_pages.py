@@ -450,7 +450,7 @@ def test_a_replay_is_seen_by_each_eye(pages: Pages, tmp_path: Path) -> None:
         expect(page.locator("#notice")).to_have_text("A: 1 · B: 0")
         page.get_by_role("button", name="Step").click()
         page.get_by_role("button", name="Copy link").click()
-        assert page.url.endswith("#tick=2&eye=all")
+        assert page.url.endswith("#tick=2&eye=all&pace=1")
         page.evaluate("location.hash = '#tick=2&eye=public'")
         expect(roles).to_be_hidden()
         page.evaluate("location.hash = '#tick=2&eye=7'")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image, ImageChops
 from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import coworld
+from support.needs import find_browser
 
 from coworld_runner.kit.server.scaffolds import new_game
 from coworld_runner.replay.recorded_page import ReplayPage
@@ -29,9 +33,14 @@ def written(package: Path, place: Path, *words: str) -> str:
 
 
 def test_a_replay_of_the_kit(pages: Pages, tmp_path: Path) -> None:
-    page = pages(written(new_game("small", directory=tmp_path / "small").directory, tmp_path), alone=True)
+    game = new_game("small", directory=tmp_path / "small").directory
+    page = pages(written(game, tmp_path), alone=True)
     page.get_by_label("Tick").press("End")
     expect(page.locator("#status")).to_have_text("The game is over")
+    assert coworld("replay", game, tmp_path / "played", "--html", tmp_path / "at.html", "--at", "1").status == 0
+    at = (tmp_path / "at.html").as_uri()
+    for address, tick in ((at, 1), (f"{at}#tick=2", 2)):
+        expect(pages(address).locator("#status")).to_have_text(f"Tick {tick}")
 
 
 def test_a_replay_of_paint_arena(pages: Pages, tmp_path: Path) -> None:
@@ -43,6 +52,53 @@ def test_a_replay_of_paint_arena(pages: Pages, tmp_path: Path) -> None:
     notebook.write_text(f"<!doctype html>{whole._repr_html_()}", encoding="utf-8")
     inline = pages(notebook.as_uri()).frame_locator("iframe")
     expect(inline.locator("#status")).to_have_text("Playing")
+
+
+BROWSER = {"COWORLD_BROWSER": find_browser() or ""}
+
+
+def filmed(place: Path, name: str, *words: str) -> Path:
+    """The file that a game's replay is written to."""
+    done = coworld("replay", place / "played", "--backend", "process", "-o", place / name, *words, env=BROWSER)
+    assert done.status == 0, done.stderr
+    return place / name
+
+
+@pytest.mark.parametrize("example", ["nim", "paintarena"])
+def test_a_replay_is_a_picture_or_a_gif(example: str, tmp_path: Path) -> None:
+    words = ("--variant", "quick") if example == "paintarena" else ()
+    game = ROOT / "examples" / example
+    assert coworld("run-episode", game, "--backend", "process", "-o", tmp_path / "played", *words).status == 0
+    last = Image.open(filmed(tmp_path, "last.png")).convert("RGB")
+    first = Image.open(filmed(tmp_path, "first.png", "--at", "0")).convert("RGB")
+    assert first.size == last.size
+    assert first.tobytes() != last.tobytes()
+    with Image.open(filmed(tmp_path, "game.gif", "--speed", "10")) as opened:
+        film: Any = opened
+        assert (film.n_frames > 3, film.size) == (True, last.size)
+        film.seek(0)
+        assert film.info["duration"] == 100
+        apart = ImageChops.difference(film.convert("RGB"), first).convert("L")
+    assert not any(apart.histogram()[90:]), "a GIF has fewer colours, and no others"
+    again = coworld("replay", tmp_path / "played", "-o", tmp_path / "game.gif")
+    assert (again.status, "already exists" in again.stderr) == (2, True)
+    filmed(tmp_path, "first.png", "--overwrite")
+    assert Image.open(tmp_path / "first.png").convert("RGB").tobytes() == last.tobytes()
+
+
+@pytest.mark.ffmpeg
+def test_a_replay_is_a_film(tmp_path: Path) -> None:
+    game = ROOT / "examples/nim"
+    assert coworld("run-episode", game, "--backend", "process", "-o", tmp_path / "played").status == 0
+    film = filmed(tmp_path, "game.mp4")
+    described = subprocess.run(
+        ["ffprobe", "-v", "error", "-show_entries", "stream=codec_name,pix_fmt,width,duration", "-of", "json", film],
+        capture_output=True,
+        check=True,
+    )
+    (stream,) = json.loads(described.stdout)["streams"]
+    assert (stream["codec_name"], stream["pix_fmt"], stream["width"]) == ("h264", "yuv420p", 960)
+    assert float(stream["duration"]) > 2
 
 
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"/>'

@@ -195,3 +195,12 @@ def test_replays_of_others_and_of_earlier_versions() -> None:
     live = like(live_scores=True)
     assert check_replay(live, replay).what == "scores"
     assert check_replay(live, early).tick is None
+
+
+@pytest.mark.parametrize("word", ['"actions"', '"reason"'])
+def test_a_deep_replay_is_refused(word: str) -> None:
+    header = b'{"rules": "Race", "version": "1", "config": {}, "seed": 1, "seats": 2, "names": ["a", "b"]}\n'
+    deep = f'{{{word}: {{"0": {"[" * 100_000}{"]" * 100_000}}}}}'.encode()
+    with pytest.raises(ReplayFormatError) as refused:
+        read_replay(header + deep)
+    assert refused.value.code == "replay_invalid"

@@ -137,6 +137,7 @@ NEEDS: Mapping[str, Need] = {
     "node": Need(trouble=_program_trouble("node"), bring="sudo apt-get install nodejs"),
     "curl": Need(trouble=_program_trouble("curl"), bring="sudo apt-get install curl"),
     "git": Need(trouble=_program_trouble("git"), bring="sudo apt-get install git"),
+    "ffmpeg": Need(trouble=_program_trouble("ffmpeg"), bring="sudo apt-get install ffmpeg"),
     "openssl": Need(trouble=_program_trouble("openssl"), bring="sudo apt-get install openssl"),
     "wheels": Need(trouble=_wheels_trouble, bring="the lines of .ci/run that fill examples/paintarena/wheels"),
     "postgresql": Need(

@@ -20,6 +20,8 @@ coworld play examples/paintarena --human 0
 coworld replay
 coworld replay examples/paintarena examples/paintarena/results/latest
 coworld replay examples/paintarena --html game.html
+coworld replay examples/paintarena -o game.gif
+coworld replay examples/paintarena/results --show
 coworld replay examples/paintarena episode.zip
 coworld attach s3://arena/night night
 coworld attach s3://arena/night night --json

@@ -17,7 +17,7 @@ _COMMANDS: CommandTable = {
         "demo": ("scaffolds", "Play the sample world, and see its replay."),
         "run": ("episodes", "Play episodes of a Coworld, and keep scores, replay and logs."),
         "play": ("episodes", "Play in the browser or terminal: people, bots or both."),
-        "replay": ("replays", "Show a replay in the browser or terminal."),
+        "replay": ("replays", "Show a replay in the browser or terminal, or film it."),
     },
     "Measure": {
         "check": ("checks", "Check a player before you upload it."),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,10 +16,14 @@ from .render.text import clean
 
 if TYPE_CHECKING:
     from coworld_client.seat import OpenSeat, TypedSeat
+    from coworld_core.rules import Board
     from coworld_runner.episode import PlayLinks
+    from coworld_runner.replay import SeatText
 
 __all__ = ["TerminalGame", "show_replay"]
 
+_SEEN_BY = 2
+"""Seats whose view is shown of a game without a board in text."""
 _LAST_SECONDS = 2.0
 """How long the last board may take to arrive after the episode has ended."""
 
@@ -168,8 +173,17 @@ def _socket_of(link: str, path: str) -> str:
     return urlunsplit(("wss" if page.scheme == "https" else "ws", page.netloc, path, page.query, ""))
 
 
-async def show_replay(out: Output, path: Path, title: str, *, per_second: float) -> Mapping[str, Any]:
+async def show_replay(
+    out: Output, path: Path, title: str, *, per_second: float, text: SeatText | None = None
+) -> Mapping[str, Any]:
     """Show a replay, tick by tick, and return what it was.
+
+    Args:
+        out: Where to narrate.
+        path: The replay, not compressed.
+        title: The game.
+        per_second: Ticks a second.
+        text: Says what a seat saw, for games that have no board in text.
 
     Raises:
         EpisodeError: Only the game itself can show it.
@@ -177,6 +191,7 @@ async def show_replay(out: Output, path: Path, title: str, *, per_second: float)
     import anyio
     import anyio.to_thread
 
+    from coworld_core.errors import CoworldError
     from coworld_core.rules import board_of
     from coworld_runner.replay import read_frames
 
@@ -186,6 +201,12 @@ async def show_replay(out: Output, path: Path, title: str, *, per_second: float)
         for place, frame in enumerate(found.frames, start=1):
             board = board_of(frame)
             last = place == len(found.frames)
+            if text is not None and (board.picture or not board.lines):
+                try:
+                    board = await _in_words(board, found.names, text)
+                except CoworldError as error:
+                    out.note(f"What seats saw is not shown: {clean(error.message, one_line=True)}")
+                    text = None
             screen.show(
                 board_lines(title, board, names=found.names or board.names, scores=found.scores if last else ())
             )
@@ -194,3 +215,12 @@ async def show_replay(out: Output, path: Path, title: str, *, per_second: float)
     finally:
         screen.close()
     return {"ticks": len(found.frames), "names": list(found.names), "scores": list(found.scores)}
+
+
+async def _in_words(board: Board, names: Sequence[str], text: SeatText) -> Board:
+    """The board as those see it who are to act, or, at the end, the first seat."""
+    lines: list[str] = []
+    for seat in [seat for seat in board.to_act if seat < len(names)][:_SEEN_BY] or [0]:
+        if seen := await text(board.tick or 0, seat):
+            lines += [f"{names[seat] if names else seat} sees:", *seen.expandtabs().rstrip().splitlines(), ""]
+    return replace(board, lines=tuple(lines[:-1]), picture=False) if lines else board

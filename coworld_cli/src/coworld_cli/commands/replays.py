@@ -13,7 +13,7 @@ from coworld_core.text import plural
 from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, run_api, run_async
-from ..options.common import browser_option, concurrency_option, in_terminal_option, seconds_option
+from ..options.common import browser_option, concurrency_option, in_terminal_option, overwrite_option, seconds_option
 from ..options.declarations import refuse_options, takes
 from ..options.platform import (
     Connection,
@@ -60,10 +60,23 @@ _shown_within = seconds_option(
     "--html", type=FILE, metavar="FILE", help="Write it as a single page that opens without the game or a network."
 )
 @click.option(
+    "--output",
+    "-o",
+    type=FILE,
+    metavar="FILE",
+    help="Write it as a picture (.png) or a film (.gif or .mp4), which a headless browser makes.",
+)
+@overwrite_option
+@click.option(
+    "--show",
+    is_flag=True,
+    help="Show all replays of a directory one after the other, for the screen of a hall.",
+)
+@click.option(
     "--at",
     type=click.IntRange(min=0),
     metavar="TICK",
-    help="Open it at this tick, if its page can, as those of the kit.",
+    help="Open it at this tick, if its page can, as those of the kit; the tick of a picture.",
 )
 @_shown_within
 @browser_option
@@ -71,10 +84,8 @@ _shown_within = seconds_option(
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.1, max=60),
-    default=5.0,
-    show_default=True,
     metavar="N",
-    help="Ticks a second, in the terminal.",
+    help="Ticks a second, in the terminal or in a film.  [default: 5; more if a film would take over a minute]",
 )
 @output_options
 def replay(
@@ -82,13 +93,16 @@ def replay(
     options: PackageOptions,
     replay: str | None,
     html: Path | None,
+    output: Path | None,
+    overwrite: bool,
+    show: bool,
     at: int | None,
     timeout_seconds: float,
     open_browser: bool | None,
     in_terminal: bool,
-    speed: float,
+    speed: float | None,
 ) -> int:
-    """Show a replay in the browser or terminal.
+    """Show a replay in the browser or terminal, or film it.
 
     The browser shows it until Ctrl-C.
 
@@ -98,7 +112,21 @@ def replay(
     the last one at or below the current directory. The directory of an episode is enough, too, as it says which game
     played it. If the game has a static replay viewer that is built, the viewer shows it, and the game itself does not
     run.
+
+    With --show, the directory is the last argument: the results of a package, or any other that holds episodes; after
+    MANIFEST, it may also hold files that are replays of that game. What arrives there is shown, too.
+
+    Pictures and films need Chromium, Chrome or Edge, and `pip install "coworld-runner[film]"`; an .mp4 also ffmpeg.
     """
+    if output is not None and (html is not None or open_browser or in_terminal):
+        raise click.UsageError("--output excludes --html, --open-browser and --in-terminal.")
+    if output is None:
+        refuse_options({"overwrite"}, "goes with --output.")
+    if show:
+        if html is not None or output is not None or in_terminal:
+            raise click.UsageError("--show excludes --html, --output and --in-terminal.")
+        refuse_options({"at", "speed"}, "does not go with --show.")
+        return run_async(out, lambda running: _all(options, replay, running, timeout_seconds, open_browser))
     if html is not None and open_browser:
         raise click.UsageError(
             "--html and --open-browser exclude each other: one writes a file, the other shows a running game."
@@ -107,8 +135,16 @@ def replay(
         if html is not None or open_browser:
             raise click.UsageError("--in-terminal excludes --html and --open-browser.", click.get_current_context())
         refuse_options({"at"}, "is for the browser: it does not go with --in-terminal.")
-        return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed))
-    refuse_options({"speed"}, "goes with --in-terminal.")
+        return run_async(out, lambda running: _in_terminal(options, replay, running, timeout_seconds, speed or 5.0))
+    if output is not None:
+        from ..files import target_file
+
+        target = target_file(output, "", overwrite=overwrite)
+        return run_async(
+            out,
+            lambda running: _film(options, replay, running, target, timeout=timeout_seconds, at=at, speed=speed),
+        )
+    refuse_options({"speed"}, "goes with --in-terminal or --output.")
     return run_async(
         out,
         lambda running: _show(
@@ -172,6 +208,69 @@ async def _show(
         return await unit_status(ended, shown.game.unit, out, doing="showed the replay")
 
 
+async def _all(
+    options: PackageOptions, directory: str | None, running: Running, timeout: float, open_browser: bool | None
+) -> int:
+    """Show the replays of a directory until the user stops it."""
+    import anyio
+
+    from coworld_runner.replay import ReplayOptions, open_show
+
+    from ..browser import open_page, wants_browser
+
+    out = running.out
+    options.refuse_cluster(("auto",))
+    async with open_show(
+        directory or options.manifest or ".",
+        options.manifest if directory else "",
+        backend=options.backend,
+        options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+        tell=lambda name, why: out.note(f"Left out {clean(name, one_line=True)}: {clean(why, one_line=True)}"),
+    ) as show:
+        out.answer({"link": show.link, "replays": show.count})
+        out.say(f"{plural(show.count, 'replay')}. Watch:  {click.style(show.link, bold=True)}")
+        out.note("Ctrl-C ends it.")
+        if wants_browser(open_browser):
+            running.tasks.start_soon(open_page, show.link, out)
+        await running.until_interrupted(anyio.sleep_forever)
+    return exitcodes.OK
+
+
+async def _film(
+    options: PackageOptions,
+    replay: str | PathLike[str] | None,
+    running: Running,
+    target: Path,
+    *,
+    timeout: float,
+    at: int | None,
+    speed: float | None,
+) -> int:
+    """Write a replay as a picture or a film."""
+    from coworld_runner import open_replay
+    from coworld_runner.replay import ReplayOptions, check_film, film_replay, find_replay
+
+    from ..run_preparation import find_package, opened_backend
+
+    out = running.out
+    check_film(target)
+    manifest, replay = find_replay(options.manifest, replay)
+    options = options.but(manifest=manifest)
+    package = await find_package(options, running)
+    async with open_replay(
+        package,
+        replay,
+        backend=opened_backend(options, package, running),
+        options=ReplayOptions(ready_timeout=timeout, platform=options.platform),
+    ) as shown:
+        with shown_progress(out, "frames", amount=str) as tell:
+            film = await film_replay(shown, target, at=at, per_second=speed, progress=tell)
+    size = f"{plural(film.frames, 'frame')}, {film.seconds:g} s" if film.seconds else "a picture"
+    out.answer({"output": str(target), "frames": film.frames, "seconds": film.seconds, "replay": shown.replay.source})
+    out.say(f"Wrote {shown_path(target)}: {size}.")
+    return exitcodes.OK
+
+
 def _say_where(shown: ShownReplay, out: Output) -> None:
     """Print the link of a replay."""
     source, game = shown.replay.source, shown.game
@@ -192,8 +291,8 @@ def _say_where(shown: ShownReplay, out: Output) -> None:
 async def _in_terminal(
     options: PackageOptions, replay: str | None, running: Running, timeout: float, speed: float
 ) -> int:
-    """Show a replay in the terminal; the game itself does not run."""
-    from coworld_runner.replay import find_replay, last_of, resolve_replay
+    """Show a replay in the terminal."""
+    from coworld_runner.replay import find_replay, last_of, open_seat_texts, resolve_replay
 
     from ..run_preparation import find_package
     from ..terminal_view import show_replay
@@ -202,8 +301,11 @@ async def _in_terminal(
     package = await find_package(options.but(manifest=manifest), running)
 
     async def show() -> Mapping[str, Any]:
-        async with resolve_replay(found or last_of(package), timeout=timeout) as file:
-            return await show_replay(running.out, file.path, package.manifest.game.name, per_second=speed)
+        async with (
+            resolve_replay(found or last_of(package), timeout=timeout) as file,
+            open_seat_texts(package, file.path) as text,
+        ):
+            return await show_replay(running.out, file.path, package.manifest.game.name, per_second=speed, text=text)
 
     shown = await running.until_interrupted(show)
     running.out.answer(shown if shown is not None else {"interrupted": True})

@@ -22,6 +22,9 @@ __all__ = ["BoardScreen", "board_lines", "legal_lines"]
 _MAX_MESSAGES = 8
 """Messages between seats that are shown."""
 
+_LONGEST = 200
+"""Characters of an action."""
+
 _MOST_LEGAL = 60
 """Legal actions that are listed."""
 
@@ -64,6 +67,9 @@ def board_lines(
         lines.append(
             f"  {letter}{seat}  {name}{''.join(marks)}{'' if score is None else '  ' + number(score)}".rstrip()
         )
+    for seat, action in board.actions:
+        actor = names[seat] if seat < len(names) else str(seat)
+        lines.append(f"  {clean(f'{actor} did {action}'[:_LONGEST], one_line=True)}")
     if board.messages:
         lines.append("")
     for seat, text, to in board.messages[-_MAX_MESSAGES:]:

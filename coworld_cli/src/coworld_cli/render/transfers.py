@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from coworld_core.text import shown_size
 from .text import clean
 
 if TYPE_CHECKING:
-    from coworld_client.transfers import OnProgress
     from coworld_client.uploads import ImageProgress, OnImage
 
     from ..output import Output
@@ -25,12 +24,15 @@ _LINE_SECONDS = 15.0
 
 
 @contextmanager
-def shown_progress(out: Output, label: str) -> Generator[OnProgress]:
-    """Show a transfer's progress: on a line that is updated on a terminal, else on an occasional new line.
+def shown_progress(
+    out: Output, label: str, *, amount: Callable[[int], str] = shown_size
+) -> Generator[Callable[[int, int | None], None]]:
+    """Show progress: on a line that is updated on a terminal, else on an occasional new line.
 
     Args:
         out: Where to narrate.
-        label: The name of the file or files.
+        label: What is transferred or made.
+        amount: How much it is, in words; by default bytes.
 
     Yields:
         The callback for progress.
@@ -42,7 +44,7 @@ def shown_progress(out: Output, label: str) -> Generator[OnProgress]:
     def tell(done: int, total: int | None) -> None:
         nonlocal told, drawn
         now = time.monotonic()
-        far = f"{shown_size(done)} of {shown_size(total)}" if total else shown_size(done)
+        far = f"{amount(done)} of {amount(total)}" if total else amount(done)
         if out.live and out.above is None:
             if now - told >= _REDRAW_SECONDS or not drawn:
                 sys.stderr.write(f"\r\x1b[2K{name}: {far}")

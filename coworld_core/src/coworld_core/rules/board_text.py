@@ -13,10 +13,13 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
 from .game import is_picture
+from .plain_values import action_text
+from .rules_errors import ActionRefused
 
 __all__ = ["Board", "Spoken", "board_of", "seat_letter"]
 
@@ -52,6 +55,8 @@ class Board:
     messages: tuple[Spoken, ...] = ()
     """What seats have said to each other of late: what spectators read of it, what a seat hears now, or has heard
     and said before."""
+    actions: tuple[tuple[int, str], ...] = ()
+    """What seats have done last, as JSON: in replays."""
 
 
 def board_of(message: Mapping[str, Any]) -> Board:
@@ -72,6 +77,7 @@ def board_of(message: Mapping[str, Any]) -> Board:
         to_act=tuple(seat for seat in _list(message.get("to_act")) if isinstance(seat, int)),
         names=tuple(str(name) for name in names),
         messages=tuple(_spoken(_list(message.get("said") or message.get("heard") or message.get("talked")))),
+        actions=tuple(_done(message.get("actions"))),
     )
 
 
@@ -87,6 +93,14 @@ def _spoken(messages: Sequence[Any]) -> Iterator[Spoken]:
             seat, text, to = told.get("seat"), told.get("text"), told.get("to")
             if _count(seat) is not None and isinstance(text, str) and isinstance(to, str | int):
                 yield Spoken(cast("int", seat), text, to)
+
+
+def _done(actions: object) -> Iterator[tuple[int, str]]:
+    if isinstance(actions, dict):
+        for seat, action in cast("dict[Any, Any]", actions).items():
+            if str(seat).isdecimal() and len(str(seat)) < 10:
+                with suppress(ActionRefused):
+                    yield int(seat), action_text(action)
 
 
 def _text(value: object) -> str:

@@ -1,9 +1,14 @@
 from .replay_file import find_replay as find_replay
 from .replay_file import last_of as last_of
 from .replay_file import resolve_replay as resolve_replay
+from .replay_film import check_film as check_film
+from .replay_film import film_replay as film_replay
 from .replay_frames import read_frames as read_frames
 from .replay_session import ReplayOptions as ReplayOptions
 from .replay_session import open_replay_mode as open_replay_mode
+from .replay_show import open_show as open_show
 from .replay_verification import verify_batch_replays as verify_batch_replays
 from .replay_verification import verify_episode_replay as verify_episode_replay
+from .seat_texts import SeatText as SeatText
+from .seat_texts import open_seat_texts as open_seat_texts
 from .shown_replay import ShownReplay as ShownReplay

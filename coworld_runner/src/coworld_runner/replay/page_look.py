@@ -22,7 +22,10 @@ __all__ = ["INSTALL_BROWSER", "WatchedPage", "open_browser", "watched_page"]
 
 INSTALL_BROWSER: Final = "Install Chromium and `pip install coworld-runner[browser]`, so that pages are looked at, too."
 
-_BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_BROWSERS: Final = (
+    *("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+    *("microsoft-edge", "microsoft-edge-stable"),
+)
 _VARIABLE: Final = "COWORLD_BROWSER"
 """Names the browser's program; `none`: no browser."""
 _SIZE: Final = {"width": 960, "height": 600}

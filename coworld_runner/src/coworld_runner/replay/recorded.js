@@ -2,7 +2,8 @@
 (() => {
   "use strict";
   const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const packed = new Blob([bytesOf(document.getElementById("coworld-recorded").textContent)]).stream();
+  const recorded = document.getElementById("coworld-recorded");
+  const packed = new Blob([bytesOf(recorded.textContent)]).stream();
   const unpacked = new Response(packed.pipeThrough(new DecompressionStream("deflate"))).json();
 
   class RecordedSocket extends EventTarget {
@@ -45,4 +46,5 @@
     RecordedSocket[name] = RecordedSocket.prototype[name] = number;
   }
   window.WebSocket = RecordedSocket;
+  if (recorded.dataset.start && !location.hash) location.hash = recorded.dataset.start;
 })();

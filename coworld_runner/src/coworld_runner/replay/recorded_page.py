@@ -59,8 +59,15 @@ class ReplayPage:
         )
 
 
-async def record_page(session: ReplaySession, *, options: ReplayOptions | None = None) -> ReplayPage:
+async def record_page(
+    session: ReplaySession, *, options: ReplayOptions | None = None, at: int | None = None
+) -> ReplayPage:
     """Record the page of a game that shows a replay, with the messages of its socket.
+
+    Args:
+        session: The game.
+        options: How long its messages may take.
+        at: The tick to open at, unless the page's address names one.
 
     Raises:
         EpisodeError: As for `replay_page`.
@@ -87,15 +94,17 @@ async def record_page(session: ReplaySession, *, options: ReplayOptions | None =
     messages = await _messages(session, options)
     packed = base64.b64encode(zlib.compress(json.dumps(messages, ensure_ascii=False).encode(), 9)).decode()
     script = (files("coworld_runner.replay") / "recorded.js").read_text("utf-8")
+    start = "" if at is None else f' data-start="tick={at}"'
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f'<script type="application/octet-stream" id="coworld-recorded">{packed}</script>\n<script>{script}</script>'
+        f'<script type="application/octet-stream" id="coworld-recorded"{start}>{packed}</script>\n'
+        f"<script>{script}</script>"
     )
     # First in the page, so that the page's own scripts find the socket replaced
     place = re.search(r"<head[^>]*>|<html[^>]*>|<!doctype[^>]*>", text, re.IGNORECASE)
     place = re.search(r"<head[^>]*>", text, re.IGNORECASE) or place
-    at = place.end() if place is not None else 0
-    return ReplayPage(f"{text[:at]}{head}{text[at:]}")
+    before = place.end() if place is not None else 0
+    return ReplayPage(f"{text[:before]}{head}{text[before:]}")
 
 
 async def _document(session: ReplaySession) -> str:

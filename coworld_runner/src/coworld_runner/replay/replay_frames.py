@@ -45,7 +45,7 @@ def read_frames(path: Path) -> ReplayFrames:
     said: list[dict[str, Any]] = []
     for tick in found.ticks:
         said = [*said, *(one.model_dump() for one in tick.said)][-_MAX_MESSAGES:]
-        ticks.append({**tick.model_dump(include={"tick", "to_act", "drawing", "scores"}), "said": said})
+        ticks.append({**tick.model_dump(include={"tick", "actions", "to_act", "drawing", "scores"}), "said": said})
     return ReplayFrames(names=tuple(found.header.names), frames=ticks, scores=_scores(found.results))
 
 

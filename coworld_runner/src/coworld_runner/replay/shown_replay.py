@@ -110,7 +110,7 @@ async def open_replay(
         ) as game,
     ):
         link = game.link if at is None else f"{game.link}#tick={at}"
-        record = partial(record_page, game, options=options)
+        record = partial(record_page, game, options=options, at=at)
         yield ShownReplay(link=link, replay=file, viewer=None, game=game, page=record)
 
 
@@ -120,6 +120,7 @@ async def replay_page(
     *,
     backend: Backend | str = "auto",
     options: ReplayOptions | None = None,
+    at: int | None = None,
 ) -> ReplayPage:
     """Turn a replay into one page; in a notebook it is shown inline. The arguments are those of `open_replay`.
 
@@ -128,5 +129,5 @@ async def replay_page(
             (`replay_page_not_alone`), or its socket does not stop sending (`replay_endless`).
         UsageError: There is no such package, replay or backend, or the viewer's directory holds no viewer.
     """
-    async with open_replay(package, replay, backend=backend, options=options) as shown:
+    async with open_replay(package, replay, backend=backend, options=options, at=at) as shown:
         return await shown.page()

@@ -34,8 +34,16 @@ function open(replay) {
   for (const id of ["scrub", "back", "play", "next", "slower", "faster"]) el(id).disabled = false;
   drawCurve();
   setNotice("");
+  document.body.dataset.ticks = String(frames.length);
   show(0);
   setPlaying(true);
+  follow();
+}
+
+// A link may name the tick to stop at, as `#tick=12` does.
+function follow() {
+  const asked = new URLSearchParams(location.hash.slice(1)).get("tick");
+  if (/^\d{1,9}$/.test(asked)) step(Number(asked) - at);
 }
 
 function drawCurve() {
@@ -61,6 +69,7 @@ function drawCurve() {
 
 function show(index) {
   at = Math.max(0, Math.min(index, frames.length - 1));
+  document.body.dataset.tick = String(at);
   const frame = frames[at];
   board.show(frame, playing ? FRAME_MS / SPEEDS[speed] : 0);
   showScores(frame);
@@ -84,6 +93,7 @@ function setPlaying(value) {
 function beat() {
   // The last frame stays longer, so that the result can be read before the replay starts over.
   const pause = at === frames.length - 1 ? 5 * FRAME_MS : FRAME_MS;
+  if (at === frames.length - 1 && parent !== window) parent.postMessage("coworld-replay-ended", "*"); // A show goes on
   timer = setTimeout(() => { show(at === frames.length - 1 ? 0 : at + 1); beat(); }, pause / SPEEDS[speed]);
 }
 
@@ -111,6 +121,7 @@ el("back").addEventListener("click", () => step(-1));
 el("next").addEventListener("click", () => step(1));
 el("slower").addEventListener("click", () => setSpeed(speed - 1));
 el("faster").addEventListener("click", () => setSpeed(speed + 1));
+addEventListener("hashchange", () => { if (frames.length) follow(); });
 el("scrub").addEventListener("input", () => { setPlaying(false); show(Number(el("scrub").value)); });
 
 const ACTIONS = {

@@ -111,7 +111,7 @@ function showSeats(names, { to_act = [], scores, eliminated = [], known }, me = 
     const row = list.children[seat] || list.appendChild(make("li", { "data-seat": String(seat) }, make("span"), make("span")));
     const acts = to_act.includes(seat);
     const out = eliminated.includes(seat);
-    const says = [out ? "out" : acts ? "to act" : "", scores && scores[seat] !== null ? Number(scores[seat].toFixed(3)) : ""];
+    const says = [out ? "out" : acts ? "to act" : "", scores && Number.isFinite(scores[seat]) ? Number(scores[seat].toFixed(3)) : ""];
     // Actions know seats by their numbers
     row.firstChild.dataset.number = name === `Seat ${seat}` ? "" : `${seat} `;
     setText(row.firstChild, seat === me ? `${name} (you)` : name);

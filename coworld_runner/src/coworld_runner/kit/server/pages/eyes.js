@@ -34,7 +34,8 @@ function hearEye({ eye, from, views, problem }) {
 }
 
 // What the chosen eye sees at a tick: `drawing`, the standing, and in words what is wrong with it as `why`; undefined while
-// the game is played again. `again` shows the tick once more when that takes long.
+// the game is played again. `again` shows the tick once more when that takes long; then it
+// is what was recorded, and `waits`.
 function seenAt(at, recorded, again) {
   const eye = eyes.value;
   if (!seen.has(eye)) {
@@ -49,7 +50,7 @@ function seenAt(at, recorded, again) {
   const drawing = eye in EYES ? recorded.drawing : (recorded.drawings || {})[eye];
   const shown = `Shown is ${eye === "all" ? "the public view as it" : "what"} was recorded.`;
   const why = `${done ? problem : "The game has not been played again yet."} ${drawing === undefined ? "What was seen was not recorded." : shown}`;
-  return { ...(eye in EYES ? recorded : { to_act: [] }), drawing, why };
+  return { ...(eye in EYES ? recorded : { to_act: [] }), drawing, why, waits: !done };
 }
 
 // What the chosen eye has heard or said at a tick. What a team heard was not recorded.
