@@ -340,6 +340,46 @@ async def test_ticks_go_on_by_themselves_with_the_last_action() -> None:
         assert seen["observation"] == {"done": [2, None]}
 
 
+class Fleet(Walk):
+    """A hundred seats walk."""
+
+    seats = 100
+
+    def to_act(self) -> list[int]:
+        return list(range(self.seats)) if self.left > 0 else []
+
+    def scores(self) -> list[float]:
+        return [0.0] * self.seats
+
+
+async def test_a_hundred_sliders_leave_one_action_for_each_seat_and_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends more than a page does, which sends once a tick, costs the game no more."""
+    monkeypatch.setattr("coworld_runner.kit.table.seat_events.MAX_EVENTS", 1000)
+    config = read_config(Fleet, {"tokens": list(map(str, range(100))), "sticks": 3})
+    match = Match(Fleet, config, seed=1, log=list[str]().append)
+    outboxes = [match.join(slot) for slot in range(100)]
+    refusals: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(match.play)
+        seen = -1
+        while match.tick < 3:
+            # All of them in one turn of the loop: no tick passes between them
+            for slot in range(100 * (match.tick > seen)):
+                for value in (1, 2, 3, 9) * 10:
+                    reply = match.receive(
+                        slot, json.dumps({"type": "act", "tick": match.tick, "action": {"take": value}})
+                    )
+                    refusals.append(json.loads(reply)["reason"] if reply else "")
+            seen = match.tick
+            await anyio.lowlevel.checkpoint()
+    assert refusals.count("") <= 300
+    assert set(refusals) <= {"", "the game has not begun", "you have acted in this tick already"}
+    assert [len(outbox.pending()) for outbox in outboxes] == [2] * 100, "hello, and the newest observation"
+    assert len(bytes(match.events).splitlines()) == 1000
+    replay = read_replay(match.replay(reason="over", results=match.results()))
+    assert {action["take"] for tick in replay.ticks[2:] for action in tick.actions.values()} == {1}
+
+
 # --- people ---------------------------------------------------------------------------------------------------------
 
 

@@ -105,8 +105,13 @@ function showViews() {
 // What this seat can do, as controls; what shapes of the picture do needs none.
 function offer() {
   offers = null;
-  if (isOut()) place([]);
-  else if (now.your_turn) place(now.legal ? choices(now.legal) : ofSchema(about.action_schema || {}));
+  if (isOut()) { place([]); return; }
+  if (!now.your_turn) return;
+  const items = now.legal ? choices(now.legal) : ofSchema(about.action_schema || {});
+  place(items);
+  if (!items.some(({ press }) => /^\d$/.test(press) && !(press in (about.keys || {})))) return;
+  el("digits").hidden = false;
+  setText(el("digits"), numbered ? "A digit chooses the action with that number." : "A digit chooses the button in that place.");
 }
 
 function showObservation(message) {
@@ -122,6 +127,7 @@ function showObservation(message) {
   const late = next;
   next = null;
   if (late) act(late.action);
+  else goOn();
 }
 
 function showRefusal({ tick, reason }) {
@@ -163,6 +169,7 @@ function hear(message) {
     showRefusal(message);
   } else if (message.type === "over") {
     ended = true;
+    held.clear();
     runClock(false);
     place([]);
     markShapes(false);
@@ -196,13 +203,13 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && target instanceof HTMLButtonElement) event.preventDefault();
     return;
   }
-  const sliding = target instanceof HTMLInputElement && target.type === "range";
-  if (event.ctrlKey || event.altKey || event.metaKey || !acts() || (!sliding && target.matches("textarea, select, input"))) return;
-  if (sliding && !/^\d$/.test(event.key)) return;
-  const pressed = [...controls.values()].find(({ node }) => (node.ariaKeyShortcuts || "").toLowerCase() === (event.key === " " ? "space" : event.key.toLowerCase()));
-  if (pressed && !(target.matches("button, summary") && event.key === " ")) {
+  const typed = target.matches("textarea, select, input:not([type=range], [type=checkbox])");
+  const moved = target.matches("input[type=range]") && /^(Arrow|Page|Home$|End$)/.test(event.key);
+  if (event.ctrlKey || event.altKey || event.metaKey || !acts() || typed || moved) return;
+  const pressed = byKey(event.key);
+  if (pressed && !(target.matches("button, summary, input[type=checkbox]") && event.key === " ")) {
     event.preventDefault();
-    pressed.node.click();
+    if (!event.repeat) pressKey(pressed, event.code || event.key);
     return;
   }
   // A number that is typed goes into its field.
