@@ -226,7 +226,8 @@ async def test_spectators_see_the_state_at_once_and_the_end_however_late() -> No
     async with serving(sticks=2) as table:
         async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer:
             assert (await hear(viewer))["names"] == ["Seat 0", "Seat 1"]
-            assert await hear(viewer) == {"type": "state", "tick": 0, "to_act": [0], "drawing": "||"}
+            state = {"type": "state", "tick": 0, "to_act": [0], "drawing": "||", "absent": [0, 1]}
+            assert await hear(viewer) == state
             await viewer.send("what is not read does no harm")
             await (await viewer.ping())
             async with sit(table, 0) as first, sit(table, 1) as second:
@@ -395,6 +396,61 @@ async def test_countdown_is_sent_to_everyone() -> None:
             await tell(early, 0, {"take": 1})
             assert "has not begun" in (await hear(early))["reason"]
             assert "starts_in" not in await turn(early)
+
+
+@pytest.mark.parametrize("is_page", [True, False])
+async def test_pages_learn_who_is_not_there_yet(is_page: bool) -> None:
+    async with serving(countdown=5) as table:
+        watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
+        async with watching as viewer, sit(table, 0) as first:
+            assert (await hear(first))["absent"] == [1]
+            if is_page:
+                await first.send(PICTURE)
+                assert (await hear(first))["type"] == "picture"
+            async with sit(table, 1) as second:
+                assert "absent" not in await hear(second)
+                news = await hear(first)
+                assert ("absent" in news, "starts_in" in news) == (False, not is_page), "a program has no use for it"
+            while "absent" in (seen := await hear(viewer)) or seen["type"] == "hello":
+                pass
+            assert seen["type"] == "state"
+
+
+class Sealed(Sticks):
+    """Both choose at the same time."""
+
+    def to_act(self) -> list[int]:
+        return [0, 1] if self.left > 0 else []
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.left -= 3
+
+
+@pytest.mark.parametrize("may_see", [Open(), Hidden()])
+async def test_pages_learn_who_has_acted_and_not_what(may_see: Open | Hidden) -> None:
+    rules = cast("type[Rules]", type("Sealed", (Sealed,), {"spectators": may_see}))
+    known = isinstance(may_see, Open)
+    async with serving(rules, sticks=3) as table:
+        watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
+        async with watching as viewer, sit(table, 0) as page, sit(table, 1) as actor:
+            await page.send(PICTURE)
+            await turn(actor)
+            await tell(actor, 0, {"take": 2})
+            heard: list[dict[str, Any]] = []
+            while known and (not heard or heard[-1]["type"] != "acted"):
+                heard.append(await hear(page))
+            if known:
+                assert heard[-1] == {"type": "acted", "tick": 0, "acted": [1]}
+                while "acted" not in (seen := await hear(viewer)):
+                    pass
+                assert seen["acted"] == [1]
+            async with sit(table, 0) as again:
+                await hear(again)
+                await again.send(PICTURE)
+                assert (await hear(again)).get("acted") == ([1] if known else None)
+                await tell(again, 0, {"take": 1})
+                told = [*heard, await until_over(again), *[json.loads(message) async for message in viewer]]
+            assert known or "acted" not in json.dumps(told)
 
 
 async def test_spectators_learn_whose_move_the_game_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:

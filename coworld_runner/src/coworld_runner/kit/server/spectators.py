@@ -13,7 +13,7 @@ from .outbox import Outbox
 
 __all__ = ["Spectators"]
 
-_PRESENT: Final = frozenset({"waiting_for", "waited"})
+_PRESENT: Final = frozenset({"acted", "waiting_for", "waited"})
 """Fields that tell of the present state, for spectators who may see it."""
 
 MAX_MESSAGES: Final = 20

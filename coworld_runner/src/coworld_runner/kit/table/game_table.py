@@ -170,6 +170,11 @@ class GameTable:
             self._due = at + self._period
         return None if self._period is None else self._due
 
+    @property
+    def acted(self) -> list[int]:
+        """The seats that have acted in this tick, if the game waits for all that are to act."""
+        return sorted(self.actions) if self._period is None else []
+
     def missing(self) -> list[int]:
         """The seats that are to act and have not."""
         return [slot for slot in self.play.to_act if slot not in self.actions]
@@ -343,17 +348,21 @@ class GameTable:
         """Record that a seat has no connection, so that nobody looks at its pictures."""
         self._seats[slot].pictures = False
 
+    def has_page(self, slot: int) -> bool:
+        """Whether a seat is shown on a page."""
+        return self._seats[slot].pictures
+
     def news(self, slot: int) -> SeatNews | None:
         """What else a seat is told with its observations; None if the game tells nothing else."""
         return self._seats[slot].news
 
-    def observe(self, slot: int, at: float, more: Mapping[str, float] | None = None) -> str:
+    def observe(self, slot: int, at: float, more: Mapping[str, Any] | None = None) -> str:
         """The observation of a seat, as the text of a message.
 
         Args:
             slot: The seat.
             at: The time.
-            more: Numbers that it is told besides.
+            more: Further fields.
         """
         seat, play = self._seats[slot], self.play
         turn = self.started and slot in play.to_act and slot not in self.actions
@@ -367,7 +376,8 @@ class GameTable:
             parts.append(compact(news)[1:-1])
         if seat.pictures:
             parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
-        parts += [f'"{name}":{left}' for name, left in (more or {}).items()]
+        if more:
+            parts.append(compact(more)[1:-1])
         if turn and self._period is None:
             left = max(self.time_ends(slot) - at, 0.0)
             parts.append(f'"time_left":{left:.3f}')
@@ -392,7 +402,8 @@ class GameTable:
         """Scores, who is to act and who is out, for a seat's page: of all seats only if spectators may see it."""
         if not isinstance(self._rules.spectators, Open):
             return self.frame.standing(slot)
-        return {"to_act": self.frame.to_act, **self.frame.standing()}
+        acted = {"acted": self.acted} if self.acted else {}
+        return {"to_act": self.frame.to_act, **acted, **self.frame.standing()}
 
     def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""

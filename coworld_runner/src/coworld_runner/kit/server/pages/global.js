@@ -22,12 +22,14 @@ talk(socketUrl("global"), (message) => {
     showTalk(about.names, message.said || []);
     setStatus(countdown(message) || `Tick ${message.tick}`);
     const slow = (message.waiting_for || []).map((seat) => about.names[seat]).join(", ");
-    setNotice(slow && `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.`);
+    setNotice(slow ? `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.` : notHere(about.names, message));
   } else if (message.type === "over") {
     ended = true;
     setViews("");
     announce(true);
-    showSeats(about.names, { ...last, to_act: [], ...(message.scores && { scores: message.scores }) });
+    showSeats(about.names, { ...last, to_act: [], acted: [], absent: [], ...(message.scores && { scores: message.scores }) });
+    showOutcome(about.names, message);
+    setNotice("");
     setStatus(endings[message.reason] || message.reason);
   }
 }, () => ended);

@@ -21,6 +21,7 @@ function act(action) {
     sent = { tick: now.tick, action };
     send({ type: "act", tick: now.tick, action, by: "human" });
   }
+  if (!ticking()) showStanding();
   showState(action);
 }
 
@@ -57,8 +58,13 @@ function offerTalk({ talk: limits, seat: me, names }) {
     return names.map((name, seat) => [String(seat), `To ${name}`]).filter(([seat]) => seat !== String(me));
   });
   const to = make("select", { "aria-label": "To" }, ...hearers.map(([value, text]) => make("option", { value }, text)));
-  const text = make("input", { type: "text", "aria-label": "Message", maxlength: String(limits.length), autocomplete: "off" });
-  el("speak").append(to, text, make("button", { type: "submit" }, "Say"));
+  const text = make("textarea", { rows: "2", "aria-label": "Message", maxlength: String(limits.length), autocomplete: "off" });
+  el("speak").append(text, to, make("button", { type: "submit" }, "Say"));
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (!event.repeat) el("speak").requestSubmit();
+  });
   el("speak").addEventListener("submit", (event) => {
     event.preventDefault();
     if (ended || !text.value.trim()) return;
@@ -70,13 +76,21 @@ function offerTalk({ talk: limits, seat: me, names }) {
   });
 }
 
+function closeTalk() {
+  for (const one of el("speak").elements) one.disabled = true;
+  const [text] = el("speak").elements;
+  if (text) text.placeholder = "The talk is over";
+}
+
 let ends = 0;
 let clock = 0;
 
 function runClock(runs) {
   clearInterval(clock);
-  el("clock").hidden = !runs || !ends;
-  if (el("clock").hidden) return;
+  // It keeps its place while it does not run
+  el("clock").hidden = ticking();
+  el("clock").style.visibility = runs && ends ? "" : "hidden";
+  if (!runs || !ends) return;
   const show = () => {
     const left = Math.max(0, Math.ceil((ends - performance.now()) / 1000));
     setText(el("clock"), `Time left ${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`);
@@ -97,9 +111,14 @@ function showViews() {
   if (both) showText(el("words"), text);
   seen.hidden = !latest.picture && !text;
   if (seen.open) setText(seen.querySelector("pre"), JSON.stringify(now.observation, null, 2));
+  showStanding();
+}
+
+function showStanding() {
   const to_act = latest.to_act || (now.your_turn ? [about.seat] : []);
   const waits = now.your_turn ? to_act : to_act.filter((seat) => seat !== about.seat);
-  showSeats(about.names, { ...latest, to_act: waits }, about.seat);
+  const done = ticking() ? [] : [...(latest.acted || []), ...(acted() ? [about.seat] : [])];
+  showSeats(about.names, { ...latest, absent: now.absent, to_act: waits, acted: done }, about.seat);
 }
 
 // What this seat can do, as controls; what shapes of the picture do needs none.
@@ -117,6 +136,7 @@ function offer() {
 function showObservation(message) {
   if (now && now.tick !== message.tick && !ticking()) { setNotice(""); chosen = {}; }
   if (sent && sent.tick < message.tick) for (const control of controls.values()) if (control.clear) control.clear();
+  if (message.absent || (now && now.absent)) setNotice(notHere(about.names, message));
   now = message;
   ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
   if (message.picture !== undefined) latest = message;
@@ -151,6 +171,7 @@ function hear(message) {
     sent = null;
     showGame(message, message.names[message.seat]);
     offerTalk(message);
+    runClock(false);
     spoken.splice(0, spoken.length, ...(message.talked || []));
     heardAt = -1;
     showSpoken();
@@ -160,6 +181,10 @@ function hear(message) {
     if (now) { showViews(); offer(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
+  } else if (message.type === "acted") {
+    if (!now || message.tick !== now.tick) return;
+    latest.acted = message.acted;
+    showStanding();
   } else if (message.type === "say_refused") {
     const mine = spoken.map(({ seat }) => seat).lastIndexOf(about.seat);
     if (mine >= 0) spoken.splice(mine, 1);
@@ -173,7 +198,10 @@ function hear(message) {
     runClock(false);
     place([]);
     markShapes(false);
-    showSeats(about.names, { ...latest, to_act: [], ...(message.scores && { scores: message.scores }) }, about.seat);
+    showOutcome(about.names, message, about.seat);
+    closeTalk();
+    el("digits").hidden = true;
+    showSeats(about.names, { ...latest, to_act: [], acted: [], ...(message.scores && { scores: message.scores }) }, about.seat);
     setStatus(endings[message.reason] || message.reason);
   }
 }
