@@ -44,6 +44,7 @@ class Match:
         log: Receives log lines for people; they never contain a token.
         countdown: Seconds to count down once all players are connected, so that people do not miss the start.
         samples: Receives what each seat sees and does; None: nobody asks for that.
+        rematch: Whether another game follows on the same links; pages then offer it.
 
     Attributes:
         events: What each seat did.
@@ -61,19 +62,21 @@ class Match:
         log: Callable[[str], None],
         countdown: float = 0.0,
         samples: SampleStream | None = None,
+        rematch: bool = False,
     ) -> None:
         self._rules = rules
         self._config = config
         self._log = log
         self._lines = [0] * config.seats
         self._countdown = Countdown(countdown)
-        self._schemas = seat_schemas(rules)
+        offers = {"rematch": True} if rematch else {}
+        self._schemas = {**seat_schemas(rules), **offers}
         self.events = SeatEvents(config.seats)
         self._table = GameTable(rules, config, seed=seed, log=self.events, samples=samples)
         self._outboxes: list[Outbox | None] = [None] * config.seats
         self._seen: set[int] = set()
         """The seats that have had a connection."""
-        self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
+        self._viewers = Spectators({**about_game(rules, config), **offers}, may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
         self._heard = asyncio.Event()

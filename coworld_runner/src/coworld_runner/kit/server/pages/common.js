@@ -118,6 +118,22 @@ function outcome(names, scores, me = null) {
   return `${how}. ${others} won.`;
 }
 
+// The next game has the same link. A page that comes too early, while the last game is still ending, asks again.
+function playAgain() {
+  sessionStorage.setItem("rematch", "wanted");
+  el("rematch").disabled = true;
+  setStatus("Waiting for the next game");
+  location.reload();
+}
+
+function offerRematch({ rematch }, saw) {
+  el("rematch").hidden = !rematch;
+  if (!rematch) return;
+  el("rematch").onclick = playAgain;
+  if (saw) sessionStorage.removeItem("rematch");
+  if (sessionStorage.getItem("rematch")) setTimeout(playAgain, 500);
+}
+
 function showOutcome(names, { scores }, me) {
   el("outcome").hidden = !scores;
   if (scores) setText(el("outcome"), outcome(names, scores, me));

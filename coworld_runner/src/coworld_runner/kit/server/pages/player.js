@@ -200,6 +200,7 @@ function hear(message) {
     markShapes(false);
     showOutcome(about.names, message, about.seat);
     closeTalk();
+    offerRematch(about, Boolean(now));
     el("digits").hidden = true;
     showSeats(about.names, { ...latest, to_act: [], acted: [], ...(message.scores && { scores: message.scores }) }, about.seat);
     setStatus(endings[message.reason] || message.reason);
