@@ -422,6 +422,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["episodes", "--local", "--server", "https://s.example"], "--server is for episodes of a platform"),
         (["episodes", "--watch", "--root", "."], "--root needs --local."),
         (["replay", "--in-terminal", "--at", "3"], "--at is for the browser: it does not go with --in-terminal."),
+        (["play", "m", "--rematch", "--in-terminal"], "--rematch is for games on pages."),
         (["replay", "--speed", "3"], "--speed goes with --in-terminal."),
         (["login", "--with-token", "--force"], "--force is for signing in with the browser"),
         (["status", "cow_1", "--hosted-smoke-timeout-seconds", "3"], "goes with --wait-hosted-smoke."),

@@ -230,12 +230,17 @@ class Match:
                 self._put(slot, outbox)
         self._viewers.show(self._table.frame, **self._present())
 
+    def _before(self) -> dict[str, Any]:
+        """What is told before the game begins: for whom it waits, or when it starts."""
+        if self._table.started:
+            return {}
+        absent = sorted(set(range(self._config.seats)) - self._seen)
+        return {**self._countdown.fields(), **({"absent": absent} if absent else {})}
+
     def _present(self) -> dict[str, Any]:
-        """What is told of the present moment besides: for whom the game waits to begin, or who has acted."""
-        absent = () if self._table.started else tuple(set(range(self._config.seats)) - self._seen)
+        """What spectators are told of the present moment besides."""
         acted = self._table.acted
-        told = {"absent": sorted(absent)} if absent else {"acted": acted} if acted else {}
-        return {**self._countdown.fields(), **told}
+        return {**self._before(), **({"acted": acted} if acted else {})}
 
     def _show_pages(self, newcomer: int) -> None:
         """Show pages that a player has come; programs have no use for it."""
@@ -259,9 +264,7 @@ class Match:
         outbox.put(self._observe(slot), None if news is None else news.sent)
 
     def _observe(self, slot: int) -> str:
-        absent = self._present().get("absent")
-        more = {**self._countdown.fields(), **({"absent": absent} if absent else {})}
-        return self._table.observe(slot, time.monotonic(), more)
+        return self._table.observe(slot, time.monotonic(), self._before())
 
     def _say(self, slot: int, line: str) -> None:
         """Log a line about a seat."""

@@ -108,7 +108,8 @@ function buildPad(fields, form) {
 }
 
 // A gamepad, if there is one: the stick is the pad, the cross has the arrows, the other buttons the author's other keys.
-let stood = "";
+let stood = "0.00,0.00";
+const pressing = new Set();
 function readGamepad() {
   const gamepad = [...navigator.getGamepads()].find((one) => one);
   if (!gamepad || ended) return;
@@ -130,7 +131,7 @@ function readGamepad() {
   form.stick(axes);
   if (!axes.some((axis) => axis)) letGo("stick");
 }
-const pressing = new Set();
+
 window.addEventListener("gamepadconnected", readGamepad);
 window.addEventListener("blur", () => { for (const by of [...held.keys()]) letGo(by); });
 document.addEventListener("keyup", (event) => letGo(event.code || event.key));
