@@ -426,10 +426,12 @@ class Sealed(Sticks):
         self.left -= 3
 
 
-@pytest.mark.parametrize("may_see", [Open(), Hidden()])
-async def test_pages_learn_who_has_acted_and_not_what(may_see: Open | Hidden) -> None:
-    rules = cast("type[Rules]", type("Sealed", (Sealed,), {"spectators": may_see}))
-    known = isinstance(may_see, Open)
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [({}, True), ({"spectators": Hidden()}, False), ({"spectators": Hidden(), "public": ("to_act",)}, True)],
+)
+async def test_pages_learn_who_has_acted_and_not_what(more: dict[str, Any], known: bool) -> None:
+    rules = cast("type[Rules]", type("Sealed", (Sealed,), more))
     async with serving(rules, sticks=3) as table:
         watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
         async with watching as viewer, sit(table, 0) as page, sit(table, 1) as actor:
@@ -562,6 +564,17 @@ def test_spectators_of_a_hidden_game_see_only_how_far_it_is() -> None:
     ]
     spectators.finish(moment, '{"type": "over"}')
     assert '"secret"' in outbox.pending()[0]
+
+
+@pytest.mark.parametrize("may_see", [Hidden(), Delayed(ticks=2)])
+def test_what_is_public_is_told_at_once(may_see: Hidden | Delayed) -> None:
+    spectators = Spectators({}, may_see=may_see, close_reason="over")
+    moment = Frame(tick=7, to_act=(1,), drawing="secret", scores=(1.0, 2.0), public={"eliminated": [0], "pot": 3})
+    outbox = spectators.join(moment)
+    spectators.show(moment)
+    state = json.loads(outbox.pending()[-1])
+    assert (state["eliminated"], state["known"], state["to_act"], state["drawing"]) == ([0], {"pot": 3}, [], "")
+    assert "scores" not in state
 
 
 class Ranked(Sticks):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from coworld_core.rules import EpisodeConfig, Open, Rules, RulesError
+from coworld_core.rules import EpisodeConfig, Rules, RulesError
 
 from ..table.compact_json import compact
 from ..table.game_table import GameTable
@@ -250,9 +250,7 @@ class Match:
         self._viewers.show(self._table.frame, **self._present())
 
     def _tell_acted(self, actor: int) -> None:
-        """Tell pages and spectators who has acted in this tick, and not what, if they may know whose turn it is."""
-        if not isinstance(self._rules.spectators, Open):
-            return
+        """Tell pages and spectators who has acted in this tick, and not what."""
         message = compact({"type": "acted", "tick": self.tick, "acted": self._table.acted})
         for slot, outbox in enumerate(self._outboxes):
             if outbox is not None and slot != actor and self._table.has_page(slot):

@@ -67,6 +67,7 @@ class GameTable:
         keep: What is kept of the game.
         log: Notes what each seat did; None: nobody asks for that.
         samples: Collects what each seat sees and does; None: likewise.
+        new_chance: As for `Play`.
 
     Attributes:
         play: The game.
@@ -87,16 +88,21 @@ class GameTable:
         keep: Keep = "replay",
         log: SeatLog | None = None,
         samples: SampleLines | None = None,
+        new_chance: Mapping[int, int] | None = None,
     ) -> None:
         pace = config.pace
         self._period = 1 / pace.hz if isinstance(pace, Ticks) else None
         self._per_move, bank = (math.inf, 0.0) if isinstance(pace, Ticks) else (pace.per_move, pace.bank)
+        self._tells_acted = self._period is None and (isinstance(rules.spectators, Open) or "to_act" in rules.public)
         self._rules = rules
         self._config = config
         self._seed = seed
+        self._new_chance = new_chance
         self._log = log
         self._samples = samples
-        self.play = Play(rules, config=config.rules, seats=config.seats, seed=seed, names=config.names)
+        self.play = Play(
+            rules, config=config.rules, seats=config.seats, seed=seed, names=config.names, new_chance=new_chance
+        )
         self.started = False
         self.actions: dict[int, Any] = {}
         self._over = ""
@@ -114,7 +120,7 @@ class GameTable:
         """What led to the present tick, the actions and who decided them, until the replay has it."""
         if keep == "replay":
             self.frame = self.play.frame()
-            self._writer = ReplayWriter(replay_header(rules, config, seed))
+            self._writer = ReplayWriter(replay_header(rules, config, seed, new_chance))
             self._led = ({}, {})
             if rules.tell_rewards or rules.talk is not None:
                 for slot, seat in enumerate(self._seats):
@@ -172,8 +178,8 @@ class GameTable:
 
     @property
     def acted(self) -> list[int]:
-        """The seats that have acted in this tick, if the game waits for all that are to act."""
-        return sorted(self.actions) if self._period is None else []
+        """The seats that have acted in this tick, if the game waits for all that are to act and they are no secret."""
+        return sorted(self.actions) if self._tells_acted else []
 
     def missing(self) -> list[int]:
         """The seats that are to act and have not."""
@@ -291,7 +297,7 @@ class GameTable:
         if self._writer is not None:
             self._record()
             return self._writer.finish(reason=reason, results=results)
-        again = GameTable(self._rules, self._config, seed=self._seed)
+        again = GameTable(self._rules, self._config, seed=self._seed, new_chance=self._new_chance)
         try:
             for actions, said in self._history or ():
                 for one in said:
@@ -399,11 +405,8 @@ class GameTable:
         return compact({"type": "picture", "tick": self.play.tick, **picture})
 
     def _standing(self, slot: int) -> dict[str, Any]:
-        """Scores, who is to act and who is out, for a seat's page: of all seats only if spectators may see it."""
-        if not isinstance(self._rules.spectators, Open):
-            return self.frame.standing(slot)
-        acted = {"acted": self.acted} if self.acted else {}
-        return {"to_act": self.frame.to_act, **acted, **self.frame.standing()}
+        """What a seat's page is told of the seats."""
+        return {**self.play.standing(slot), **({"acted": self.acted} if self.acted else {})}
 
     def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""
