@@ -427,6 +427,7 @@ def test_unknown_option_says_what_was_meant() -> None:
         (["replay", "-o", "a.gif", "--html", "a.html"], "--output excludes --html"),
         (["replay", "--show", "--in-terminal"], "--show excludes --html, --output and --in-terminal."),
         (["replay", "--show", "--at", "3"], "--at does not go with --show."),
+        (["play", "m", "--rematch", "--in-terminal"], "--rematch is for games on pages."),
         (["login", "--with-token", "--force"], "--force is for signing in with the browser"),
         (["status", "cow_1", "--hosted-smoke-timeout-seconds", "3"], "goes with --wait-hosted-smoke."),
         (

@@ -34,6 +34,11 @@ def has_turn(page: Page) -> None:
     expect(page.locator("#status")).to_have_text("Your turn")
 
 
+def place_of(page: Page, what: str) -> float:
+    """How far from the top something is."""
+    return float(page.locator(what).first.evaluate("node => Math.round(node.getBoundingClientRect().top)"))
+
+
 def focused(page: Page) -> str:
     """What has the focus, in words; keys alone must be enough to know where one is."""
     return str(page.evaluate("document.activeElement.ariaLabel || document.activeElement.textContent"))
@@ -44,11 +49,15 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
         base = f"http://127.0.0.1:{game.port}"
         first = pages(f"{base}/client/player?slot=0&token={TOKENS[0]}", size=NARROW, dark=True, alone=True)
         expect(first.locator("#status")).to_have_text("Waiting")
+        expect(first.locator("#notice")).to_have_text("Waiting for Seat 1.")
+        expect(first.locator("#seats li")).to_have_text(["Seat 0 (you)", "Seat 1not here yet"])
+        top = place_of(first, "section")
         second = pages(f"{base}/clients/player?slot=1&token={TOKENS[1]}", size=MIDDLE)
         viewer = pages(f"{base}/client/global", size=NARROW)
         wide = pages(f"{base}/client/global", dark=True)
         has_turn(first)
         expect(first.get_by_role("timer")).to_have_text(re.compile(r"Time left 0:\d\d"))
+        expect(first.locator("#notice")).to_have_text("")
         expect(second.get_by_role("timer")).to_be_hidden()
         for page in (second, viewer):
             page.get_by_text("Rules", exact=True).click()
@@ -70,6 +79,9 @@ def test_people_play_with_keys_alone_while_another_watches(pages: Pages, tmp_pat
         first.keyboard.press("1")
         expect(first.locator("#status")).to_have_text("The game is over")
         expect(viewer.locator("#seats li")).to_have_text(["Seat 01", "Seat 10"])
+        for page, said in ((first, "You won."), (second, "You lost. Seat 0 won."), (viewer, "Seat 0 won.")):
+            expect(page.locator("#outcome")).to_have_text(said)
+        assert place_of(first, "section") == top, "it jumps"
         assert game.process.wait(20) == 0
 
     replay_is_played_back(pages, tmp_path)
@@ -111,8 +123,12 @@ def test_people_talk_and_others_read_it(pages: Pages, tmp_path: Path) -> None:
         )
         expect(viewer.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck"])
         has_turn(second)
+        width = "node => node.clientWidth"
+        assert first.get_by_label("Message").evaluate(width) > 0.8 * first.locator("aside").evaluate(width)
         second.get_by_role("button", name="take 2").click()
         expect(second.locator("#status")).to_have_text("The game is over")
+        expect(second.get_by_label("Message")).to_be_disabled()
+        expect(second.get_by_role("button", name="Say")).to_be_disabled()
         assert game.process.wait(20) == 0
     with program(
         tmp_path, "support.talking:TalkingSticks", COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()
@@ -334,7 +350,7 @@ def test_digit_is_the_number_of_an_action_or_else_the_place_of_its_button(
 ) -> None:
     found = keys_page.evaluate(
         """([schema, hands]) => {
-            [about, known, numbered, controls] = [{ action_schema: schema }, [], false, new Map()];
+            [about, known, numbered, controls] = [{ action_schema: schema }, [], null, new Map()];
             const items = hands.map(choices).at(-1).filter((item) => "action" in item);
             return Object.fromEntries(items.map(({ action, press }) => [words(action), press || ""]));
         }""",
@@ -374,9 +390,38 @@ def test_a_list_of_numbers_has_a_field_for_each(pages: Pages, tmp_path: Path) ->
         first.get_by_label("number 1", exact=True).fill("1")
         first.get_by_label("number 2", exact=True).fill("0.25")
         first.get_by_role("button", name="1, 0.25").click()
-        second.get_by_role("button", name="-1, 0").click()
+        second.get_by_role("button", name="0, 0").click()
         assert game.process.wait(20) == 0
-        assert game.replay().ticks[1].actions == {0: [1, 0.25], 1: [-1, 0]}
+        assert game.replay().ticks[1].actions == {0: [1, 0.25], 1: [0, 0]}
+
+
+@pytest.mark.parametrize(
+    ("scores", "me", "says"),
+    [
+        ([1, 0], 0, "You won."),
+        ([1, 0], 1, "You lost. Ada won."),
+        ([1, 0], None, "Ada won."),
+        ([2.5, 2.5], 1, "A draw: all have 2.5."),
+        ([3, 1, 3, 2], 2, "You won, together with Ada."),
+        ([3, 1, 3, 2], 3, "You came 3rd of 4. Ada, Cid won."),
+        ([7], 0, "You have a score of 7."),
+        ([7], None, "Ada has a score of 7."),
+        ([0, 1, 1, 1, 1, 1, 1, 1], 0, "You came 8th of 8. Bob, Cid, Dan, Eve, Fay and 2 more won."),
+    ],
+)
+def test_the_end_in_words(keys_page: Page, scores: list[float], me: int | None, says: str) -> None:
+    names = ["Ada", "Bob", "Cid", "Dan", "Eve", "Fay", "Gus", "Hal"][: len(scores)]
+    assert keys_page.evaluate("([names, scores, me]) => outcome(names, scores, me)", [names, scores, me]) == says
+
+
+def test_the_row_of_who_has_acted_says_so(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, "support.page_games:Levers") as game:
+        base = f"http://127.0.0.1:{game.port}/client"
+        first, second = (pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}") for slot in range(2))
+        has_turn(first)
+        first.get_by_role("button", name="0, 0").click()
+        expect(first.locator("#seats li")).to_have_text(["Seat 0 (you)has acted", "Seat 1"])
+        expect(second.locator("#seats li")).to_have_text(["Seat 0", "Seat 1 (you)to act"])
 
 
 @pytest.mark.parametrize("pace", [{"kind": "ticks", "hz": 4}, None])
@@ -443,7 +488,7 @@ def test_a_replay_is_seen_by_each_eye(pages: Pages, tmp_path: Path) -> None:
         eyes.select_option("The public")
         expect(page.get_by_role("img", name="Day 1, no roles")).to_be_visible()
         expect(page.locator("#said li")).to_have_text(["Aall, 0"])
-        expect(page.locator("#notice")).to_be_hidden()
+        expect(page.locator("#notice")).to_have_text("")
         assert "wolf" not in page.locator("main").inner_html()
         eyes.select_option("All revealed")
         expect(page.get_by_role("img", name=re.compile("Day 1, wolf-.* and wolf-"))).to_be_visible()

@@ -33,3 +33,43 @@ def test_people_see_the_game_count_down_once_they_are_all_there(pages: Pages, tm
         assert run.end().status == 130
     finally:
         run.close()
+
+
+def test_a_rematch_is_played_on_the_same_links(pages: Pages, tmp_path: Path) -> None:
+    directory = new_game("small", directory=tmp_path / "small").directory
+    words = (
+        "play",
+        directory,
+        "--human",
+        "0",
+        "--human",
+        "1",
+        "--rematch",
+        "--set",
+        "target=1",
+        "-o",
+        tmp_path / "out",
+    )
+    run = Started(words, None, tmp_path)
+    try:
+        text = run.until(lambda: run.stdout if "/client/global" in run.stdout else None, "links")
+        first, second, viewer = (
+            pages(re.findall(rf"http://\S+{part}\S*", text)[0]) for part in ("slot=0", "slot=1", "client/global")
+        )
+        for number in range(2):
+            expect(first.locator("#status")).to_have_text("Your turn")
+            first.keyboard.press("1")
+            expect(first.locator("#status")).to_have_text("The game is over")
+            expect(viewer.get_by_role("button", name="Rematch")).to_be_visible()
+            # Some ask at once, others when the next game is there
+            first.get_by_role("button", name="Rematch").click()
+            expect(first.locator("#status")).to_have_text("Waiting")
+            for page in (viewer, second):
+                page.get_by_role("button", name="Rematch").click()
+            run.until(lambda done=number: run.stderr.count("Rematch:") > done, "the next game")
+        expect(first.locator("#status")).to_have_text("Your turn")
+        run.send(signal.SIGINT)
+        assert run.end().status == 130
+        assert {path.name for path in tmp_path.glob("out*")} == {"out", "out-2", "out-3"}
+    finally:
+        run.close()

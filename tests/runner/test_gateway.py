@@ -55,6 +55,26 @@ async def spoken(base: str, data: bytes) -> bytes:
     return heard
 
 
+async def test_who_comes_between_two_games_waits_for_the_next() -> None:
+    async with open_gateway(PublicAddress(host="127.0.0.1"), again=True) as gateway:
+        async with serving() as table, httpx2.AsyncClient(base_url=gateway.base) as client:
+            gateway.lead(f"127.0.0.1:{table.port}")
+            assert (await client.get("/healthz")).status_code == 200
+        heard: list[int] = []
+
+        async def ask() -> None:
+            async with httpx2.AsyncClient(base_url=gateway.base, timeout=20) as client:
+                heard.append((await client.get("/healthz")).status_code)
+
+        async with serving() as next_table, anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(ask)
+            await gateway.wanted()
+            assert heard == []
+            gateway.lead(f"127.0.0.1:{next_table.port}")
+        assert heard == [200] * 3
+
+
 async def test_a_game_is_played_and_watched_with_tls(authority: Authority) -> None:
     trust = ssl.create_default_context(cafile=authority.file)
     async with serving(sticks=2) as table, shared(table, authority.issue("127.0.0.1")) as gateway:

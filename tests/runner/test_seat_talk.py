@@ -98,6 +98,7 @@ async def test_words_reach_those_who_are_addressed_with_their_next_observation()
         ({}, "a message has a text"),
         ({"text": ["hello"]}, "a message has a text"),
         ({"text": "x" * 41}, "a message has at most 40 characters, not 41"),
+        ({"text": "x" * ((1 << 20) - 100)}, "a message has at most 40 characters, not 1048476"),
         ({"text": "hello", "to": 0}, "there is no other seat 0"),
         ({"text": "hello", "to": "team"}, "the `to` of a message is"),
         ({"text": "hello", "to": None}, "the `to` of a message is"),

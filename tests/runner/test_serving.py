@@ -226,7 +226,8 @@ async def test_spectators_see_the_state_at_once_and_the_end_however_late() -> No
     async with serving(sticks=2) as table:
         async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer:
             assert (await hear(viewer))["names"] == ["Seat 0", "Seat 1"]
-            assert await hear(viewer) == {"type": "state", "tick": 0, "to_act": [0], "drawing": "||"}
+            state = {"type": "state", "tick": 0, "to_act": [0], "drawing": "||", "absent": [0, 1]}
+            assert await hear(viewer) == state
             await viewer.send("what is not read does no harm")
             await (await viewer.ping())
             async with sit(table, 0) as first, sit(table, 1) as second:
@@ -340,6 +341,46 @@ async def test_ticks_go_on_by_themselves_with_the_last_action() -> None:
         assert seen["observation"] == {"done": [2, None]}
 
 
+class Fleet(Walk):
+    """A hundred seats walk."""
+
+    seats = 100
+
+    def to_act(self) -> list[int]:
+        return list(range(self.seats)) if self.left > 0 else []
+
+    def scores(self) -> list[float]:
+        return [0.0] * self.seats
+
+
+async def test_a_hundred_sliders_leave_one_action_for_each_seat_and_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends more than a page does, which sends once a tick, costs the game no more."""
+    monkeypatch.setattr("coworld_runner.kit.table.seat_events.MAX_EVENTS", 1000)
+    config = read_config(Fleet, {"tokens": list(map(str, range(100))), "sticks": 3})
+    match = Match(Fleet, config, seed=1, log=list[str]().append)
+    outboxes = [match.join(slot) for slot in range(100)]
+    refusals: list[str] = []
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(match.play)
+        seen = -1
+        while match.tick < 3:
+            # All of them in one turn of the loop: no tick passes between them
+            for slot in range(100 * (match.tick > seen)):
+                for value in (1, 2, 3, 9) * 10:
+                    reply = match.receive(
+                        slot, json.dumps({"type": "act", "tick": match.tick, "action": {"take": value}})
+                    )
+                    refusals.append(json.loads(reply)["reason"] if reply else "")
+            seen = match.tick
+            await anyio.lowlevel.checkpoint()
+    assert refusals.count("") <= 300
+    assert set(refusals) <= {"", "the game has not begun", "you have acted in this tick already"}
+    assert [len(outbox.pending()) for outbox in outboxes] == [2] * 100, "hello, and the newest observation"
+    assert len(bytes(match.events).splitlines()) == 1000
+    replay = read_replay(match.replay(reason="over", results=match.results()))
+    assert {action["take"] for tick in replay.ticks[2:] for action in tick.actions.values()} == {1}
+
+
 # --- people ---------------------------------------------------------------------------------------------------------
 
 
@@ -355,6 +396,63 @@ async def test_countdown_is_sent_to_everyone() -> None:
             await tell(early, 0, {"take": 1})
             assert "has not begun" in (await hear(early))["reason"]
             assert "starts_in" not in await turn(early)
+
+
+@pytest.mark.parametrize("is_page", [True, False])
+async def test_pages_learn_who_is_not_there_yet(is_page: bool) -> None:
+    async with serving(countdown=5) as table:
+        watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
+        async with watching as viewer, sit(table, 0) as first:
+            assert (await hear(first))["absent"] == [1]
+            if is_page:
+                await first.send(PICTURE)
+                assert (await hear(first))["type"] == "picture"
+            async with sit(table, 1) as second:
+                assert "absent" not in await hear(second)
+                news = await hear(first)
+                assert ("absent" in news, "starts_in" in news) == (False, not is_page), "a program has no use for it"
+            while "absent" in (seen := await hear(viewer)) or seen["type"] == "hello":
+                pass
+            assert seen["type"] == "state"
+
+
+class Sealed(Sticks):
+    """Both choose at the same time."""
+
+    def to_act(self) -> list[int]:
+        return [0, 1] if self.left > 0 else []
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.left -= 3
+
+
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [({}, True), ({"spectators": Hidden()}, False), ({"spectators": Hidden(), "public": ("to_act",)}, True)],
+)
+async def test_pages_learn_who_has_acted_and_not_what(more: dict[str, Any], known: bool) -> None:
+    rules = cast("type[Rules]", type("Sealed", (Sealed,), more))
+    async with serving(rules, sticks=3) as table:
+        watching = connect(f"ws://127.0.0.1:{table.port}/global", proxy=None)
+        async with watching as viewer, sit(table, 0) as page, sit(table, 1) as actor:
+            await page.send(PICTURE)
+            await turn(actor)
+            await tell(actor, 0, {"take": 2})
+            heard: list[dict[str, Any]] = []
+            while known and (not heard or heard[-1]["type"] != "acted"):
+                heard.append(await hear(page))
+            if known:
+                assert heard[-1] == {"type": "acted", "tick": 0, "acted": [1]}
+                while "acted" not in (seen := await hear(viewer)):
+                    pass
+                assert seen["acted"] == [1]
+            async with sit(table, 0) as again:
+                await hear(again)
+                await again.send(PICTURE)
+                assert (await hear(again)).get("acted") == ([1] if known else None)
+                await tell(again, 0, {"take": 1})
+                told = [*heard, await until_over(again), *[json.loads(message) async for message in viewer]]
+            assert known or "acted" not in json.dumps(told)
 
 
 async def test_spectators_learn_whose_move_the_game_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from coworld_core.rules import Hidden, Rules, RulesConfig, Ticks
 from coworld_core.rules.pictures import INK, SEATS, bars, board, grid, hand, pick, seat_row, token
 
-__all__ = ["Auction", "Fields", "Hand", "Jumps", "Levers", "Mixed", "Race", "Sliders"]
+__all__ = ["Auction", "Drift", "Duel", "Fields", "Hand", "Jumps", "Levers", "Mixed", "Race", "Sliders"]
 
 
 class Race(Rules):
@@ -60,6 +60,58 @@ class Race(Rules):
     def draw(self) -> str:
         dots = (token(20 * place + 10, 15 + 20 * seat, colour=INK, radius=8) for seat, place in enumerate(self.at))
         return board(200, 50, *dots, title=str(self.at))
+
+
+class Duel(Rules):
+    """Both steer a ship; the picture says how."""
+
+    class Config(RulesConfig):
+        sticks: int = Field(default=1000, description="Ticks to play.")
+
+    class Action(BaseModel):
+        turn: float = Field(default=0, ge=-1, le=1)
+        thrust: float = Field(default=0, ge=0, le=1)
+
+    config: Config
+    pace = Ticks(hz=20, hold=False)
+    keys = {  # noqa: RUF012 - as authors write it
+        "ArrowLeft": {"turn": -1},
+        "ArrowRight": {"turn": 1},
+        "ArrowUp": {"thrust": 1},
+        "b": {"turn": 0.5, "thrust": 0.5},
+    }
+
+    def start(self) -> None:
+        self.tick, self.done = 0, [self.Action(), self.Action()]
+
+    def to_act(self) -> list[int]:
+        return [0, 1] if self.tick < self.config.sticks else []
+
+    def observe(self, seat: int) -> Any:
+        return {"tick": self.tick}
+
+    def default(self, seat: int) -> Action:
+        return self.Action()
+
+    def step(self, actions: Mapping[int, Any]) -> None:
+        self.tick += 1
+        self.done = list(actions.values())
+
+    def scores(self) -> list[float]:
+        return [0.0, 1.0]
+
+    def draw(self) -> str:
+        ships = (
+            token(50 + 40 * one.turn, 55 - 40 * one.thrust, seat, colour=SEATS[seat])
+            for seat, one in enumerate(self.done)
+        )
+        return board(100, 70, *ships, title="; ".join(f"{one.turn:g} {one.thrust:g}" for one in self.done))
+
+
+class Drift(Duel):
+    """The same, in which ships go on as they were steered."""
+
+    pace = Ticks(hz=20)
 
 
 class Auction(Rules):

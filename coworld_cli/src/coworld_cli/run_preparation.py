@@ -375,11 +375,12 @@ def episode_arguments(
     *,
     watch: bool,
     countdown: float = 0.0,
+    rematch: bool = False,
 ) -> EpisodeArguments:
-    """Where and how to play, for `run_episode`; `watch` and `countdown` are those of `PlayOptions.episode`."""
+    """Where and how to play, for `run_episode`; the last three are those of `PlayOptions.episode`."""
     run: EpisodeArguments = {
         "workspace": workspace,
-        "options": options.episode(watch=watch, countdown=countdown),
+        "options": options.episode(watch=watch, countdown=countdown, rematch=rematch),
         "overwrite": options.overwrite,
         "listeners": (progress,),
         "latest": options.output_dir is None,
@@ -436,21 +437,23 @@ def read_secrets(items: Sequence[str], files: Sequence[Path], out: Output) -> Se
 
 @asynccontextmanager
 async def opened_gateway(
-    where: ServingOptions, out: Output
+    where: ServingOptions, out: Output, *, again: bool = False
 ) -> AsyncGenerator[tuple[Gateway | None, Sequence[Listener]]]:
     """Open the way to a game for other machines, and its metrics, before there is a game.
+
+    With `again`, other games follow, and the way is open on this machine at least.
 
     Yields:
         The way, None if nobody asked for one; and what counts an episode that is played there.
     """
-    public = where.public
+    public = where.at_least_here() if again else where.public
     if public is None:
         yield None, ()
         return
     from coworld_runner.web import open_gateway
 
     async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(open_gateway(public))
+        gateway = await stack.enter_async_context(open_gateway(public, again=again))
         listeners: Sequence[Listener] = ()
         if where.metrics is not None:
             from coworld_runner.telemetry import GatewayMetrics, RunMetrics, open_metrics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -108,8 +109,16 @@ def run(
 @takes("where", ServingOptions)
 @browser_option
 @in_terminal_option
+@click.option("--rematch", is_flag=True, help="Play again on the same links when somebody asks for it, until Ctrl-C.")
 @output_options
-def play(out: Output, options: PlayOptions, where: ServingOptions, open_browser: bool | None, in_terminal: bool) -> int:
+def play(
+    out: Output,
+    options: PlayOptions,
+    where: ServingOptions,
+    open_browser: bool | None,
+    in_terminal: bool,
+    rematch: bool,
+) -> int:
     """Play in the browser or terminal: people, bots or both.
 
     MANIFEST is a file, a directory that holds one, a file:// or http(s):// address, or a cow_… id. PLAYER is a file
@@ -121,13 +130,20 @@ def play(out: Output, options: PlayOptions, where: ServingOptions, open_browser:
 
     With --in-terminal, the board and the scores are shown here, for games that tell them in text. The first --human
     seat is yours: type an action, its number, or field=value.
+
+    With --rematch, pages have a button for the next game at the end, and the links stay valid.
     """
     from ..event_loop import run_async
 
     if in_terminal and open_browser:
         raise click.UsageError("--in-terminal and --open-browser exclude each other.", click.get_current_context())
+    if rematch and (in_terminal or out.json):
+        raise click.UsageError("--rematch is for games on pages.", click.get_current_context())
     wanted = False if in_terminal else open_browser
-    return run_async(out, lambda running: _play(options, where, running, open_browser=wanted, in_terminal=in_terminal))
+    return run_async(
+        out,
+        lambda running: _play(options, where, running, open_browser=wanted, in_terminal=in_terminal, rematch=rematch),
+    )
 
 
 # --- from options to a plan ---------------------------------------------------------------------------------------
@@ -391,13 +407,20 @@ async def _after(
 
 
 async def _play(
-    options: PlayOptions, where: ServingOptions, running: Running, *, open_browser: bool | None, in_terminal: bool
+    options: PlayOptions,
+    where: ServingOptions,
+    running: Running,
+    *,
+    open_browser: bool | None,
+    in_terminal: bool,
+    rematch: bool,
 ) -> int:
-    """Play one episode that people can watch and take part in."""
+    """Play one episode that people can watch and take part in, or one after the other."""
     from coworld_core.ids import new_run_id
-    from coworld_runner.episode import run_episode
+    from coworld_runner.episode import iter_rematches, run_episode
     from coworld_runner.package import plan_for_people
 
+    from .. import exitcodes
     from ..browser import open_page, wants_browser
     from ..render.progress import show_progress
     from ..render.results import describe_seats, play_links
@@ -408,48 +431,69 @@ async def _play(
     package, (plan,) = await _prepared(options, running, watched=True)
     people = [slot for slot, seat in enumerate(plan.seats) if seat.runnable is None]
     plan = plan_for_people(plan) if people else plan
-    run_id = new_run_id()
-    workspace = evidence_directory(options, package, run_id)
-
     view: TerminalGame | None = None
     if in_terminal:
         names = tuple(seat.name for seat in plan.seats)
         view = TerminalGame(out, plan.manifest.game.name, names, seat=people[0] if people else None)
 
     def ready(links: PlayLinks) -> None:
+        nonlocal links_shown
         shared = links
         if gateway is not None:
             gateway.lead(links.address)
             shared = links.at(gateway.base)
+        if links_shown:
+            return
+        links_shown = True
         if view is None or len(people) > 1 or gateway is not None:
             out.show(play_links(shared, describe_seats(plan)))
         if view is not None:
             running.tasks.start_soon(view.show, links)
         elif wants_browser(open_browser):
-            mine = next((links.players[slot] for slot in people), links.viewer)
+            own = shared if rematch else links
+            mine = next((own.players[slot] for slot in people), own.viewer)
             running.tasks.start_soon(open_page, mine, out)
 
+    async def one(plan: EpisodePlan, workspace: Path, run_id: str) -> EpisodeRecord:
+        with show_progress(running, plan.manifest.game.name) as progress:
+            countdown = _COUNTDOWN if people else 0.0
+            run = episode_arguments(
+                options,
+                progress,
+                backend,
+                workspace,
+                run_id,
+                watch=not out.quiet,
+                countdown=countdown,
+                rematch=rematch,
+            )
+            run["listeners"] = (*run.get("listeners", ()), *counting)
+            return await run_episode(plan, on_ready=ready, **run)
+
+    links_shown, status = False, exitcodes.OK
+    run_id = new_run_id()
+    workspace = evidence_directory(options, package, run_id)
     async with (
-        opened_gateway(where, out) as (gateway, counting),
+        opened_gateway(where, out, again=rematch) as (gateway, counting),
         opened_backend(options, package, running) as backend,
     ):
         _tell_players(options, plan, package, backend, out)
         if view is not None:
             # Progress would be drawn over the board
             running.out = Output(json=out.json, quiet=True)
-        with show_progress(running, plan.manifest.game.name) as progress:
-            countdown = _COUNTDOWN if people else 0.0
-            run = episode_arguments(
-                options, progress, backend, workspace, run_id, watch=not out.quiet, countdown=countdown
-            )
-            run["listeners"] = (*run.get("listeners", ()), *counting)
-            record = await run_episode(plan, on_ready=ready, **run)
-        running.out = out
-        if view is not None:
-            await view.finish()
-        if record.ok and not people and wants_browser(open_browser):
-            await _show_again(package, workspace, backend, out)
-    return _show_episode(record, workspace, options, out)
+        async with aclosing(iter_rematches(plan, gateway if rematch else None)) as games:
+            async for number, game in games:
+                place = workspace.with_name(f"{workspace.name}-{number + 1}") if number else workspace
+                record = await one(game, place, new_run_id() if number else run_id)
+                running.out = out
+                if view is not None:
+                    await view.finish()
+                if record.ok and not people and not rematch and wants_browser(open_browser):
+                    await _show_again(package, workspace, backend, out)
+                status = _show_episode(record, place, options, out)
+                if rematch:
+                    out.note("Rematch: by the button of a page, or by any of the links. Ctrl-C ends.")
+    return status
 
 
 def _tell_players(options: PlayOptions, plan: EpisodePlan, package: Package, backend: Backend, out: Output) -> None:

@@ -496,12 +496,13 @@ class PlayOptions(PackageOptions):
         """The network of players; Bedrock cannot be reached from the game's network, unless hosts are named."""
         return self.player_network or ("open" if self.use_bedrock and not self.player_https else None)
 
-    def episode(self, *, watch: bool, countdown: float = 0.0) -> EpisodeOptions:
+    def episode(self, *, watch: bool, countdown: float = 0.0, rematch: bool = False) -> EpisodeOptions:
         """Options of the episode. Capabilities that were named explicitly must be enforced.
 
         Args:
             watch: Whether to show the game's progress.
             countdown: Seconds for the game to count down before it starts.
+            rematch: Whether another game follows on the same links.
         """
         from dataclasses import fields
 
@@ -518,6 +519,7 @@ class PlayOptions(PackageOptions):
             "required_capabilities": tuple(dict.fromkeys(required)),
             "watch": watch,
             "countdown_seconds": countdown,
+            "rematch": rematch,
         }
         return EpisodeOptions(**named | special)
 

@@ -80,6 +80,12 @@ class ServingOptions(Options):
         if self.no_tls and self.tls_cert is not None:
             raise click.UsageError("--no-tls and --tls-cert exclude each other.", click.get_current_context())
 
+    def at_least_here(self) -> PublicAddress:
+        """Where the game is reached, on this machine if nowhere else."""
+        from coworld_runner.web import PublicAddress
+
+        return self.public or PublicAddress(host=_HERE, port=self.port)
+
     @property
     def public(self) -> PublicAddress | None:
         """Where the game is reached by others, or measured; None if neither is asked for.

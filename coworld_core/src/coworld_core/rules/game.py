@@ -105,7 +105,8 @@ class Rules(abc.ABC):
     keys: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keys for people on pages: a key's name as in `KeyboardEvent.key`, such as `"a"` or `"ArrowUp"`, and its action.
     Without them, arrows choose directions, such as `"left"` or `"north"`, and digits choose the other actions: by the
-    number in them, such as that of `{"take": 2}`, or, where actions have none, by the place of the button."""
+    number in them, such as that of `{"take": 2}`, or, where actions have none, by the place of the button. An action
+    may leave out fields that have defaults: in games of `Ticks` without `legal`, keys that are held down add up."""
 
     version: ClassVar[str] = "0"
     """The version of the rules; a replay of another version can be shown but not played again."""

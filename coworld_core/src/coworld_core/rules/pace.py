@@ -39,7 +39,7 @@ class Ticks:
     Attributes:
         hz: Ticks per second, above 0 and at most 1000.
         hold: Whether a silent seat repeats its last action, if that is still legal. Otherwise, and before its first
-            action, it gets `Rules.default`.
+            action, it gets `Rules.default`. Pages then do what is held down again in each tick, until it is let go.
 
     Raises:
         ValueError: If the rate is out of range.
@@ -54,7 +54,7 @@ class Ticks:
 
     def describe(self) -> dict[str, str | float]:
         """The pace as sent to players."""
-        return {"kind": "ticks", "hz": self.hz}
+        return {"kind": "ticks", "hz": self.hz, "hold": self.hold}
 
 
 Pace = Turns | Ticks

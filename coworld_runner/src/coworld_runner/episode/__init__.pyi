@@ -8,6 +8,7 @@ from .parallelism import Parallel as Parallel
 from .plan_hooks import find_hooks as find_hooks
 from .play_links import PlayLinks as PlayLinks
 from .program_venue import ProgramVenue as ProgramVenue
+from .rematches import iter_rematches as iter_rematches
 from .run_options import BatchArguments as BatchArguments
 from .run_options import EpisodeArguments as EpisodeArguments
 from .run_options import RunArguments as RunArguments

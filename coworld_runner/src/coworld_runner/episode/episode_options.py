@@ -97,6 +97,8 @@ class EpisodeOptions:
     countdown_seconds: float = 0.0
     """Seconds to ask the game to count down once all players are there (`COWORLD_COUNTDOWN_SECONDS`), so that people
     see the start. 0: no countdown. Games that do not know the variable start at once."""
+    rematch: bool = False
+    """Whether another game follows on the same links (`COWORLD_REMATCH=1`), so that pages can offer it."""
 
     def usual(self, limits: Limits) -> Limits:
         """`GAME_LIMITS` or `PLAYER_LIMITS`, if these hold, else none."""

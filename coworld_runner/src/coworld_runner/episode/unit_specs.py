@@ -84,6 +84,7 @@ def game_spec(setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str]) 
             **extra_port_environment(placement, extra),
             **({"COGAMES_POLICY_NAMES": json.dumps(setup.plan.policy_names)} if setup.plan.policy_names else {}),
             **({"COWORLD_ADMIN": "1"} if setup.options.admin else {}),
+            **({"COWORLD_REMATCH": "1"} if setup.options.rematch else {}),
             **(
                 {"COWORLD_COUNTDOWN_SECONDS": f"{setup.options.countdown_seconds:g}"}
                 if setup.options.countdown_seconds

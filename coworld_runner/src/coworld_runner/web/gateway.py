@@ -98,6 +98,7 @@ class Gateway:
     Args:
         address: Where it is.
         port: The port that is listened on.
+        again: Whether another game follows when one has ended: whoever comes meanwhile waits for it.
 
     Attributes:
         base: What links of the game's pages begin with.
@@ -106,12 +107,14 @@ class Gateway:
         target: The game's `host:port`; empty before `lead`.
     """
 
-    def __init__(self, address: PublicAddress, port: int) -> None:
+    def __init__(self, address: PublicAddress, port: int, *, again: bool = False) -> None:
         self.base = address.base(port)
         self._context = address.context()
         self.target = ""
         self.traffic = Traffic()
         self._led = anyio.Event()
+        self._again = again
+        self._wanted = anyio.Event()
         self._from: Counter[str] = Counter()
 
     @property
@@ -123,6 +126,11 @@ class Gateway:
         """Pass connections on to the game that listens at `host:port`; those that came before have waited for it."""
         self.target = address
         self._led.set()
+
+    async def wanted(self) -> None:
+        """Wait until somebody asks for a game after the last one has ended."""
+        await self._wanted.wait()
+        self._wanted = anyio.Event()
 
     async def serve(self, stream: SocketStream) -> None:
         """Serve one connection."""
@@ -160,7 +168,6 @@ class Gateway:
                     asking = BufferedByteStream(client)
                     request = await _asked(asking)
                     what = request.what
-                    await self._led.wait()
                     game = await self._reach()
                 await _pass_on(asking, game, request, self.traffic)
             except _Refusal as refusal:
@@ -175,20 +182,28 @@ class Gateway:
                 await client.aclose()
 
     async def _reach(self) -> SocketStream:
-        try:
-            return await connect_to(self.target)
-        except OSError:
-            raise _Refusal(502) from None
+        while True:
+            await self._led.wait()
+            led = self._led
+            try:
+                return await connect_to(self.target)
+            except OSError:
+                if not self._again:
+                    raise _Refusal(502) from None
+                if led is self._led:
+                    self._led = anyio.Event()
+                    self._wanted.set()
 
 
 @asynccontextmanager
-async def open_gateway(address: PublicAddress) -> AsyncGenerator[Gateway]:
+async def open_gateway(address: PublicAddress, *, again: bool = False) -> AsyncGenerator[Gateway]:
     """Listen for other machines while the block is open; `Gateway.lead` says which game they get.
 
     At the end, clients have a moment to take the game's last messages.
 
     Args:
         address: Where others reach the game.
+        again: Whether another game follows when one has ended, as for `Gateway`.
 
     Raises:
         UsageError: The certificate cannot be used, or the address cannot be listened on (`port_taken`, `bad_host`).
@@ -208,7 +223,7 @@ async def open_gateway(address: PublicAddress) -> AsyncGenerator[Gateway]:
             code="port_taken",
             hint=Hint("other_port", "Pass another port, or 0 for any."),
         ) from error
-    gateway = Gateway(address, listener.extra(SocketAttribute.local_port))  # noqa: S610
+    gateway = Gateway(address, listener.extra(SocketAttribute.local_port), again=again)  # noqa: S610
     with unwrapped():
         async with listener, anyio.create_task_group() as accepting, anyio.create_task_group() as serving:
             accepting.start_soon(listener.serve, gateway.serve, serving)

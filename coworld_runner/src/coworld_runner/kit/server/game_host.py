@@ -80,7 +80,15 @@ async def _play(rules: type[Rules]) -> int:
     config = read_config(rules, cast("dict[str, Any]", raw))
     seed = secrets.randbelow(2**31) if config.seed is None else config.seed
     samples = samples_asked_for()
-    match = Match(rules, config, seed=seed, log=_say, countdown=read_countdown(), samples=samples)
+    match = Match(
+        rules,
+        config,
+        seed=seed,
+        log=_say,
+        countdown=read_countdown(),
+        samples=samples,
+        rematch=os.environ.get("COWORLD_REMATCH") == "1",
+    )
     with open_listener() as listener:
         async with (
             serve_game(match, config.tokens, listener=listener, samples=samples) as server,

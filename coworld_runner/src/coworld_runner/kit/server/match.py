@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from coworld_core.rules import EpisodeConfig, Rules, RulesError
 
+from ..table.compact_json import compact
 from ..table.game_table import GameTable
 from ..table.greeting import about_game, hello_message, seat_schemas
 from ..table.seat_events import SeatEvents
@@ -43,6 +44,7 @@ class Match:
         log: Receives log lines for people; they never contain a token.
         countdown: Seconds to count down once all players are connected, so that people do not miss the start.
         samples: Receives what each seat sees and does; None: nobody asks for that.
+        rematch: Whether another game follows on the same links; pages then offer it.
 
     Attributes:
         events: What each seat did.
@@ -60,19 +62,21 @@ class Match:
         log: Callable[[str], None],
         countdown: float = 0.0,
         samples: SampleStream | None = None,
+        rematch: bool = False,
     ) -> None:
         self._rules = rules
         self._config = config
         self._log = log
         self._lines = [0] * config.seats
         self._countdown = Countdown(countdown)
-        self._schemas = seat_schemas(rules)
+        offers = {"rematch": True} if rematch else {}
+        self._schemas = {**seat_schemas(rules), **offers}
         self.events = SeatEvents(config.seats)
         self._table = GameTable(rules, config, seed=seed, log=self.events, samples=samples)
         self._outboxes: list[Outbox | None] = [None] * config.seats
         self._seen: set[int] = set()
         """The seats that have had a connection."""
-        self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
+        self._viewers = Spectators({**about_game(rules, config), **offers}, may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
         self._heard = asyncio.Event()
@@ -98,8 +102,11 @@ class Match:
         outbox = self._outboxes[slot] = Outbox()
         talked = self._table.join(slot)
         self._say(slot, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * (slot in self._seen)}connected")
+        arrives = slot not in self._seen and not self._table.started
         self._seen.add(slot)
         outbox.notify(hello_message(self._rules, self._config, slot, self._schemas, talked))
+        if arrives:
+            self._show_pages(slot)
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
@@ -118,7 +125,7 @@ class Match:
 
     def watch(self) -> Outbox:
         """Add a spectator, who gets the current state at once."""
-        return self._viewers.join(self._table.frame, **self._countdown.fields())
+        return self._viewers.join(self._table.frame, **self._present())
 
     def unwatch(self, outbox: Outbox) -> None:
         """Remove a spectator."""
@@ -136,11 +143,14 @@ class Match:
 
     def receive(self, slot: int, message: str | bytes) -> str | None:
         """Handle a message from the player of a seat; returns the reply if it is refused."""
+        acted = self._table.acted
         try:
             reply = self._table.receive(slot, message, time.monotonic())
         except RulesError as error:
             self.fail(error)
             return None
+        if self._table.acted != acted and self._table.missing():
+            self._tell_acted(slot)
         if reply is None:
             self._heard.set()
         return reply
@@ -218,14 +228,41 @@ class Match:
             outbox = self._outboxes[slot]
             if outbox is not None:
                 self._put(slot, outbox)
-        self._viewers.show(self._table.frame, **self._countdown.fields())
+        self._viewers.show(self._table.frame, **self._present())
+
+    def _before(self) -> dict[str, Any]:
+        """What is told before the game begins: for whom it waits, or when it starts."""
+        if self._table.started:
+            return {}
+        absent = sorted(set(range(self._config.seats)) - self._seen)
+        return {**self._countdown.fields(), **({"absent": absent} if absent else {})}
+
+    def _present(self) -> dict[str, Any]:
+        """What spectators are told of the present moment besides."""
+        acted = self._table.acted
+        return {**self._before(), **({"acted": acted} if acted else {})}
+
+    def _show_pages(self, newcomer: int) -> None:
+        """Show pages that a player has come; programs have no use for it."""
+        for slot, outbox in enumerate(self._outboxes):
+            if outbox is not None and slot != newcomer and self._table.has_page(slot):
+                self._put(slot, outbox)
+        self._viewers.show(self._table.frame, **self._present())
+
+    def _tell_acted(self, actor: int) -> None:
+        """Tell pages and spectators who has acted in this tick, and not what."""
+        message = compact({"type": "acted", "tick": self.tick, "acted": self._table.acted})
+        for slot, outbox in enumerate(self._outboxes):
+            if outbox is not None and slot != actor and self._table.has_page(slot):
+                outbox.notify(message)
+        self._viewers.show(self._table.frame, **self._present())
 
     def _put(self, slot: int, outbox: Outbox) -> None:
         news = self._table.news(slot)
         outbox.put(self._observe(slot), None if news is None else news.sent)
 
     def _observe(self, slot: int) -> str:
-        return self._table.observe(slot, time.monotonic(), self._countdown.fields())
+        return self._table.observe(slot, time.monotonic(), self._before())
 
     def _say(self, slot: int, line: str) -> None:
         """Log a line about a seat."""
@@ -249,7 +286,7 @@ class Match:
                 await anyio.lowlevel.checkpoint()
             elif not named and now >= asked + SLOW:
                 named = True
-                self._viewers.show(table.frame, waiting_for=waiting, waited=round(now - asked, 1))
+                self._viewers.show(table.frame, **self._present(), waiting_for=waiting, waited=round(now - asked, 1))
             else:
                 self._heard.clear()
                 await _set_or_late(self._heard, deadline if named else min(deadline, asked + SLOW))

@@ -18,6 +18,7 @@ from coworld_core.episode.seat_event_kinds import IDLE, REFUSED, REWARD, SAID
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
+    Open,
     Play,
     ReplayWriter,
     Rules,
@@ -92,6 +93,7 @@ class GameTable:
         pace = config.pace
         self._period = 1 / pace.hz if isinstance(pace, Ticks) else None
         self._per_move, bank = (math.inf, 0.0) if isinstance(pace, Ticks) else (pace.per_move, pace.bank)
+        self._tells_acted = self._period is None and (isinstance(rules.spectators, Open) or "to_act" in rules.public)
         self._rules = rules
         self._config = config
         self._seed = seed
@@ -173,6 +175,11 @@ class GameTable:
         if self._period is not None and at > self._due:
             self._due = at + self._period
         return None if self._period is None else self._due
+
+    @property
+    def acted(self) -> list[int]:
+        """The seats that have acted in this tick, if the game waits for all that are to act and they are no secret."""
+        return sorted(self.actions) if self._tells_acted else []
 
     def missing(self) -> list[int]:
         """The seats that are to act and have not."""
@@ -347,17 +354,21 @@ class GameTable:
         """Record that a seat has no connection, so that nobody looks at its pictures."""
         self._seats[slot].pictures = False
 
+    def has_page(self, slot: int) -> bool:
+        """Whether a seat is shown on a page."""
+        return self._seats[slot].pictures
+
     def news(self, slot: int) -> SeatNews | None:
         """What else a seat is told with its observations; None if the game tells nothing else."""
         return self._seats[slot].news
 
-    def observe(self, slot: int, at: float, more: Mapping[str, float] | None = None) -> str:
+    def observe(self, slot: int, at: float, more: Mapping[str, Any] | None = None) -> str:
         """The observation of a seat, as the text of a message.
 
         Args:
             slot: The seat.
             at: The time.
-            more: Numbers that it is told besides.
+            more: Further fields.
         """
         seat, play = self._seats[slot], self.play
         turn = self.started and slot in play.to_act and slot not in self.actions
@@ -370,8 +381,9 @@ class GameTable:
         if seat.news is not None and (news := seat.news.fields()):
             parts.append(compact(news)[1:-1])
         if seat.pictures:
-            parts.append(compact({"picture": play.drawing(slot), **self.play.standing(slot)})[1:-1])
-        parts += [f'"{name}":{left}' for name, left in (more or {}).items()]
+            parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
+        if more:
+            parts.append(compact(more)[1:-1])
         if turn and self._period is None:
             left = max(self.time_ends(slot) - at, 0.0)
             parts.append(f'"time_left":{left:.3f}')
@@ -389,8 +401,12 @@ class GameTable:
         The answer is not another observation, which a player at the same connection might answer again.
         """
         self._seats[slot].pictures = True
-        picture = {"picture": self.play.drawing(slot), **self.play.standing(slot)}
+        picture = {"picture": self.play.drawing(slot), **self._standing(slot)}
         return compact({"type": "picture", "tick": self.play.tick, **picture})
+
+    def _standing(self, slot: int) -> dict[str, Any]:
+        """What a seat's page is told of the seats."""
+        return {**self.play.standing(slot), **({"acted": self.acted} if self.acted else {})}
 
     def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""

@@ -20,7 +20,7 @@ __all__ = ["common", "render"]
 @cache
 def render(page: str) -> Document:
     """Return the page `player`, `global` or `replay`."""
-    more = {"player": ("shapes.js", "controls.js"), "replay": ("eyes.js", "timeline.js")}
+    more = {"player": ("shapes.js", "controls.js", "steering.js"), "replay": ("eyes.js", "timeline.js")}
     scripts = ("picture.js", *more.get(page, ()), f"{page}.js")
     allowed = json.dumps({name: sorted(names) for name, names in INLINE_SVG.items()})
     script = "".join((common("common.js"), f"const INLINE_SVG = {allowed};\n", *map(common, scripts)))

@@ -38,7 +38,6 @@ function setViews(text) {
 
 function setNotice(text) {
   setText(el("notice"), text);
-  el("notice").hidden = !text;
 }
 
 // All players are connected and the game is about to start; the game sends the remaining time every second.
@@ -93,6 +92,53 @@ function showBoard(drawing) {
   else if (root !== older) el("board").replaceChildren(root);
 }
 
+// Some names, in words.
+function namesOf(names, seats) {
+  const [most, more] = [5, seats.length - 5];
+  return seats.slice(0, most).map((seat) => names[seat]).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
+// For whom a game waits before it begins.
+const notHere = (names, { absent = [] }) => (absent.length ? `Waiting for ${namesOf(names, absent)}.` : "");
+
+const ORDINAL = { one: "st", two: "nd", few: "rd", other: "th" };
+
+// Who won, in words, one's own result first.
+function outcome(names, scores, me = null) {
+  const best = Math.max(...scores);
+  const winners = scores.flatMap((score, seat) => (score === best ? [seat] : []));
+  const said = Number(best.toFixed(3));
+  if (names.length === 1) return `${me === null ? `${names[0]} has` : "You have"} a score of ${said}.`;
+  if (winners.length === names.length) return `A draw: all have ${said}.`;
+  const others = namesOf(names, winners.filter((seat) => seat !== me));
+  if (me === null) return `${others} won.`;
+  if (winners.includes(me)) return others ? `You won, together with ${others}.` : "You won.";
+  const place = 1 + scores.filter((score) => score > scores[me]).length;
+  const how = names.length === 2 ? "You lost" : `You came ${place}${ORDINAL[new Intl.PluralRules("en", { type: "ordinal" }).select(place)]} of ${names.length}`;
+  return `${how}. ${others} won.`;
+}
+
+// The next game has the same link. A page that comes too early, while the last game is still ending, asks again.
+function playAgain() {
+  sessionStorage.setItem("rematch", "wanted");
+  el("rematch").disabled = true;
+  setStatus("Waiting for the next game");
+  location.reload();
+}
+
+function offerRematch({ rematch }, saw) {
+  el("rematch").hidden = !rematch;
+  if (!rematch) return;
+  el("rematch").onclick = playAgain;
+  if (saw) sessionStorage.removeItem("rematch");
+  if (sessionStorage.getItem("rematch")) setTimeout(playAgain, 500);
+}
+
+function showOutcome(names, { scores }, me) {
+  el("outcome").hidden = !scores;
+  if (scores) setText(el("outcome"), outcome(names, scores, me));
+}
+
 // What a seat sees, its picture and its text; what is the same in both is shown once, and what has neither as it is.
 function showSight(drawing, text, observation) {
   showBoard(drawing || text || (observation === undefined ? "" : JSON.stringify(observation, null, 2)));
@@ -103,15 +149,17 @@ function showSight(drawing, text, observation) {
   else el("words").replaceChildren();
 }
 
-// The seats with their scores; `to_act` and `eliminated` are seats, as in the messages of the game, `known` what else is public.
-function showSeats(names, { to_act = [], scores, eliminated = [], known }, me = null) {
+// The seats with their scores; `to_act`, `acted`, `absent` and `eliminated` are seats, as in the messages of the game, and
+// `known` is what else is public.
+function showSeats(names, { to_act = [], acted = [], absent = [], scores, eliminated = [], known }, me = null) {
   const list = el("seats");
   while (list.childElementCount > names.length) list.lastChild.remove();
   names.forEach((name, seat) => {
     const row = list.children[seat] || list.appendChild(make("li", { "data-seat": String(seat) }, make("span"), make("span")));
     const acts = to_act.includes(seat);
     const out = eliminated.includes(seat);
-    const says = [out ? "out" : acts ? "to act" : "", scores && Number.isFinite(scores[seat]) ? Number(scores[seat].toFixed(3)) : ""];
+    const state = out ? "out" : absent.includes(seat) ? "not here yet" : acted.includes(seat) ? "has acted" : acts ? "to act" : "";
+    const says = [state, scores && Number.isFinite(scores[seat]) ? Number(scores[seat].toFixed(3)) : ""];
     // Actions know seats by their numbers
     row.firstChild.dataset.number = name === `Seat ${seat}` ? "" : `${seat} `;
     setText(row.firstChild, seat === me ? `${name} (you)` : name);

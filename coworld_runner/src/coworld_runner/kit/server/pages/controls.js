@@ -8,7 +8,7 @@ const ARROWS = { up: "ArrowUp", north: "ArrowUp", down: "ArrowDown", south: "Arr
 const SHOWN = { ArrowUp: "↑", ArrowDown: "↓", ArrowLeft: "←", ArrowRight: "→", " ": "Space" };
 
 let known = []; // the actions that have been legal, as JSON
-let numbered = false; // whether actions of this game are known by a number, which a digit then means and never a place
+let numbered = null; // whether a digit means the number in an action, in the whole game, and never a place
 let controls = new Map();
 
 // Show these controls; each stays in place while it is needed, with the focus and whatever has been entered.
@@ -31,13 +31,22 @@ function place(items) {
   if (had && !el("controls").contains(document.activeElement)) el("controls").focus();
 }
 
-function buildButton({ action }) {
+function buildButton({ action, key: what }) {
   const key = make("kbd", { "aria-hidden": "true" });
   const button = make("button", { type: "button" }, key, words(action));
   let legal = true;
-  button.addEventListener("click", () => { if (button.ariaDisabled !== "true") act(action); });
+  const enabled = () => button.ariaDisabled !== "true";
+  // Beside a form that is sent as it changes, a button is held down as its key is.
+  button.addEventListener("pointerdown", () => { if (enabled() && steered()) hold(what, action); });
+  for (const end of ["pointerup", "pointerleave", "pointercancel"]) button.addEventListener(end, () => letGo(what));
+  button.addEventListener("click", ({ detail }) => {
+    if (!enabled()) return;
+    if (!steered()) act(action);
+    else if (!detail) { hold(what, action); letGo(what); }
+  });
   return {
     node: button,
+    hold(by) { if (enabled()) hold(by, action); },
     update(item) {
       legal = item.legal;
       button.hidden = item.shaped;
@@ -54,18 +63,42 @@ function buildButton({ action }) {
 }
 
 // A form for an action with fields; `compose` makes the action of their values.
-function buildForm({ fields, compose }) {
+function buildForm({ fields, compose, parts }) {
   const entered = fields.map((field) => buildField(field));
+  const values = () => entered.map((field) => field.value());
+  let rest = null; // the values with which it begins
+  let doing = null; // in a game of ticks, the action that it was sent as
   const button = make("button", { type: "button" });
-  const form = make("div", { class: "form", role: "group", "aria-label": "Your action" }, ...entered.map((field) => field.node), button);
-  const write = () => setText(button, entered.some((field) => field.long) ? "Send" : words(compose(entered.map((field) => field.value()))));
+  const pair = entered.filter((field) => field.range);
+  const pad = pair.length === 2 && parts && buildPad(pair.map((field) => ({ ...field, index: entered.indexOf(field) })), {
+    enter(given) { enter(given); write(); },
+    action: (given) => compose(given),
+    rest: () => rest,
+  });
+  const form = make("div", { class: "form", role: "group", "aria-label": "Your action" },
+    ...(pad ? [pad.node] : []), ...entered.map((field) => field.node), button);
+  const long = entered.some((field) => field.long);
+  const write = () => {
+    setText(button, long ? "Send" : words(compose(values())));
+    if (pad) pad.show();
+  };
+  const enter = (given) => given.forEach((value, index) => { if (value !== undefined && entered[index]) entered[index].enter(value); });
+  const send = () => {
+    doing = compose(values());
+    act(doing);
+  };
+  const change = () => { if (steered() && entered.every((field) => field.input.checkValidity())) send(); };
   const submit = () => {
     if (button.ariaDisabled === "true" || !entered.every((field) => field.input.reportValidity())) return;
     for (const field of entered) field.sent = field.input.value;
-    act(compose(entered.map((field) => field.value())));
+    send();
   };
   button.addEventListener("click", submit);
-  form.addEventListener("input", write);
+  form.addEventListener("input", ({ target }) => {
+    write();
+    if (target.type !== "number") change();
+  });
+  form.addEventListener("change", ({ target }) => { if (target.type === "number") change(); });
   form.addEventListener("keydown", (event) => {
     // As in a chat: Enter sends, Shift+Enter starts a new line.
     if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.target === button) return;
@@ -77,8 +110,22 @@ function buildForm({ fields, compose }) {
     number: entered.map((field) => field.input).find((input) => input.type === "number"),
     update(item) {
       item.fields.forEach((field, index) => entered[index].bound(field));
+      rest = rest || values();
+      button.hidden = Boolean(steered(this));
       write();
     },
+    // In a game of ticks, a form of numbers, choices and switches is sent as it changes.
+    steers: Boolean(parts) && !long,
+    steer(action) { enter(parts(action)); write(); send(); },
+    // What was let go returns to where it began, unless something else holds it.
+    release(action, others) {
+      enter(parts(action).map((value, index) => (value === undefined ? value : rest[index])));
+      for (const other of others) enter(parts(other));
+      write();
+      send();
+    },
+    goOn() { if (doing && canonical(doing) !== canonical(compose(rest))) act(doing); },
+    stick: pad && pad.stick,
     enable(ready) { button.ariaDisabled = String(!ready); },
     // A value that a shape of the picture chooses.
     takes: (name, value) => fields.some((field, index) => field.name === name && entered[index].fits(value)),
@@ -86,6 +133,7 @@ function buildForm({ fields, compose }) {
     set(name, value) {
       fields.forEach((field, index) => { if (field.name === name) entered[index].enter(value); });
       write();
+      change();
     },
     clear() { for (const field of entered) if (field.long && field.input.value === field.sent) field.input.value = ""; },
   };
@@ -106,14 +154,17 @@ function buildField({ name, schema, whole }) {
     const input = make("select", label, ...schema.enum.map((value, index) => make("option", { value: String(index) }, words(value))));
     const at = (given) => schema.enum.findIndex((value) => canonical(value) === canonical(given));
     const enter = (given) => { input.value = String(at(given)); };
+    if (at(schema.default) >= 0) enter(schema.default);
     return { ...field(input, () => schema.enum[Number(input.value)]), fits: (given) => at(given) >= 0, enter };
   }
   if (schema.type === "boolean") {
     const input = make("input", { ...label, type: "checkbox" });
+    input.checked = schema.default === true;
     return { ...field(input, () => input.checked), enter(given) { input.checked = given; } };
   }
   if (schema.type === "string" || !schema.type) {
     const input = whole ? make("textarea", { ...label, spellcheck: String(Boolean(schema.type)) }) : make("input", { ...label, type: "text" });
+    input.value = typeof schema.default === "string" ? schema.default : "";
     const parsed = () => { try { return JSON.parse(input.value); } catch { return input.value; } };
     return { ...field(input, () => (schema.type ? input.value : parsed())), long: true };
   }
@@ -125,6 +176,8 @@ function buildField({ name, schema, whole }) {
     node: make("div", { class: "field" }, make("span", {}, name), slider, input),
     input,
     value: () => Number(input.value),
+    name,
+    range: isRange(schema) ? [schema.minimum, schema.maximum] : null,
     fits: (given) => typeof given === "number" && !(given < schema.minimum || given > schema.maximum),
     enter(given) { slider.value = input.value = String(given); },
     bound({ schema: { minimum, maximum, step = "any", default: first } }) {
@@ -136,13 +189,16 @@ function buildField({ name, schema, whole }) {
       }
       slider.hidden = minimum === undefined || maximum === undefined || (maximum - minimum) / (step === "any" ? 1 : step) > MOST_SLIDES;
       if (document.activeElement === input) return;
-      if (input.value === "") input.value = String(first ?? minimum ?? Math.min(0, maximum ?? 0));
+      if (input.value === "") input.value = String(first ?? 0);
       if (input.validity.rangeUnderflow) input.value = String(minimum);
       if (input.validity.rangeOverflow) input.value = String(maximum);
       slider.value = input.value;
     },
   };
 }
+
+// Whether a number is one of two that a pad could have.
+const isRange = ({ type, minimum, maximum, step }) => type === "number" && step === "any" && minimum < maximum;
 
 // The only number in an action, as `[name, value]`; the name is null if the action itself is the number.
 function onlyNumber(action) {
@@ -215,6 +271,8 @@ function keysOf(actions, fields, said) {
   return keys;
 }
 
+const isOffered = (action) => offers.some((one) => canonical(one) === canonical(action));
+
 // JSON with sorted keys: the author's actions and the legal ones may be written differently.
 function canonical(value) {
   return JSON.stringify(value, (name, inner) => (inner && typeof inner === "object" && !Array.isArray(inner)
@@ -239,7 +297,7 @@ function choices(legal) {
   known = all.length <= MOST_KEPT ? all : [...told];
   const actions = known.map((text) => JSON.parse(text));
   const schema = about.action_schema || {};
-  numbered = numbered || countsOf(schema, schema).includes(1) || legal.some((action) => numbersIn(action).length === 1);
+  numbered ??= countsOf(schema, schema).includes(1) || legal.some((action) => numbersIn(action).length === 1);
   const keys = keysOf(actions, forms.size > 0, said);
   const buttons = actions.map((action, index) => {
     const text = known[index];
@@ -250,6 +308,7 @@ function choices(legal) {
     // What shapes do has no button to be seen; its key acts all the same.
     ...buttons.filter(({ shaped, press }) => !shaped || press !== undefined),
     ...forms.values(),
+    ...keyButtons().filter(({ action }) => forms.has(commonOf(action)) && isOffered(action)),
   ];
 }
 
@@ -273,19 +332,25 @@ function ofSchema(root) {
     const maximum = schema.maximum ?? (below === undefined ? undefined : below - whole);
     return { ...schema, step: schema.multipleOf || (whole ? 1 : "any"), minimum, maximum };
   };
+  const form = (fields, compose, parts) => [{ key: "form", build: buildForm, fields, compose, parts }, ...keyButtons()];
   const action = plain(root);
   if (action.enum) return choices(action.enum);
   const fields = Object.entries(action.properties || {}).map(([name, schema]) => ({ name, schema: bounds(plain(schema)) }));
   if (fields.length && fields.every(({ schema }) => simple(schema))) {
     if (fields.length === 1 && fields[0].schema.enum) return choices(fields[0].schema.enum.map((value) => ({ [fields[0].name]: value })));
     const compose = (values) => Object.fromEntries(fields.map(({ name }, index) => [name, values[index]]));
-    return [{ key: "form", build: buildForm, fields, compose }];
+    return form(fields, compose, (given) => fields.map(({ name }) => fieldsOf(given)[name]));
   }
   const items = listed(action).map((schema, index) => ({ name: `number ${index + 1}`, schema: bounds(plain(schema)) }));
   if (items.length && items.length <= MOST_FIELDS && items.every(({ schema }) => schema.enum || ["integer", "number"].includes(schema.type))) {
-    return [{ key: "form", build: buildForm, fields: items, compose: (values) => values }];
+    return form(items, (values) => values, (values) => values);
   }
   const label = { string: "Your words", integer: "number", number: "number" }[action.type];
   const field = { name: label || "Your action, as JSON", schema: label ? bounds(action) : {}, whole: true };
-  return [{ key: "form", build: buildForm, fields: [field], compose: ([value]) => value }];
+  return form([field], ([value]) => value, label && ((value) => [value]));
+}
+
+// The author's keys, where a form has no button for what they do.
+function keyButtons() {
+  return Object.entries(about.keys || {}).map(([press, action]) => ({ key: `key ${press}`, build: buildButton, action, legal: true, press }));
 }

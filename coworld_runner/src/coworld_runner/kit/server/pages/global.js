@@ -8,6 +8,7 @@ function later(spectators) {
 let about = null;
 let last = {};
 let ended = false;
+let played = false; // whether it has been here before the end
 
 talk(socketUrl("global"), (message) => {
   if (message.type === "hello") {
@@ -17,17 +18,21 @@ talk(socketUrl("global"), (message) => {
     setViews(later(message.spectators));
   } else if (message.type === "state") {
     last = message;
+    played = played || !message.to_act || message.to_act.length > 0;
     showBoard(message.drawing);
     showSeats(about.names, message);
     showTalk(about.names, message.said || []);
     setStatus(countdown(message) || `Tick ${message.tick}`);
     const slow = (message.waiting_for || []).map((seat) => about.names[seat]).join(", ");
-    setNotice(slow && `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.`);
+    setNotice(slow ? `Waiting for ${slow}: nothing sent for ${Math.round(message.waited)} s.` : notHere(about.names, message));
   } else if (message.type === "over") {
     ended = true;
     setViews("");
     announce(true);
-    showSeats(about.names, { ...last, to_act: [], ...(message.scores && { scores: message.scores }) });
+    showSeats(about.names, { ...last, to_act: [], acted: [], absent: [], ...(message.scores && { scores: message.scores }) });
+    showOutcome(about.names, message);
+    offerRematch(about, played);
+    setNotice("");
     setStatus(endings[message.reason] || message.reason);
   }
 }, () => ended);

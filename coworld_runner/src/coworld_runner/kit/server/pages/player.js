@@ -21,6 +21,7 @@ function act(action) {
     sent = { tick: now.tick, action };
     send({ type: "act", tick: now.tick, action, by: "human" });
   }
+  if (!ticking()) showStanding();
   showState(action);
 }
 
@@ -57,8 +58,13 @@ function offerTalk({ talk: limits, seat: me, names }) {
     return names.map((name, seat) => [String(seat), `To ${name}`]).filter(([seat]) => seat !== String(me));
   });
   const to = make("select", { "aria-label": "To" }, ...hearers.map(([value, text]) => make("option", { value }, text)));
-  const text = make("input", { type: "text", "aria-label": "Message", maxlength: String(limits.length), autocomplete: "off" });
-  el("speak").append(to, text, make("button", { type: "submit" }, "Say"));
+  const text = make("textarea", { rows: "2", "aria-label": "Message", maxlength: String(limits.length), autocomplete: "off" });
+  el("speak").append(text, to, make("button", { type: "submit" }, "Say"));
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    if (!event.repeat) el("speak").requestSubmit();
+  });
   el("speak").addEventListener("submit", (event) => {
     event.preventDefault();
     if (ended || !text.value.trim()) return;
@@ -70,13 +76,21 @@ function offerTalk({ talk: limits, seat: me, names }) {
   });
 }
 
+function closeTalk() {
+  for (const one of el("speak").elements) one.disabled = true;
+  const [text] = el("speak").elements;
+  if (text) text.placeholder = "The talk is over";
+}
+
 let ends = 0;
 let clock = 0;
 
 function runClock(runs) {
   clearInterval(clock);
-  el("clock").hidden = !runs || !ends;
-  if (el("clock").hidden) return;
+  // It keeps its place while it does not run
+  el("clock").hidden = ticking();
+  el("clock").style.visibility = runs && ends ? "" : "hidden";
+  if (!runs || !ends) return;
   const show = () => {
     const left = Math.max(0, Math.ceil((ends - performance.now()) / 1000));
     setText(el("clock"), `Time left ${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`);
@@ -92,21 +106,32 @@ function showViews() {
   showSight(latest.picture, text, now.observation);
   seen.hidden = !latest.picture && !text;
   if (seen.open) setText(seen.querySelector("pre"), JSON.stringify(now.observation, null, 2));
+  showStanding();
+}
+
+function showStanding() {
   const to_act = latest.to_act || (now.your_turn ? [about.seat] : []);
   const waits = now.your_turn ? to_act : to_act.filter((seat) => seat !== about.seat);
-  showSeats(about.names, { ...latest, to_act: waits }, about.seat);
+  const done = ticking() ? [] : [...(latest.acted || []), ...(acted() ? [about.seat] : [])];
+  showSeats(about.names, { ...latest, absent: now.absent, to_act: waits, acted: done }, about.seat);
 }
 
 // What this seat can do, as controls; what shapes of the picture do needs none.
 function offer() {
   offers = null;
-  if (isOut()) place([]);
-  else if (now.your_turn) place(now.legal ? choices(now.legal) : ofSchema(about.action_schema || {}));
+  if (isOut()) { place([]); return; }
+  if (!now.your_turn) return;
+  const items = now.legal ? choices(now.legal) : ofSchema(about.action_schema || {});
+  place(items);
+  if (!items.some(({ press }) => /^\d$/.test(press) && !(press in (about.keys || {})))) return;
+  el("digits").hidden = false;
+  setText(el("digits"), numbered ? "A digit chooses the action with that number." : "A digit chooses the button in that place.");
 }
 
 function showObservation(message) {
   if (now && now.tick !== message.tick && !ticking()) { setNotice(""); chosen = {}; }
   if (sent && sent.tick < message.tick) for (const control of controls.values()) if (control.clear) control.clear();
+  if (message.absent || (now && now.absent)) setNotice(notHere(about.names, message));
   now = message;
   ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
   if (message.picture !== undefined) latest = message;
@@ -117,6 +142,7 @@ function showObservation(message) {
   const late = next;
   next = null;
   if (late) act(late.action);
+  else goOn();
 }
 
 function showRefusal({ tick, reason }) {
@@ -140,6 +166,7 @@ function hear(message) {
     sent = null;
     showGame(message, message.names[message.seat]);
     offerTalk(message);
+    runClock(false);
     spoken.splice(0, spoken.length, ...(message.talked || []));
     heardAt = -1;
     showSpoken();
@@ -149,6 +176,10 @@ function hear(message) {
     if (now) { showViews(); offer(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
+  } else if (message.type === "acted") {
+    if (!now || message.tick !== now.tick) return;
+    latest.acted = message.acted;
+    showStanding();
   } else if (message.type === "say_refused") {
     const mine = spoken.map(({ seat }) => seat).lastIndexOf(about.seat);
     if (mine >= 0) spoken.splice(mine, 1);
@@ -158,10 +189,15 @@ function hear(message) {
     showRefusal(message);
   } else if (message.type === "over") {
     ended = true;
+    held.clear();
     runClock(false);
     place([]);
     markShapes(false);
-    showSeats(about.names, { ...latest, to_act: [], ...(message.scores && { scores: message.scores }) }, about.seat);
+    showOutcome(about.names, message, about.seat);
+    closeTalk();
+    offerRematch(about, Boolean(now));
+    el("digits").hidden = true;
+    showSeats(about.names, { ...latest, to_act: [], acted: [], ...(message.scores && { scores: message.scores }) }, about.seat);
     setStatus(endings[message.reason] || message.reason);
   }
 }
@@ -191,13 +227,13 @@ document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && target instanceof HTMLButtonElement) event.preventDefault();
     return;
   }
-  const sliding = target instanceof HTMLInputElement && target.type === "range";
-  if (event.ctrlKey || event.altKey || event.metaKey || !acts() || (!sliding && target.matches("textarea, select, input"))) return;
-  if (sliding && !/^\d$/.test(event.key)) return;
-  const pressed = [...controls.values()].find(({ node }) => (node.ariaKeyShortcuts || "").toLowerCase() === (event.key === " " ? "space" : event.key.toLowerCase()));
-  if (pressed && !(target.matches("button, summary") && event.key === " ")) {
+  const typed = target.matches("textarea, select, input:not([type=range], [type=checkbox])");
+  const moved = target.matches("input[type=range]") && /^(Arrow|Page|Home$|End$)/.test(event.key);
+  if (event.ctrlKey || event.altKey || event.metaKey || !acts() || typed || moved) return;
+  const pressed = byKey(event.key);
+  if (pressed && !(target.matches("button, summary, input[type=checkbox]") && event.key === " ")) {
     event.preventDefault();
-    pressed.node.click();
+    if (!event.repeat) pressKey(pressed, event.code || event.key);
     return;
   }
   // A number that is typed goes into its field.
