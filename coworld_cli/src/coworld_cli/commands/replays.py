@@ -33,6 +33,7 @@ from ..render.rows import rows_table
 from ..render.tables import REPLAYS
 from ..render.text import clean, command_line, shown_path, table
 from ..render.transfers import shown_progress
+from .forks import seat_option
 from .leagues import of_division
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ _shown_within = seconds_option(
 )
 @overwrite_option
 @click.option(
+    "--chances",
+    is_flag=True,
+    help="With --html: show what each seat could expect, and its costliest moves, by continuing the game.",
+)
+@seconds_option("--seconds", 20.0, "Time for continuations.")
+@seat_option
+@click.option(
     "--show",
     is_flag=True,
     help="Show all replays of a directory one after the other, for the screen of a hall.",
@@ -95,6 +103,9 @@ def replay(
     html: Path | None,
     output: Path | None,
     overwrite: bool,
+    chances: bool,
+    seconds: float,
+    seats: tuple[tuple[int, str], ...],
     show: bool,
     at: int | None,
     timeout_seconds: float,
@@ -116,12 +127,18 @@ def replay(
     With --show, the directory is the last argument: the results of a package, or any other that holds episodes; after
     MANIFEST, it may also hold files that are replays of that game. What arrives there is shown, too.
 
+    With --chances, the players of the episode, or those that are named with --seat, go on from many of its ticks with
+    other chance, as with fork.
+
     Pictures and films need Chromium, Chrome or Edge, and `pip install "coworld-runner[film]"`; an .mp4 also ffmpeg.
     """
     if output is not None and (html is not None or open_browser or in_terminal):
         raise click.UsageError("--output excludes --html, --open-browser and --in-terminal.")
     if output is None:
         refuse_options({"overwrite"}, "goes with --output.")
+    if html is None or not chances:
+        refuse_options({"chances"}, "goes with --html.")
+        refuse_options({"seconds", "seats"}, "goes with --chances.")
     if show:
         if html is not None or output is not None or in_terminal:
             raise click.UsageError("--show excludes --html, --output and --in-terminal.")
@@ -148,7 +165,14 @@ def replay(
     return run_async(
         out,
         lambda running: _show(
-            options, replay, running, timeout=timeout_seconds, open_browser=open_browser, html=html, at=at
+            options,
+            replay,
+            running,
+            timeout=timeout_seconds,
+            open_browser=open_browser,
+            html=html,
+            at=at,
+            chances={"seconds": seconds, "players": dict(seats)} if chances else None,
         ),
     )
 
@@ -162,11 +186,12 @@ async def _show(
     open_browser: bool | None,
     html: Path | None = None,
     at: int | None = None,
+    chances: Mapping[str, Any] | None = None,
 ) -> int:
     """Show a replay until the user stops it, or write it as a single page."""
     from coworld_runner import open_replay
     from coworld_runner.package import find_bundle
-    from coworld_runner.replay import ReplayOptions, find_replay
+    from coworld_runner.replay import ReplayOptions, find_replay, last_of
 
     from ..browser import open_page, wants_browser
     from ..files import write_whole
@@ -191,10 +216,21 @@ async def _show(
         if at is not None and shown.viewer is not None:
             out.note("Its static viewer shows the replay from the start: --at is for pages of games.")
         if html is not None:
-            target = write_whole(html, (await shown.page()).html.encode())
+            report = None
+            if chances is not None:
+                from coworld_runner.evaluation import run_chances
+
+                from ..render.forks import chances_text
+
+                found = replay if replay is not None else last_of(package)
+                report = await run_chances(found, game=package, tell=out.counted("continuations"), **chances)
+                out.say(chances_text(report))
+            told = [{"type": "chances", **report.model_dump(mode="json")}] if report is not None else []
+            target = write_whole(html, (await shown.page(told=told)).html.encode())
             # The page takes the tick where the running game's takes it
             link = f"{target.as_uri()}{''.join(shown.link.partition('#')[1:])}"
-            out.answer({"html": str(target), "link": link, "replay": shown.replay.source})
+            answer: dict[str, object] = {"html": str(target), "link": link, "replay": shown.replay.source}
+            out.answer(answer if report is None else {**answer, "chances": report.model_dump(mode="json")})
             out.say(f"Wrote {shown_path(target)}: it opens in any browser, without a network.")
             if at is not None:
                 out.say(f"Watch it:  {click.style(link, bold=True)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from coworld_core.text import plural
@@ -9,9 +10,9 @@ from coworld_core.text import plural
 from .text import clean, shown_path, table
 
 if TYPE_CHECKING:
-    from coworld_runner.evaluation import ForkReport
+    from coworld_runner.evaluation import ChanceReport, ForkReport
 
-__all__ = ["fork_text"]
+__all__ = ["chances_text", "fork_text"]
 
 
 def fork_text(report: ForkReport) -> str:
@@ -39,3 +40,18 @@ def fork_text(report: ForkReport) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
+
+
+def chances_text(report: ChanceReport) -> str:
+    """The costliest moves of each seat."""
+    looked = sum(point.times for point in report.curve)
+    lines = [f"{plural(looked, 'continuation')} of {plural(len(report.curve) - 1, 'tick')} in {report.seconds:.1f} s."]
+    if report.flat:
+        lines.append("All ended as the game did: neither rules nor players use chance. Name others with --seat.")
+    rows = [("", "Seat", "Player", "Tick", "Action", "Cost")]
+    for move in report.moves:
+        who, action = clean(report.names[move.slot], one_line=True), clean(json.dumps(move.action), one_line=True)
+        ticks = str(move.tick) if move.until == move.tick + 1 else f"{move.tick} to {move.until}"
+        cost = f"{move.cost:.0%}" + ("" if move.certain else " (perhaps)")
+        rows.append(("", str(move.slot), who, ticks, action[:60], cost))
+    return "\n".join([*lines, table(rows)]) if report.moves else "\n".join(lines)

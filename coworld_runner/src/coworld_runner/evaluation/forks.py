@@ -268,7 +268,7 @@ async def find_game(run: str | os.PathLike[str], *, game: Package | str | os.Pat
     place = await anyio.to_thread.run_sync(find_episode, expand(os.fspath(run)))
     if not place.exists():
         raise missing(place, what="episode")
-    layout = EpisodeLayout(place)
+    layout = EpisodeLayout(place.parent if place.name == EpisodeLayout.replay_name else place)
     if not layout.record.is_file():
         raise not_one_episode(place) or UsageError(
             f"{place} has no {layout.record.name}.",

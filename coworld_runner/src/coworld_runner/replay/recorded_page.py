@@ -11,6 +11,7 @@ import html
 import json
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -60,7 +61,11 @@ class ReplayPage:
 
 
 async def record_page(
-    session: ReplaySession, *, options: ReplayOptions | None = None, at: int | None = None
+    session: ReplaySession,
+    *,
+    options: ReplayOptions | None = None,
+    at: int | None = None,
+    told: Sequence[Mapping[str, Any]] = (),
 ) -> ReplayPage:
     """Record the page of a game that shows a replay, with the messages of its socket.
 
@@ -68,6 +73,7 @@ async def record_page(
         session: The game.
         options: How long its messages may take.
         at: The tick to open at, unless the page's address names one.
+        told: Messages that follow those of the socket, such as `{"type": "chances", …}` for pages of the kit.
 
     Raises:
         EpisodeError: As for `replay_page`.
@@ -91,7 +97,7 @@ async def record_page(
                 "whole_page", "The page must contain its scripts, styles and pictures. open_replay shows this one."
             ),
         )
-    messages = await _messages(session, options)
+    messages = [*await _messages(session, options), *map(json.dumps, told)]
     packed = base64.b64encode(zlib.compress(json.dumps(messages, ensure_ascii=False).encode(), 9)).decode()
     script = (files("coworld_runner.replay") / "recorded.js").read_text("utf-8")
     start = "" if at is None else f' data-start="tick={at}"'

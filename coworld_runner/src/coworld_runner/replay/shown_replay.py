@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 
 import anyio
 import anyio.to_thread
@@ -28,6 +29,10 @@ from .viewer_server import open_viewer
 __all__ = ["ShownReplay", "open_replay", "replay_page"]
 
 
+class _MakePage(Protocol):
+    def __call__(self, *, told: Sequence[Mapping[str, Any]] = ()) -> Awaitable[ReplayPage]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class ShownReplay:
     """A replay that can be watched."""
@@ -39,8 +44,9 @@ class ShownReplay:
     """The static viewer that shows it; None: the game does."""
     game: ReplaySession | None
     """The game that shows it; None: the static viewer does."""
-    page: Callable[[], Awaitable[ReplayPage]]
-    """Turns it into one page that needs neither the game nor a network; raises as `replay_page` does."""
+    page: _MakePage
+    """Turns it into one page that needs neither the game nor a network; raises as `replay_page` does. `told` are
+    further messages for the page of a game."""
 
     async def wait(self) -> Exit | None:
         """Wait for the end of the game; a viewer shows the replay until it is left."""
@@ -94,7 +100,8 @@ async def open_replay(
             open_viewer(bundle, file.path, packed=packed) as session,
         ):
 
-            async def page() -> ReplayPage:
+            async def page(*, told: Sequence[Mapping[str, Any]] = ()) -> ReplayPage:
+                del told  # Which only pages of games know
                 return ReplayPage(
                     await anyio.to_thread.run_sync(partial(bundled_page, bundle, file.path, packed=packed))
                 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from coworld_core.documents.canonical_json import canonical_json
 from coworld_core.documents.json_text import parse_json
@@ -99,8 +99,9 @@ def changed_provenance(path: Path, record: EpisodeRecord) -> list[ChangedFile]:
     if record.signature is None:
         return [ChangedFile(path=path.name, problem="is of a record that is not signed")]
     public = record.signature.public_key
+    value: Any = parse_json(data, source=path.name, max_bytes=_MOST).value
     try:
-        (signature,) = cast("Any", parse_json(data, source=path.name, max_bytes=_MOST).value)["signatures"]
+        (signature,) = value["signatures"]
         signed, key = base64.b64decode(signature["sig"]), bytes.fromhex(public)
     except (KeyError, TypeError, ValueError):
         return [ChangedFile(path=path.name, problem="is not an envelope with one signature")]

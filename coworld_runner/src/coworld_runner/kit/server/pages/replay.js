@@ -26,9 +26,11 @@ const told = make("span", { "aria-live": "polite" }, "Copy link");
 const share = make("button", { type: "button" }, told);
 pace.value = "1";
 const scores = make("figure", { hidden: "" });
+const expected = make("figure", { hidden: "" });
+let chances = null; // what continuations of the game have told, in a page that has it
 const marks = make("div", { id: "marks", role: "group", "aria-label": "Events" });
 const looping = make("label", { class: "check" }, loop, "Loop");
-el("controls").append(make("div", { id: "timeline" }, scores, slider, marks), pause, back, on, earlier, later, pace, looping, eyes, share, make("p", { id: "keys" }, HELP));
+el("controls").append(make("div", { id: "timeline" }, scores, expected, slider, marks), pause, back, on, earlier, later, pace, looping, eyes, share, make("p", { id: "keys" }, HELP));
 // What is said of a tick stands below, so that it moves nothing that is clicked.
 el("sight").after(el("controls"));
 document.body.classList.add("replay");
@@ -66,7 +68,7 @@ function keepPlaces() {
   board.style.minHeight = `${Math.max(parseFloat(board.style.minHeight) || 0, Math.ceil(board.getBoundingClientRect().height))}px`;
   el("talk").style.visibility = el("talk").hidden ? "hidden" : "";
   el("talk").hidden = !spoken.length;
-  moveNow(scores, at / Math.max(ticks.length - 1, 1));
+  for (const figure of [scores, expected]) moveNow(figure, at / Math.max(ticks.length - 1, 1));
   earlier.disabled = !events.some((event) => event.at < at);
   later.disabled = !events.some((event) => event.at > at);
 }
@@ -81,6 +83,14 @@ function layOut() {
   const live = ticks.some((seen) => seen.scores);
   const series = live ? head.header.names.map((name, seat) => ({ name, value: (place) => score(place, seat) })) : [];
   drawCurves(scores, "Scores", series, ticks.length);
+  if (chances && ticks.length === head.count) {
+    drawCurves(expected, "Share of the points to expect", expectations(chances.curve, head.header.names), ticks.length, [0, 1]);
+    const costs = (chances.moves || []).filter(({ tick, slot }) => ticks[tick] && head.header.names[slot]);
+    events = [...events, ...costs.map(({ tick, slot, action, cost, certain }) => {
+      const lost = `cost ${Math.round(100 * cost)} % of the points${certain ? "" : ", perhaps"}`;
+      return { at: tick, kind: "cost", text: `${head.header.names[slot]}: ${words(action).slice(0, 200)} ${lost}` };
+    })].sort((one, other) => one.at - other.at);
+  }
   for (const node of [marks, earlier, later]) node.hidden = !events.length;
   showMarks(marks, events, ticks.length, () => at, hold);
 }
@@ -186,6 +196,12 @@ askServer = talk(socketUrl("replay"), (message) => {
     if (!head.count) setStatus("This replay has no ticks", "failed");
   }
   if (message.type === "eye") { hearEye(message); if (started) show(at); }
+  if (message.type === "chances" && head) {
+    chances = message;
+    laidOut = 0;
+    layOut();
+    show(at);
+  }
   if (message.type !== "ticks") return;
   message.ticks.forEach((seen, place) => { if ((seen.said || []).length) spoken.push(ticks.length + place); });
   ticks.push(...message.ticks);

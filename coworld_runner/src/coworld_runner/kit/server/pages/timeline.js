@@ -3,7 +3,7 @@ const LINES = 16;
 const POINTS = 400;
 const MARK = 24; // CSS pixels: what a finger hits
 const THUMB = 8; // half of the slider's thumb, which stays within the slider
-const SIGNS = { out: "✕", score: "▲", talk: "❞" };
+const SIGNS = { cost: "▼", out: "✕", score: "▲", talk: "❞" };
 const drawnTag = (tag, attributes) => {
   const node = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -13,13 +13,15 @@ const shortNumber = (value) => String(Number(value.toFixed(3)));
 
 // Draw a line for each `{ name, value }`, whose function gives the value at each of `count` ticks; what is not a number is a
 // gap. Without any number there is no figure. `range` is the lowest and the highest value; by default, those that are drawn.
+// `band` gives the lowest and the highest value that are likely at a tick.
 function drawCurves(figure, label, series, count, range = null) {
   const steps = Math.max(Math.min(count - 1, POINTS), 1);
   const places = Array.from({ length: steps + 1 }, (_, step) => step / steps);
-  const lines = series.slice(0, LINES).map(({ name, value }, number) => {
+  const lines = series.slice(0, LINES).map(({ name, value, band }, number) => {
     const values = places.map((part) => value(Math.round(part * (count - 1))));
     const known = values.filter(Number.isFinite);
-    return { name, values, number, low: Math.min(...known), high: Math.max(...known) };
+    const bands = band ? places.map((part) => band(Math.round(part * (count - 1)))) : [];
+    return { name, values, bands, number, low: Math.min(...known), high: Math.max(...known) };
   }).filter(({ low, high }) => low <= high);
   const [low, high] = range || [Math.min(...lines.map((line) => line.low)), Math.max(...lines.map((line) => line.high))];
   const span = high - low || 1;
@@ -27,16 +29,21 @@ function drawCurves(figure, label, series, count, range = null) {
   if (figure.hidden) return;
   const title = drawnTag("title", {});
   title.textContent = `${label}: ${lines.map((line) => `${line.name} ${shortNumber(line.low)} to ${shortNumber(line.high)}`).join("; ")}`;
+  const point = (value, place) => `${(1000 * places[place]).toFixed(1)} ${(97 - (94 * (value - low)) / span).toFixed(1)}`;
   const paths = lines.map(({ values, number }) => {
     const points = values.map((value, place) => {
       if (!Number.isFinite(value)) return "";
-      const pen = Number.isFinite(values[place - 1]) ? "L" : "M";
-      return `${pen}${(1000 * places[place]).toFixed(1)} ${(97 - (94 * (value - low)) / span).toFixed(1)}`;
+      return `${Number.isFinite(values[place - 1]) ? "L" : "M"}${point(value, place)}`;
     });
     return drawnTag("path", { d: points.join(""), class: `line${number % 8}${number % 2 ? " dashed" : ""}` });
   });
+  const bands = lines.filter((line) => line.bands.length).map(({ bands: ends, number }) => {
+    const there = ends.map((end, place) => point(end[1], place));
+    const back = ends.map((end, place) => point(end[0], place)).reverse();
+    return drawnTag("polygon", { points: [...there, ...back].join(" "), class: `line${number % 8} band` });
+  });
   const svg = drawnTag("svg", { viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img" });
-  svg.append(title, drawnTag("line", { class: "now", y1: "0", y2: "100" }), ...paths);
+  svg.append(title, drawnTag("line", { class: "now", y1: "0", y2: "100" }), ...bands, ...paths);
   const legend = lines.map(({ name, number }) => make("span", { class: `line${number % 8}` }, name));
   const more = series.length > LINES ? [` and ${series.length - LINES} more`] : [];
   figure.replaceChildren(svg, make("figcaption", {}, `${label}, ${shortNumber(low)} to ${shortNumber(high)}: `, ...legend, ...more));
@@ -93,4 +100,27 @@ function findEvents(ticks, names, spoken, score) {
     first = leading;
   }
   return [...events, ...(changes.length > ticks.length / 2 ? leads : changes)].slice(0, EVENTS).sort((one, other) => one.at - other.at);
+}
+
+// What a seat could expect at each tick, `{ slots: [{ share, interval }] }` by tick, as lines with the band of what is likely;
+// between two ticks that were looked at, it is on the line between them.
+function expectations(curve, names) {
+  const number = (value, usual) => (Number.isFinite(value) ? Math.min(Math.max(value, 0), 1) : usual);
+  const known = (curve || []).filter(({ tick, slots }) => Number.isInteger(tick) && Array.isArray(slots));
+  const between = (tick, read) => {
+    const after = known.findIndex((point) => point.tick >= tick);
+    if (after < 0 || (after === 0 && known[0].tick > tick)) return NaN;
+    const [late, early] = [known[after], known[Math.max(after - 1, 0)]];
+    const part = late.tick === early.tick ? 1 : (tick - early.tick) / (late.tick - early.tick);
+    return read(early) * (1 - part) + read(late) * part;
+  };
+  return names.map((name, seat) => {
+    const share = ({ slots }) => number((slots[seat] || {}).share, NaN);
+    const end = (which) => (point) => number(((point.slots[seat] || {}).interval || {})[which], share(point));
+    return {
+      name,
+      value: (tick) => between(tick, share),
+      band: (tick) => ["low", "high"].map((which) => between(tick, end(which))).map((value) => number(value, 0)),
+    };
+  });
 }
