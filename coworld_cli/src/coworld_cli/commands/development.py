@@ -98,7 +98,7 @@ def dev(
 
 @commands.group("game", cls=NounGroup)
 def game() -> None:
-    """Serve or join a game, bring its manifest up to date, or wrap one of another library."""
+    """Serve, join, update or wrap a game."""
 
 
 @game.command("update")

@@ -95,7 +95,7 @@ def manifest_update(directory: Path) -> ManifestUpdate:
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read: {error}.", code="manifest_unreadable") from None
     if not name:
-        hint = "The manifest of any other game is written by hand; `validate --fix` corrects what has one right form."
+        hint = "The manifest of any other game is written by hand."
         raise UsageError(f"{path} is not of a game whose rules the kit serves.", code="no_rules", hint=hint)
     home = path.absolute().parent
     rules = load_rules(name, directory=home)
