@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ..errors import CoworldError, UsageError
 from ..scopes import load_alone, load_file, load_module
-from .pace import Pace, Turns
+from .pace import Pace, Ticks, Turns
 from .rules_errors import pointed_out
 from .spectator_views import Delayed, Hidden, Open, Spectating
 from .talk_limits import TalkLimits
@@ -75,8 +75,11 @@ class Rules(abc.ABC):
     most_seats: ClassVar[int | None] = None
     """Maximum number of seats, for games in which it varies; None if it is always the same."""
 
-    pace: ClassVar[Pace] = Turns()
-    """How the game advances."""
+    # Any, because a subclass may have a method of this name instead.
+    pace: ClassVar[Any] = Turns()
+    """How the game advances: `Turns(…)` or `Ticks(…)`. In a game with phases it is a method `pace(self)`, which returns
+    one of them for the present state; like all views it changes nothing. A config then has neither `seconds_per_move`
+    nor `ticks_per_second`: the rules take such times from fields of their own."""
 
     spectators: ClassVar[Spectating] = Open()
     """What spectators may see before the game is over: `Open()`, `Delayed(ticks=…)` or `Hidden()`. The replay contains
@@ -123,6 +126,13 @@ class Rules(abc.ABC):
                 f"{cls.__name__}.spectators is {named!r}, not Open(), Delayed(ticks=…) or Hidden().",
                 code="rules_unknown",
                 hint="Import one of them from coworld_core.rules.",
+            )
+        pace = cast("object", cls.pace)
+        if not isinstance(pace, Turns | Ticks) and not inspect.isfunction(pace):
+            raise UsageError(
+                f"{cls.__name__}.pace is {pace!r}, not Turns(…), Ticks(…) or a method.",
+                code="rules_unknown",
+                hint="Write pace = Turns(per_move=30) or Ticks(hz=10), or define pace(self), which returns one.",
             )
         talk = cast("object", cls.talk)
         if talk is not None and not isinstance(talk, TalkLimits):
@@ -266,6 +276,11 @@ def _is_range(value: object) -> bool:
     ends = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     known = [end for end in ends if isinstance(end, int | float) and not isinstance(end, bool) and math.isfinite(end)]
     return len(ends) == 2 and len(known) == sum(end is not None for end in ends) and known == sorted(set(known))
+
+
+def fixed_pace(rules: type[Rules]) -> Pace | None:
+    """The pace of a game; None if that depends on the phase."""
+    return rules.pace if isinstance(rules.pace, Turns | Ticks) else None
 
 
 @cache

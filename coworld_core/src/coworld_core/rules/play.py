@@ -15,8 +15,8 @@ from typing import Any, Final, cast
 from pydantic import ValidationError
 
 from ..errors import first_mistake
-from .game import Rules, RulesConfig, drawing_as_text, draws_seats, is_picture
-from .pace import Ticks
+from .game import Rules, RulesConfig, drawing_as_text, draws_seats, fixed_pace, is_picture
+from .pace import Pace, Ticks, Turns
 from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
 from .seat_rewards import gives_rewards, read_rewards
@@ -42,6 +42,7 @@ class Frame:
         rewards: What each seat has gained in the last tick, None for a seat without a reward; None if the rules give no
             rewards, and before the first tick.
         messages: What seats said to each other in the last tick, whoever hears it.
+        pace: How the game advances from here, if that depends on the phase.
     """
 
     tick: int
@@ -51,6 +52,7 @@ class Frame:
     eliminated: tuple[int, ...] = ()
     rewards: tuple[float | None, ...] | None = None
     messages: tuple[SeatMessage, ...] = ()
+    pace: Pace | None = None
 
     def standing(self, seat: int | None = None) -> dict[str, Any]:
         """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
@@ -78,8 +80,11 @@ class Play:
         seats: Number of seats; by default the game's minimum.
         seed: The seed of all randomness.
         names: The names of the seats, for drawings and texts; by default `Seat 0`, `Seat 1` ….
+        pace: How the game advances, if it is not as the class says; of no effect if that depends on the phase.
 
     Attributes:
+        pace: How the game advances at present.
+        phased: Whether that depends on the phase, so that it may change with each tick.
         talk: What seats say to each other; None if the game has no `talk`.
 
     Raises:
@@ -95,6 +100,7 @@ class Play:
         seats: int | None = None,
         seed: int = 0,
         names: Sequence[str] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         count = rules.seats if seats is None else seats
         most = rules.most_seats or rules.seats
@@ -106,11 +112,13 @@ class Play:
         self._class = rules
         self._most_ticks = rules.max_ticks
         self._range = rules.score_range
-        self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
+        self._held: dict[int, Any] = {}
+        fixed = fixed_pace(rules)
+        self.phased = fixed is None
+        self._take_pace(pace or fixed or Turns())
         self._names = rules.name_action is not Rules.name_action
         self._options: dict[int, Sequence[Any] | None] = {}
         self._legal: dict[int, dict[str, Any] | None] = {}
-        self._held: dict[int, Any] = {}
         self._frame: Frame | None = None
         self._gives_rewards = gives_rewards(rules)
         self._rewards: tuple[int, tuple[float | None, ...]] | None = None
@@ -161,6 +169,7 @@ class Play:
                 eliminated=self.eliminated(),
                 rewards=self.rewards(),
                 messages=() if self.talk is None else self.talk.messages,
+                pace=self.pace if self.phased else None,
             )
         return self._frame
 
@@ -431,7 +440,8 @@ class Play:
             raise self._wrong(name, f"{name} {kind}, so nothing of it has run; it must be an ordinary function")
 
     def _wrong(self, where: str, problem: str, seat: int | None = None, *, code: str | None = None) -> RulesError:
-        return RulesError(problem, where=where, tick=self.tick, seat=seat, code=code)
+        at = getattr(self._class, where, None)
+        return RulesError(problem, where=where, tick=self.tick, seat=seat, code=code, at=at)
 
     def _look(self) -> None:
         if self._options:
@@ -455,9 +465,20 @@ class Play:
         if turn is None:
             turn = self._turns[tuple(named)] = self._turn(named, "to_act")
         self.to_act = turn
+        if self.phased and turn:
+            pace = self._ask("pace")
+            if not isinstance(pace, Turns | Ticks):
+                raise self._wrong("pace", f"it must return Turns(…) or Ticks(…), not {pace!r}")
+            self._take_pace(pace)
         if self.tick >= self._most_ticks and turn:
             problem = f"the game is not over after {self.tick} ticks (max_ticks)"
             raise RulesError(problem, where="to_act", tick=self.tick, code="rules_endless")
+
+    def _take_pace(self, pace: Pace) -> None:
+        self.pace = pace
+        self._holds = isinstance(pace, Ticks) and pace.hold
+        if not self._holds:
+            self._held = {}
 
     def _turn(self, named: Any, where: str) -> tuple[int, ...]:
         """Check the seats that a method of the rules returned."""

@@ -41,13 +41,15 @@ class RulesError(CoworldError):
         tick: Number of ticks played so far.
         seat: The seat that the method was called for, if any.
         cause: The exception that the rules raised, if any.
+        at: The method, if it raised nothing.
         code: Stable code of the kind of problem, if it has one of its own.
 
     Attributes:
         where: As given.
         tick: As given.
         seat: As given.
-        lines: The formatted traceback of `cause`, innermost frame last, without frames of this package.
+        lines: The formatted traceback of `cause`, innermost frame last, without frames of this package; or the place of
+            the method.
         replay: The replay up to that point, if one was recorded.
     """
 
@@ -63,6 +65,7 @@ class RulesError(CoworldError):
         seat: int | None = None,
         cause: Exception | None = None,
         code: str | None = None,
+        at: Any = None,
     ) -> None:
         place = f"{where}, tick {tick}" + ("" if seat is None else f", seat {seat}")
         super().__init__(f"{place}: {problem}", code=code, context={"where": where, "tick": tick, "seat": seat})
@@ -70,7 +73,7 @@ class RulesError(CoworldError):
         self.tick = tick
         self.seat = seat
         self.replay: bytes | None = None
-        self.lines = () if cause is None else own_lines(cause)
+        self.lines = _first_line(at) if cause is None else own_lines(cause)
 
     @classmethod
     def raised(cls, cause: Exception, *, where: str, tick: int, seat: int | None = None) -> RulesError:
@@ -95,6 +98,15 @@ def own_lines(error: BaseException, *, without: str = _PACKAGE) -> tuple[str, ..
         if (name := frame.f_globals.get("__name__")) != scopes.__name__ and not f"{name}.".startswith(f"{without}.")
     ]
     return tuple(line.rstrip("\n") for line in traceback.format_list(lines))
+
+
+def _first_line(function: Any) -> tuple[str, ...]:
+    """Where a function begins, in the form of a traceback; nothing if that is not known."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None:
+        return ()
+    text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    return (f'  File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}\n    {text}\n    ^',)
 
 
 def pointed_out(error: BaseException, *, directory: Path, at: Any = None) -> str:

@@ -150,6 +150,10 @@ class SeatChat:
         new = self._new.get(seat, 0)
         return [message for message in list(self._logs[seat])[-new:] if message.seat != seat] if new else []
 
+    def saying(self, seat: int) -> list[SeatMessage]:
+        """What others have said to a seat in the present tick, in the order in which they spoke."""
+        return [message for message in self._saying if seat in message.hearers]
+
     def tell(self, seat: int, *, again: bool = False) -> None:
         """Record that a seat is told what it hears now.
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import Rules, RulesError, RulesReplay, read_config, read_replay
+from coworld_core.rules import Rules, RulesError, RulesReplay, Turns, read_config, read_replay
+from coworld_core.rules.game import fixed_pace
 from coworld_core.rules.rules_schemas import rules_text
 
 from ...package.transfers import Transfers, read_document
@@ -135,7 +136,7 @@ def replay_messages(replay: RulesReplay, rules: type[Rules]) -> list[str]:
         "type": "replay",
         "about": rules_text(rules),
         # Earlier replays do not say how the game advanced.
-        "pace": replay.header.pace or rules.pace.describe(),
+        "pace": replay.header.pace or (fixed_pace(rules) or Turns()).describe(),
         "header": replay.header.model_dump(mode="json"),
         "count": len(replay.ticks),
         "results": replay.results,

@@ -22,7 +22,8 @@ from coworld_core.files.atomic import write_whole
 from coworld_core.issues import Report
 from coworld_core.manifest.manifest_file import TEMPLATE_NAME, check_manifest
 from coworld_core.rules import Rules, Turns, game_section, load_rules
-from coworld_core.rules.game import wrong_rules
+from coworld_core.rules.game import fixed_pace, wrong_rules
+from coworld_core.rules.rules_schemas import config_schema
 
 from .new_programs import NewProgram, declarations, new_programs, rules_name
 
@@ -34,6 +35,7 @@ UP_TO_DATE: Final = "nothing to change"
 _NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _NUMBER: Final = rf"(?:\d+|{'|'.join(_NUMBERS)})"
 _SEATS_TAG: Final = re.compile(rf"{_NUMBER}(?:-to-{_NUMBER})?-player")
+_PACES: Final = ("seconds_per_move", "ticks_per_second")
 _PACE_TAGS: Final = ("turn-based", "real-time")
 
 
@@ -146,8 +148,10 @@ def _with_config(part: Any, rules: type[Rules]) -> Any:
     config = part.get("game_config") if isinstance(part, dict) else None
     if not isinstance(config, dict):
         return part
-    other = "ticks_per_second" if isinstance(rules.pace, Turns) else "seconds_per_move"
-    kept = {name: value for name, value in cast("dict[str, Any]", config).items() if name != other}
+    known = config_schema(rules)["properties"]
+    kept = {
+        name: value for name, value in cast("dict[str, Any]", config).items() if name in known or name not in _PACES
+    }
     names = kept.get("players", [] if rules.most_seats else None)
     if isinstance(names, list):
         named = cast("list[Any]", names)
@@ -172,8 +176,8 @@ def _fixture(fixture: dict[str, Any], manifest: Mapping[str, Any], rules: type[R
 
 def _tag(tag: Any, rules: type[Rules]) -> Any:
     """A tag, or what it must be if the rules decide it."""
-    if tag in _PACE_TAGS:
-        return _PACE_TAGS[not isinstance(rules.pace, Turns)]
+    if tag in _PACE_TAGS and (pace := fixed_pace(rules)) is not None:
+        return _PACE_TAGS[not isinstance(pace, Turns)]
     if not isinstance(tag, str) or not _SEATS_TAG.fullmatch(tag):
         return tag
     ends = dict.fromkeys((rules.seats, rules.most_seats or rules.seats))

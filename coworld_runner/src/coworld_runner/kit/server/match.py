@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 
 from coworld_core.rules import EpisodeConfig, Rules, RulesError
+from coworld_core.rules.seat_talk import SeatMessage
 
 from ..table.game_table import GameTable
 from ..table.greeting import about_game, hello_message, seat_schemas
 from ..table.seat_events import SeatEvents
 from .countdown import Countdown
-from .outbox import Outbox
+from .outbox import Outbox, compact
 from .sample_stream import SampleStream
 from .spectators import Spectators
 
@@ -72,7 +73,11 @@ class Match:
         self._outboxes: list[Outbox | None] = [None] * config.seats
         self._seen: set[int] = set()
         """The seats that have had a connection."""
-        self._viewers = Spectators(about_game(rules, config), may_see=rules.spectators, close_reason=OVER)
+        self._new: set[int] = set()
+        """Those whose connection has not been sent anything yet; what was said before this tick comes first."""
+        self._viewers = Spectators(
+            about_game(rules, config, self._table.play.pace), may_see=rules.spectators, close_reason=OVER
+        )
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
         self._heard = asyncio.Event()
@@ -99,11 +104,12 @@ class Match:
         talked = self._table.join(slot)
         self._say(slot, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * (slot in self._seen)}connected")
         self._seen.add(slot)
-        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas, talked))
+        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas, self._table.play.pace, talked))
         if self._end is not None:
             outbox.finish(self._end, reason=OVER)
         else:
             self._put(slot, outbox)
+            self._new.add(slot)
         if len(self._seen) == len(self._outboxes):
             self._all_seen.set()
         return outbox
@@ -133,6 +139,9 @@ class Match:
     def delivered(self, slot: int) -> None:
         """Record that a seat's pending messages were sent."""
         self._table.delivered(slot, time.monotonic())
+        if slot in self._new:
+            self._new.remove(slot)
+            self._tell_words(slot, self._table.saying(slot))
 
     def receive(self, slot: int, message: str | bytes) -> str | None:
         """Handle a message from the player of a seat; returns the reply if it is refused."""
@@ -143,7 +152,18 @@ class Match:
             return None
         if reply is None:
             self._heard.set()
+        if (said := self._table.said) is not None:
+            self._table.said = None
+            for hearer in said.hearers:
+                if hearer not in self._new:
+                    self._tell_words(hearer, [said])
+            self._viewers.hear(said, self._table.frame)
         return reply
+
+    def _tell_words(self, slot: int, said: Sequence[SeatMessage]) -> None:
+        """Tell a seat at once what others say to it; its next observation repeats that, so that nothing can be lost."""
+        if said and (outbox := self._outboxes[slot]) is not None:
+            outbox.notify(compact({"type": "heard", "heard": [one.fields() for one in said]}))
 
     # The game
 

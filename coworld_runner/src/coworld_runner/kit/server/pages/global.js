@@ -17,6 +17,7 @@ talk(socketUrl("global"), (message) => {
     setViews(later(message.spectators));
   } else if (message.type === "state") {
     last = message;
+    if (message.pace) announce(message.pace.kind !== "ticks");
     showBoard(message.drawing);
     showSeats(about.names, message);
     showTalk(about.names, message.said || []);

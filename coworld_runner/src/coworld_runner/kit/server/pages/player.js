@@ -37,10 +37,15 @@ const SPOKEN = 100;
 const spoken = []; // what this seat has heard, and what it has said itself
 let heardAt = -1;
 
-// An observation that is sent again repeats what was heard.
-function listen(message) {
-  if (message.tick !== heardAt) spoken.push(...(message.heard || []));
-  heardAt = message.tick;
+// What was heard at once comes again with the next observation, and with one that is sent again.
+function listen(heard) {
+  const key = ({ tick, seat, text, to }) => JSON.stringify([tick, seat, text, to]);
+  const known = spoken.map(key);
+  for (const one of heard) {
+    const place = known.indexOf(key(one));
+    if (place < 0) spoken.push(one);
+    else delete known[place];
+  }
   showSpoken();
 }
 
@@ -113,10 +118,12 @@ function showObservation(message) {
   if (now && now.tick !== message.tick && !ticking()) { setNotice(""); chosen = {}; }
   if (sent && sent.tick < message.tick) for (const control of controls.values()) if (control.clear) control.clear();
   now = message;
+  about.pace = message.pace || about.pace;
   ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
   if (message.picture !== undefined) latest = message;
   showViews();
-  listen(message);
+  if (message.tick !== heardAt) listen(message.heard || []);
+  heardAt = message.tick;
   offer();
   showState();
   const late = next;
@@ -154,6 +161,9 @@ function hear(message) {
     if (now) { showViews(); offer(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
+  } else if (message.type === "heard") {
+    spoken.push(...message.heard);
+    showSpoken();
   } else if (message.type === "say_refused") {
     const mine = spoken.map(({ seat }) => seat).lastIndexOf(about.seat);
     if (mine >= 0) spoken.splice(mine, 1);

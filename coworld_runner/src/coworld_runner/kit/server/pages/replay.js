@@ -71,7 +71,9 @@ function go() {
 
 // A game with ticks has its own pace, at which several may be due at once; in one that waits, each move takes a moment.
 function run() {
-  const period = (head.pace && head.pace.hz ? 1000 / head.pace.hz : STEP) / speed;
+  const { hz } = ticks[at].pace || head.pace || {};
+  const period = (hz ? 1000 / hz : STEP) / speed;
+  if (since.period !== period) since = { tick: at, time: performance.now(), period };
   // Pause briefly at the end, then start again.
   if (at >= ticks.length - 1) { timer = setTimeout(() => { show(0); go(); }, (3 * STEP) / speed); return; }
   const due = since.time + (at + 1 - since.tick) * period;
