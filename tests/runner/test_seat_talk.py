@@ -88,7 +88,7 @@ async def test_words_reach_those_who_are_addressed_with_their_next_observation()
         await table.over.wait()
     assert words_of(table.match.replay(reason="over")) == [
         [],
-        [(0, '{"take": 3}', 1), (1, "good luck", "all")],
+        [(1, "good luck", "all"), (0, '{"take": 3}', 1)],
         [(1, "I win", "all")],
     ]
     events = [json.loads(line) for line in bytes(table.match.events).splitlines()]
@@ -142,10 +142,12 @@ async def test_words_arrive_when_they_are_said_and_survive_a_reload() -> None:
             await say(first, "mine", to=1)
             await (await first.ping())
         async with connect(table.url(0), proxy=None) as reloaded:
-            greeted, seen, heard = await hear(reloaded), await hear(reloaded), await hear(reloaded)
+            greeted, seen = await hear(reloaded), await hear(reloaded)
             assert [one["text"] for one in greeted["talked"]] == ["mine"]
             assert (seen["type"], "heard" in seen, seen["time_left"] > 500) == ("observe", False, True)
-            assert heard == {"type": "heard", "heard": both}
+            # A page asks for its picture, and gets all that was said up to now
+            await reloaded.send(json.dumps({"type": "picture"}))
+            assert [one["text"] for one in (await hear(reloaded))["talked"]] == ["hello", "again", "mine"]
 
 
 async def test_talk_passes_by_itself_and_the_vote_waits() -> None:

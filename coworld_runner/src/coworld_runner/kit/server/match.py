@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 
 from coworld_core.rules import EpisodeConfig, Rules, RulesError
-from coworld_core.rules.seat_talk import SeatMessage
 
 from ..table.game_table import GameTable
 from ..table.greeting import about_game, hello_message, seat_schemas
@@ -73,8 +72,6 @@ class Match:
         self._outboxes: list[Outbox | None] = [None] * config.seats
         self._seen: set[int] = set()
         """The seats that have had a connection."""
-        self._new: set[int] = set()
-        """Those whose connection has not been sent anything yet; what was said before this tick comes first."""
         self._viewers = Spectators(
             about_game(rules, config, self._table.play.pace), may_see=rules.spectators, close_reason=OVER
         )
@@ -109,7 +106,6 @@ class Match:
             outbox.finish(self._end, reason=OVER)
         else:
             self._put(slot, outbox)
-            self._new.add(slot)
         if len(self._seen) == len(self._outboxes):
             self._all_seen.set()
         return outbox
@@ -139,9 +135,6 @@ class Match:
     def delivered(self, slot: int) -> None:
         """Record that a seat's pending messages were sent."""
         self._table.delivered(slot, time.monotonic())
-        if slot in self._new:
-            self._new.remove(slot)
-            self._tell_words(slot, self._table.saying(slot))
 
     def receive(self, slot: int, message: str | bytes) -> str | None:
         """Handle a message from the player of a seat; returns the reply if it is refused."""
@@ -154,16 +147,13 @@ class Match:
             self._heard.set()
         if (said := self._table.said) is not None:
             self._table.said = None
+            # The next observation tells it again, so that nothing can be lost
+            words = compact({"type": "heard", "heard": [said.fields()]})
             for hearer in said.hearers:
-                if hearer not in self._new:
-                    self._tell_words(hearer, [said])
+                if (outbox := self._outboxes[hearer]) is not None:
+                    outbox.notify(words)
             self._viewers.hear(said, self._table.frame)
         return reply
-
-    def _tell_words(self, slot: int, said: Sequence[SeatMessage]) -> None:
-        """Tell a seat at once what others say to it; its next observation repeats that, so that nothing can be lost."""
-        if said and (outbox := self._outboxes[slot]) is not None:
-            outbox.notify(compact({"type": "heard", "heard": [one.fields() for one in said]}))
 
     # The game
 

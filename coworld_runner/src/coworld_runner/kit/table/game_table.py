@@ -40,9 +40,6 @@ Keep = Literal["replay", "actions", "nothing"]
 """What a table keeps of a game: its replay as it is shown; only what was done, from which a replay can be made; or
 nothing."""
 
-MAX_AT_ONCE: Final = 20
-"""Maximum number of messages of others in this tick that a seat is told when it is taken again."""
-
 SLOW_TICK: Final = 2.0
 """Seconds of a tick from which on a seat is told how much of it is left."""
 
@@ -363,10 +360,6 @@ class GameTable:
         """Record that a seat has no connection, so that nobody looks at its pictures."""
         self._seats[slot].pictures = False
 
-    def saying(self, slot: int) -> list[SeatMessage]:
-        """The newest of what others have said to a seat in this tick, which the next observation tells it."""
-        return [] if self.play.talk is None or self._over else self.play.talk.saying(slot)[-MAX_AT_ONCE:]
-
     def news(self, slot: int) -> SeatNews | None:
         """What else a seat is told with its observations; None if the game tells nothing else."""
         return self._seats[slot].news
@@ -406,12 +399,15 @@ class GameTable:
                 self.play.drawing(slot)
 
     def _picture(self, slot: int) -> str:
-        """Send a seat its drawing from now on, and return the present one.
+        """Send a seat its drawing from now on, and return the present one, with what it has heard and said up to now.
 
         The answer is not another observation, which a player at the same connection might answer again.
         """
-        self._seats[slot].pictures = True
+        seat = self._seats[slot]
+        seat.pictures = True
         picture = {"picture": self.play.drawing(slot), **self._standing(slot)}
+        if seat.news is not None and (talked := seat.news.log()):
+            picture["talked"] = talked
         return compact({"type": "picture", "tick": self.play.tick, **picture})
 
     def _standing(self, slot: int) -> dict[str, Any]:

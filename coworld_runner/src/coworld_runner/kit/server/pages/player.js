@@ -158,6 +158,8 @@ function hear(message) {
     send({ type: "picture" });
   } else if (message.type === "picture") {
     latest = message;
+    if (message.talked) spoken.splice(0, spoken.length, ...message.talked);
+    showSpoken();
     if (now) { showViews(); offer(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
