@@ -76,7 +76,7 @@ class Rules(abc.ABC):
     """Maximum number of seats, for games in which it varies; None if it is always the same."""
 
     # Any, because a subclass may have a method of this name instead.
-    pace: ClassVar[Any] = Turns()
+    pace: Any = Turns()
     """How the game advances: `Turns(…)` or `Ticks(…)`. In a game with phases it is a method `pace(self)`, which returns
     one of them for the present state; like all views it changes nothing. A config then has neither `seconds_per_move`
     nor `ticks_per_second`: the rules take such times from fields of their own."""

@@ -371,11 +371,12 @@ def _talk_protocol(talk: TalkLimits) -> str:
     many = "one message" if talk.per_tick == 1 else f"{talk.per_tick} messages"
     return f"""\
 Seats may talk. `say` has `text`, at most {talk.length} characters, and `to`, which is {to}. A seat may say {many} in a
-tick, whether it is its turn or not; before its `act`, if that may end the tick. Those who are addressed get it in
-`heard` of their next `observe`: a list with `tick`, `seat`, `text` and `to`, which is repeated if that observation is
-sent again. What may not be said is answered with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk` and,
-if a seat is taken again, `talked`: the newest of what it has heard and said, in the same form, apart from what its next
-`observe` tells it. Words are never actions.
+tick, whether it is its turn or not; before its `act`, if that may end the tick. Those who are addressed get it at
+once as `heard`, which has a list `heard` with `tick`, `seat`, `text` and `to`; and again, in the order of seats, in
+`heard` of their next `observe`, which is repeated if that observation is sent again. What may not be said is answered
+with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk` and, if a seat is taken again, `talked`: the
+newest of what it has heard and said, in the same form, apart from what an `observe` is still to tell it; the answer to
+`picture` has all of it up to now as `talked`. Words are never actions.
 
 """
 

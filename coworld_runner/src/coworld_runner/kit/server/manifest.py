@@ -101,9 +101,12 @@ def manifest_update(directory: Path) -> ManifestUpdate:
         raise UsageError(f"{path} is not of a game whose rules the kit serves.", code="no_rules", hint=hint)
     home = path.absolute().parent
     rules = load_rules(name, directory=home)
-    added = new_programs(manifest, path.parent)
-    text = edited(before, declarations(manifest, added))
-    declared = json.loads(text)
+    try:
+        added = new_programs(manifest, path.parent)
+        text = edited(before, declarations(manifest, added))
+        declared = json.loads(text)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise UsageError(f"{path} is not a manifest: {error}.", code="manifest_unreadable") from None
     try:
         after = brought_up_to_date(declared, rules)
     except Exception as error:
@@ -123,20 +126,28 @@ def brought_up_to_date(manifest: Mapping[str, Any], rules: type[Rules]) -> dict[
     Raises:
         UsageError: The manifest has no `game`.
     """
-    game = manifest.get("game")
-    if not isinstance(game, dict):
+    game = _object(manifest.get("game"))
+    if not game:
         raise UsageError("The manifest has no game.", code="manifest_invalid")
     section = game_section(rules)
-    docs: dict[str, Any] = {**game.get("docs", {}), **section["docs"]}  # type: ignore[dict-item]
+    docs = {**_object(game.get("docs")), **section["docs"]}
     done: dict[str, Any] = {**manifest, "game": {**game, **section, "docs": docs}}
     if isinstance(variants := manifest.get("variants"), list):
-        done["variants"] = [_with_config(one, rules) for one in cast("list[Any]", variants)]
+        done["variants"] = [_with_config(one, rules) for one in _items(variants)]
     if isinstance(fixture := manifest.get("certification"), dict):
-        done["certification"] = _fixture(cast("dict[str, Any]", _with_config(fixture, rules)), manifest, rules)
+        done["certification"] = _fixture(_object(_with_config(fixture, rules)), manifest, rules)
     if isinstance(tags := manifest.get("tags"), list):
-        told = [_tag(tag, rules) for tag in cast("list[Any]", tags)]
+        told = [_tag(tag, rules) for tag in _items(tags)]
         done["tags"] = [tag for index, tag in enumerate(told) if tag not in told[:index]]
     return done
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _seats(count: int, rules: type[Rules]) -> int:
@@ -145,30 +156,26 @@ def _seats(count: int, rules: type[Rules]) -> int:
 
 def _with_config(part: Any, rules: type[Rules]) -> Any:
     """A variant or the fixture, with a game config that has a name for each seat and no setting of another pace."""
-    config = part.get("game_config") if isinstance(part, dict) else None
-    if not isinstance(config, dict):
+    own = _object(part)
+    if not isinstance(own.get("game_config"), dict):
         return part
-    known = config_schema(rules)["properties"]
-    kept = {
-        name: value for name, value in cast("dict[str, Any]", config).items() if name in known or name not in _PACES
-    }
+    known, config = config_schema(rules)["properties"], _object(own["game_config"])
+    kept = {name: value for name, value in config.items() if name in known or name not in _PACES}
     names = kept.get("players", [] if rules.most_seats else None)
     if isinstance(names, list):
         named = cast("list[Any]", names)
         count = _seats(len(named), rules)
         kept["players"] = [*named[:count], *({"name": f"Seat {seat}"} for seat in range(len(named), count))]
-    return {**part, "game_config": kept}
+    return {**own, "game_config": kept}
 
 
 def _fixture(fixture: dict[str, Any], manifest: Mapping[str, Any], rules: type[Rules]) -> dict[str, Any]:
     """The fixture with a player in each seat; in new seats first those that have none yet."""
-    seated, config = fixture.get("players"), fixture.get("game_config")
-    if not isinstance(seated, list):
+    if not isinstance(fixture.get("players"), list):
         return fixture
-    players = cast("list[Any]", seated)
-    names: Any = cast("dict[str, Any]", config).get("players") if isinstance(config, dict) else None
-    count = _seats(len(cast("list[Any]", names) if isinstance(names, list) else players), rules)
-    ids = [{"player_id": entry.get("id")} for entry in manifest.get("player") or () if isinstance(entry, dict)]
+    players, names = _items(fixture["players"]), _items(_object(fixture.get("game_config")).get("players"))
+    count = _seats(len(names or players), rules)
+    ids = [{"player_id": _object(entry).get("id")} for entry in _items(manifest.get("player"))]
     spare = [one for one in ids if one not in players]
     more = islice(chain(spare, cycle(ids)), max(count - len(players), 0))
     return {**fixture, "players": [*players[:count], *more]}
@@ -189,12 +196,12 @@ def _edits(path: tuple[str | int, ...], old: Any, new: Any) -> Iterator[Edit]:
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict) and (path[:1] != ("game",) or len(path) < 2):
-        before, after = cast("dict[str, Any]", old), cast("dict[str, Any]", new)
+        before, after = _object(old), _object(new)
         yield from (Edit("remove", (*path, name)) for name in before if name not in after)
         for name, value in after.items():
             yield from _edits((*path, name), before.get(name), value)
     elif path == ("variants",):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+        for index, (one, other) in enumerate(zip(_items(old), _items(new), strict=True)):
             yield from _edits((*path, index), one, other)
     else:
         yield Edit("set", path, new)

@@ -116,7 +116,7 @@ class Spectators:
             self._early.clear()
 
     def _state(self, frame: Frame, **more: Any) -> str:
-        state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
+        state: dict[str, Any] = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
         if frame.pace is not None:
             state["pace"] = frame.pace.describe()
         said = {"said": list(self._messages)} if self._messages else {}
