@@ -45,9 +45,9 @@ def test_words_are_heard_in_the_next_tick_in_the_order_of_seats() -> None:
     assert talk.heard(2) == []
     play.step({})
     assert [(one.seat, one.text, one.hearers) for one in play.frame().messages] == [
-        (3, "first", (0, 1, 2)),
         (0, "to two", (2,)),
         (0, "to my team", (2,)),
+        (3, "first", (0, 1, 2)),
     ]
     assert [one.fields() for one in talk.heard(2)] == [
         {"tick": 0, "seat": 0, "text": "to two", "to": 2},
@@ -155,7 +155,7 @@ def test_a_replay_keeps_words_and_says_them_again() -> None:
     replay = read_replay(recorded())
     assert [[(one.seat, one.text, one.to) for one in tick.said] for tick in replay.ticks[:3]] == [
         [],
-        [(1, "tick 0 ♟", 0), (0, "hello", "all")],
+        [(0, "hello", "all"), (1, "tick 0 ♟", 0)],
         [],
     ]
     play = play_again(Parley, replay, until=4)

@@ -10,8 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 from support.browser import DESKTOP, Pages, visit
 from support.game_process import program
+from support.hidden_roles import played, replay_bytes
 from support.page_games import Race
-from support.served_game import TOKENS, Cards
+from support.served_game import TOKENS
 
 from coworld_core.rules import Play, ReplayHeader, ReplayWriter
 from coworld_runner.kit.server import game_server
@@ -19,6 +20,7 @@ from coworld_runner.kit.server import game_server
 pytestmark = pytest.mark.browser
 
 PAGES = Path(game_server.__file__).with_name("pages")
+VILLAGE = "support.hidden_roles:Village"
 NARROW = {"width": 360, "height": 740}
 MIDDLE = {"width": 768, "height": 1024}
 
@@ -116,7 +118,7 @@ def test_people_talk_and_others_read_it(pages: Pages, tmp_path: Path) -> None:
         tmp_path, "support.talking:TalkingSticks", COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()
     ) as show:
         page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1", size=NARROW)
-        expect(page.locator("#said li")).to_have_text(["Seat 1<b>good</b> luck", "Seat 0 to Seat 1take 2"])
+        expect(page.locator("#said li")).to_have_text(["Seat 0 to Seat 1take 2", "Seat 1<b>good</b> luck"])
         page.get_by_role("button", name="Back").click()
         expect(page.locator("#talk")).to_be_hidden()
 
@@ -182,7 +184,8 @@ def test_seat_page_shows_picture_and_text_and_spectators_wait(pages: Pages, tmp_
         expect(viewer.get_by_role("img", name="0 sticks, hearts-")).to_be_visible()
         expect(viewer.locator("#views")).to_be_hidden()
         assert game.process.wait(20) == 0
-    with program(tmp_path, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
+    uri = (tmp_path / "replay").as_uri()
+    with program(tmp_path, "support.served_game:SealedCards", COGAME_LOAD_REPLAY_URI=uri) as show:
         page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1", size=NARROW)
         expect(page.get_by_role("img", name="3 sticks, hearts-")).to_be_visible()
         page.get_by_label("Seen by").select_option("Seat 1")
@@ -404,26 +407,86 @@ def test_page_of_a_delayed_game_announces_the_delay(pages: Pages, tmp_path: Path
         expect(viewer.locator("#views")).to_have_text("The game is shown 2 ticks late.")
 
 
-def test_a_replay_says_which_views_it_does_not_have(pages: Pages, tmp_path: Path) -> None:
-    play = Play(Cards, seed=1)
-    writer = ReplayWriter(
-        ReplayHeader(rules="Cards", version="0", config={}, seed=1, seats=2, names=["Ada", "Bob"], draws_seats=True)
-    )
-    writer.add(play.frame())
-    play.step({0: play.read(0, {"take": 1})})
-    play.drawing(0)
-    writer.add(play.frame(), drawings=play.drawings)
-    (tmp_path / "replay").write_bytes(writer.finish(reason="stopped"))
-    with program(tmp_path, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
-        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1")
+def test_everybody_is_told_what_is_public(pages: Pages, tmp_path: Path) -> None:
+    with program(tmp_path, VILLAGE, sticks=2) as game:
+        base = f"http://127.0.0.1:{game.port}/client"
+        viewer = pages(f"{base}/global#eye=0", size=NARROW)
+        expect(viewer.get_by_role("img", name="Day 0, no roles")).to_be_visible()
+        seats = [pages(f"{base}/player?slot={slot}&token={TOKENS[slot]}") for slot in range(2)]
+        for day in range(2):
+            for page in (viewer, *seats):
+                expect(page.locator("#known")).to_have_text(f"day {day}")
+            for page in seats:
+                has_turn(page)
+                page.locator("#controls button").click()
+        expect(viewer.locator("#status")).to_have_text("The game is over")
+        expect(viewer.get_by_role("img", name="Day 2, no roles")).to_be_visible()
+        fits(viewer)
+
+
+def test_a_replay_is_seen_by_each_eye(pages: Pages, tmp_path: Path) -> None:
+    """Nobody had a page open, and what was said and seen is there all the same, for the eye that is chosen."""
+    data = replay_bytes(played(seats=2))
+    (tmp_path / "replay").write_bytes(data)
+    with program(tmp_path, VILLAGE, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
+        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1&eye=1", size=NARROW)
+        eyes, roles = page.get_by_label("Seen by"), page.get_by_role("img", name=re.compile("wolf"))
+        expect(eyes.locator("option")).to_have_text(["All revealed", "The public", "0 A", "1 B"])
+        expect(eyes).to_have_value("1")
+        expect(page.get_by_role("img", name=re.compile("^Day 1, wolf-[0-9a-f]{8}$"))).to_be_visible()
+        expect(page.get_by_role("group", name="In words")).to_have_text(re.compile("Day 1. You are wolf-"))
+        expect(page.locator("#known")).to_have_text("day 1")
+        expect(page.locator("#notice")).to_have_text("B: 0")
+        expect(page.locator("#said li")).to_have_text(
+            ["Aall, 0", "A to the team0 to team, 0", "B to the team1 to team, 0"]
+        )
+        eyes.select_option("The public")
+        expect(page.get_by_role("img", name="Day 1, no roles")).to_be_visible()
+        expect(page.locator("#said li")).to_have_text(["Aall, 0"])
+        expect(page.locator("#notice")).to_be_hidden()
+        assert "wolf" not in page.locator("main").inner_html()
+        eyes.select_option("All revealed")
+        expect(page.get_by_role("img", name=re.compile("Day 1, wolf-.* and wolf-"))).to_be_visible()
+        expect(page.locator("#notice")).to_have_text("A: 1 · B: 0")
+        page.get_by_role("button", name="Step").click()
+        page.get_by_role("button", name="Copy link").click()
+        assert page.url.endswith("#tick=2&eye=all")
+        page.evaluate("location.hash = '#tick=2&eye=public'")
+        expect(roles).to_be_hidden()
+        page.evaluate("location.hash = '#tick=2&eye=7'")
+        expect(eyes).to_have_value("public")
+        expect(page.locator("#views")).to_be_hidden()
+        fits(page)
+
+
+@pytest.mark.parametrize(
+    ("alter", "says"),
+    [
+        ({"source_sha256": "0" * 64}, "The rules have changed since the game was played."),
+        ({}, "The game is not what was recorded: played again, the drawing differs at tick 1."),
+    ],
+)
+def test_a_replay_says_what_is_not_known_to_have_been_seen(
+    pages: Pages, tmp_path: Path, alter: dict[str, Any], says: str
+) -> None:
+    replay = played(seats=2)
+    ticks = [*replay.ticks[:1], replay.ticks[1].model_copy(update={"drawings": {0: "never was"}}), *replay.ticks[2:]]
+    other = {"header": replay.header.model_copy(update=alter), "ticks": ticks}
+    (tmp_path / "replay").write_bytes(replay_bytes(replay.model_copy(update=other)))
+    with program(tmp_path, VILLAGE, COGAME_LOAD_REPLAY_URI=(tmp_path / "replay").as_uri()) as show:
+        page = pages(f"http://127.0.0.1:{show.port}/client/replay#tick=1&eye=0")
         eyes = page.get_by_label("Seen by")
-        expect(eyes.locator("option")).to_have_text(["Spectators", "Ada", "Bob (not recorded)"])
-        expect(page.locator("#views")).to_have_text("What a seat saw is recorded only while a page shows it.")
-        eyes.select_option("Ada")
-        expect(page.get_by_role("img", name="5 sticks, hearts-")).to_be_visible()
-        page.get_by_role("button", name="Back").click()
-        expect(page.locator("#views")).to_have_text("What Ada saw at this tick was not recorded.")
+        expect(page.locator("#views")).to_have_text(f"{says} Shown is what was recorded.")
+        expect(page.locator("#board")).to_have_text("never was")
+        eyes.select_option("1 B")
+        expect(page.locator("#views")).to_have_text(f"{says} What was seen was not recorded.")
         expect(page.locator("#board")).to_have_text("")
+        eyes.select_option("All revealed")
+        expect(page.locator("#views")).to_have_text(f"{says} Shown is the public view as it was recorded.")
+        expect(page.get_by_role("img", name="Day 1, no roles")).to_be_visible()
+        page.get_by_role("button", name="Back").click()
+        known = page.get_by_role("img", name=re.compile("Day 0, wolf-"))
+        expect(known if not alter else page.get_by_role("img", name="Day 0, no roles")).to_be_visible()
 
 
 def replay_is_played_back(pages: Pages, played: Path) -> None:

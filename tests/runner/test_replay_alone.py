@@ -15,11 +15,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.hidden_roles import Village, played
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
 from coworld_core.errors import EpisodeError, UsageError
+from coworld_runner.kit.server.game_server import Answer
+from coworld_runner.kit.server.replay_feed import replay_feed
 from coworld_runner.package.viewer_bundle import ViewerBundle, read_bundle
 from coworld_runner.replay import bundle_page, recorded_page
 from coworld_runner.replay.bundle_page import bundled_page
@@ -33,13 +36,17 @@ OPTIONS = ReplayOptions(message_timeout=5)
 
 @asynccontextmanager
 async def shown(
-    page: str, *messages: str | bytes, status: int = 200, closes: bool = True
+    page: str, *messages: str | bytes, status: int = 200, closes: bool = True, answer: Answer | None = None
 ) -> AsyncGenerator[ReplaySession]:
-    """A game that shows a replay with this page, and says this on its socket."""
+    """A game that shows a replay with this page, says this on its socket, and answers so."""
 
     async def play(socket: ServerConnection) -> None:
         for message in messages:
             await socket.send(message)
+        if answer is not None:
+            async for asked in socket:
+                for message in await answer(asked):
+                    await socket.send(message)
         if not closes:
             await socket.wait_closed()
 
@@ -82,6 +89,30 @@ async def test_socket_messages_are_recorded_in_the_page(closes: bool, monkeypatc
     found = re.search(r'srcdoc="([^"]*)"', inline)
     assert found is not None
     assert unescape(found[1]) == page.html
+
+
+@pytest.mark.parametrize(("room", "ticks"), [(32 << 20, 4), (0, 0)])
+async def test_a_page_has_what_each_eye_sees_as_far_as_there_is_room(
+    room: int, ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded_page, "_EYES_LIMIT", room)
+    monkeypatch.setattr(recorded_page, "_QUIET_SECONDS", 0.2)
+    feed = replay_feed(Village, played())
+    async with shown(PAGE, *feed.messages, closes=False, answer=feed.answer) as session:
+        messages = [json.loads(text) for text in recorded((await record_page(session, options=OPTIONS)).html)]
+    eyes = [message for message in messages if message["type"] == "eye"]
+    for eye in ("all", "public", "0", "1", "2", "3"):
+        mine = [message for message in eyes if message["eye"] == eye]
+        assert sum(len(message["views"]) for message in mine) == ticks
+        assert mine[-1]["problem"] == ("" if ticks else "The game was not played again for this page.")
+
+
+@pytest.mark.parametrize("eyes", [5, ["all"], {"all": 1}, None])
+async def test_a_game_that_does_not_answer_by_eyes_is_recorded_without(eyes: Any) -> None:
+    head = json.dumps({"type": "replay", "eyes": eyes})
+    async with shown(PAGE, head, closes=False) as session:
+        page = await record_page(session, options=ReplayOptions(message_timeout=0.3))
+    assert recorded(page.html) == [head]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
@@ -9,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -22,13 +23,15 @@ from support.small_world import fast, world
 from coworld_core.episode.record import ArtifactRecord, EpisodeRow, read_record
 from coworld_core.errors import UsageError
 from coworld_core.roles.report import zip_of
-from coworld_runner import LocalRuns
+from coworld_runner import EpisodeOptions, LocalRuns, run_episode
 from coworld_runner.certification import make_key, public_path, read_public_keys, read_signing_key
 from coworld_runner.certification.verification import (
+    PROVENANCE_NAME,
     VERIFIED_NAME,
     Verification,
     Verifier,
     sign_records,
+    signed_provenance,
     verify_local_runs,
     verify_many,
     verify_run,
@@ -394,3 +397,112 @@ async def test_a_batch_that_programs_played_is_verified(tmp_path: Path) -> None:
     found = await verify_many(place)
     assert (found.verdict, found.verdicts) == ("cannot", {"cannot": found.verified})
     assert set(found.reasons) == {"not_replayable"}
+
+
+async def test_provenance_says_what_the_record_says(run: Path, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    for name in ("ada", "eve"):
+        make_key(tmp_path / name)
+    sign_records([run], read_signing_key(tmp_path / "ada"))
+    path, record = run / PROVENANCE_NAME, read_record(run)
+    good = path.read_bytes()
+    envelope = json.loads(good)
+    payload = base64.b64decode(envelope["payload"])
+    # As others check it: the key, and the bytes that the DSSE specification defines
+    key: Any = load_pem_public_key((tmp_path / "ada.pub").read_bytes())
+    kind = envelope["payloadType"].encode()
+    signed = b" ".join([b"DSSEv1", str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
+    key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), signed)
+    statement = json.loads(payload)
+    assert (statement["_type"], statement["predicateType"]) == (
+        "https://in-toto.io/Statement/v1",
+        "https://slsa.dev/provenance/v1",
+    )
+    assert {one["name"]: one["digest"]["sha256"] for one in statement["subject"]} == {
+        file.path: file.sha256 for file in record.artifacts
+    }
+    assert statement["predicate"]["runDetails"]["byproducts"][0]["digest"] == {"sha256": record.digest[7:]}
+    for at in range(0, len(good), 67):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        assert changed(await verify_run(run)) == [PROVENANCE_NAME], at
+    # Of another algorithm, by somebody else, or of a record that nobody has signed
+    other = {**statement, "subject": [{"name": "results.json", "digest": {"md5": "0" * 32}}]}
+    forged = {**envelope, "payload": base64.b64encode(json.dumps(other).encode()).decode()}
+    for data in (json.dumps(forged).encode(), signed_provenance(record, read_signing_key(tmp_path / "eve"))):
+        path.write_bytes(data)
+        assert changed(await verify_run(run)) == [PROVENANCE_NAME]
+    path.write_bytes(good)
+    assert (await verify_run(run)).verdict == "same"
+    reseal(run)
+    assert changed(await verify_run(run)) == [PROVENANCE_NAME]
+
+
+# --- games that are not of the kit -----------------------------------------------------------------------------------
+
+PAINT = NIM.parent / "paintarena"
+LUCKY = """import os
+from paintarena import rules, server
+
+start = rules.Board.__init__
+
+def lucky(board, width, height, *, slots):
+    start(board, width, height, slots=slots)
+    board._positions = [(os.urandom(1)[0] % width, os.urandom(1)[0] % height) for _ in range(slots)]
+
+rules.Board.__init__ = lucky
+if __name__ == "__main__":
+    server.main()
+"""
+
+
+async def _painted(place: Path, *, record: Literal["off", "frames"] = "frames", game: Path = PAINT) -> Path:
+    options = EpisodeOptions(record=record)
+    await run_episode(
+        game, backend="process", workspace=place, options=options, config={"max_ticks": 8, "tick_rate": 5}
+    )
+    return place
+
+
+async def test_seats_of_any_game_send_again_what_they_sent(tmp_path: Path) -> None:
+    run = await _painted(tmp_path / "run")
+    found = await verify_run(run)
+    assert (found.verdict, found.notes) == ("same", ())
+    assert {"results", "files"} < set(found.checked)
+    assert {"replay", "frames"} & set(found.checked)
+    results = json.loads((run / "results.json").read_text())
+    results["scores"] = [score + 1 for score in results["scores"]]
+    (run / "results.json").write_text(json.dumps(results))
+    reseal(run, results=results, scores=tuple(results["scores"]))
+    found = await verify_run(run)
+    assert (found.verdict, found.code) == ("different", "game_differs")
+    assert "came out, twice" in found.reason
+
+
+async def test_frames_that_were_forged_are_found(tmp_path: Path) -> None:
+    run = await _painted(tmp_path / "run")
+    lines = (run / "frames.ndjson").read_text().splitlines()
+    stay = [line if '"to_game"' not in line else line.replace("right", "left") for line in lines]
+    assert stay != lines
+    (run / "frames.ndjson").write_text("\n".join(stay) + "\n")
+    assert changed(await verify_run(run)) == ["frames.ndjson"]
+    reseal(run)
+    assert (await verify_run(run)).verdict == "different"
+    (run / "frames.ndjson").write_text("\n".join(lines[:-3]) + "\n")
+    reseal(run)
+    found = await verify_run(run)
+    assert (found.verdict, found.code) == ("cannot", "not_repeated")
+
+
+async def test_a_game_with_hidden_randomness_is_refused(tmp_path: Path) -> None:
+    game = Path(shutil.copytree(PAINT, tmp_path / "game", ignore=shutil.ignore_patterns("results", "wheels")))
+    (game / "lucky.py").write_text(LUCKY)
+    template = game / "coworld_manifest_template.json"
+    template.write_text(template.read_text().replace('"paintarena.server"', '"lucky"', 1))
+    found = await verify_run(await _painted(tmp_path / "run", game=game))
+    assert (found.verdict, found.code) == ("cannot", "rules_unsteady")
+
+
+async def test_without_frames_nothing_is_played_again(tmp_path: Path) -> None:
+    found = await verify_run(await _painted(tmp_path / "run", record="off"))
+    assert (found.verdict, found.code, "(frames)" in found.reason) == ("cannot", "not_replayable", True)

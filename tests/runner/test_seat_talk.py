@@ -88,7 +88,7 @@ async def test_words_reach_those_who_are_addressed_with_their_next_observation()
         await table.over.wait()
     assert words_of(table.match.replay(reason="over")) == [
         [],
-        [(1, "good luck", "all"), (0, '{"take": 3}', 1)],
+        [(0, '{"take": 3}', 1), (1, "good luck", "all")],
         [(1, "I win", "all")],
     ]
     events = [json.loads(line) for line in bytes(table.match.events).splitlines()]

@@ -468,6 +468,17 @@ def test_spectators_of_a_hidden_game_see_only_how_far_it_is() -> None:
     assert '"secret"' in outbox.pending()[0]
 
 
+@pytest.mark.parametrize("may_see", [Hidden(), Delayed(ticks=2)])
+def test_what_is_public_is_told_at_once(may_see: Hidden | Delayed) -> None:
+    spectators = Spectators({}, may_see=may_see, close_reason="over")
+    moment = Frame(tick=7, to_act=(1,), drawing="secret", scores=(1.0, 2.0), public={"eliminated": [0], "pot": 3})
+    outbox = spectators.join(moment)
+    spectators.show(moment)
+    state = json.loads(outbox.pending()[-1])
+    assert (state["eliminated"], state["known"], state["to_act"], state["drawing"]) == ([0], {"pot": 3}, [], "")
+    assert "scores" not in state
+
+
 class Ranked(Sticks):
     """The game with scores from the start, in which seat 1 counts as out."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,10 @@ Lines = list[dict[str, Any]]
 """The lines of a replay: the header, the ticks and the end."""
 
 
-async def leave_run(game: Path, place: Path, *, seed: int = 3) -> Path:
-    """Play a game between random players, and leave all that a run leaves."""
+async def leave_run(game: Path, place: Path, *, seed: int = 3, players: Sequence[str] = ("random",)) -> Path:
+    """Play a game, between random players unless others are named, and leave all that a run leaves."""
     package = await resolve_package(str(game))
-    plan = plan_episode(package, players=("random",), seed=seed)
+    plan = plan_episode(package, players=players, seed=seed)
     row = EpisodeRow(index=1, run_id="ab" * 8, workspace=place.name, status="completed", ok=True, seconds=0.1)
     async with WorkerVenue(package, workers=1) as venue:
         assert not await venue.reason_against(plan.seats)

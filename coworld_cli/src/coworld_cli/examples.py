@@ -49,6 +49,8 @@ coworld bundle results/latest/3 --slot 0
 coworld verify results/latest
 coworld verify episode.zip examples/nim
 coworld verify results/latest/3 --key ada.pub --json
+coworld fork latest --at 12 --seat 0 ./bot.py
+coworld fork results/latest/3 --at 40 --times 200 -o continued
 coworld registry publish bot ./bot.py --tag champion
 coworld registry publish bot my-player:latest --run python --run -m --run my_player --meta steps=5000
 coworld registry list

@@ -106,6 +106,8 @@ WORDS: Mapping[str, str] = {
     "name_run": "`coworld runs list` shows the runs; name one by its directory, or the beginning of its id.",
     "other_disk_index": "Free some room, or name a file on another disk with --index.",
     "record_episode": "Episodes are recorded if asked to: --record samples, or --record frames.",
+    "record_frames_first": "Only games of the kit keep their actions by tick in the replay. Of others, --record frames "
+    "keeps what was said, and recording:DIRECTORY@SLOT repeats it.",
     "record_frames": "Record what players and game say to each other: --record frames.",
     "overwrite_export": "Name another directory, or replace what is there with --overwrite.",
     "aws_region": "Give --aws-region, or set AWS_REGION.",
@@ -161,6 +163,9 @@ WORDS: Mapping[str, str] = {
     "show_tournament": "That is a tournament: `coworld tournament show {directory!q}`.",
     # Replays and bundles
     "name_game": "Name the game first: coworld replay MANIFEST {bundle!q}.",
+    "name_fork_game": "Name the Coworld after the run; its rules are executed.",
+    "name_fork_player": "Name a player for it: --seat SEAT PLAYER.",
+    "verify_fork": "`coworld verify {run!q}` compares all of it.",
     "play_and_name": "`coworld run-episode MANIFEST` leaves one; any other can be named by its path.",
     "play_first": "`coworld run-episode MANIFEST` leaves one; `coworld replay MANIFEST REPLAY` shows any other.",
     "smaller_page": "A page takes {size}. `coworld replay` without --html shows this one.",

@@ -96,6 +96,7 @@ _COMMANDS: CommandTable = {
         "pull": ("stores", "Bring what was played so far into a directory."),
         "bundle": ("bundles", "Pack what an episode has left into one file."),
         "verify": ("verifications", "Verify that a run is what its record says."),
+        "fork": ("forks", "Continue an episode another way, from a tick."),
         "episodes": ("episode_requests", "List episodes, or show one."),
         "stop": ("episode_control", "Stop a run here, or cancel one on a platform."),
         "replays": ("replays", "List replays, or download them."),

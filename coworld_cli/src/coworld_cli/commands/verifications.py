@@ -46,7 +46,7 @@ def verify(out: Output, run: str, package: str | None, keys: tuple[Path, ...], s
     RUN is the directory of an episode, of a run of many or of a certification; RUN/N, latest, a bundle, or an ereq_…
     id, whose bundle is downloaded. What comes with a run is never executed: the rules are those of PACKAGE or, without
     it, of the game that the record names elsewhere on this machine, if its manifest is still the same. A bundle names
-    no game. Only games of the kit can be played again.
+    no game. Games that are not of the kit are played again by seats that send what was recorded (run --record frames).
 
     The exit status is 0 if it is the same, 1 if anything differs, and 4 if it cannot be played again, which elsewhere
     means that a server or what it serves is out of reach.

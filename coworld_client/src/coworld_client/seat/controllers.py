@@ -34,6 +34,10 @@ def load_controller(path: str) -> Any:
             for name in ("actions", "words")
         )
         return RecordedPlayer(actions, source=said["source"], slot=said["slot"], words=words)
+    if kind == "frames":
+        from .recorded_frames import recorded_frames
+
+        return recorded_frames(said["frames"], source=said["source"], slot=said["slot"])
     if kind == "llm":
         from .llm import LlmPlayer
 

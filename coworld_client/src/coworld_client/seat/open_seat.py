@@ -61,8 +61,22 @@ class OpenSeat:
         """The next message.
 
         Raises:
-            SeatError: The message is not JSON or too long, the game refuses this player or was lost before its first
-                message, or the network to it is gone (`link_lost`).
+            SeatError: The message is not JSON, or as for `receive`.
+        """
+        frame = await self.receive()
+        if frame is None:
+            raise StopAsyncIteration
+        try:
+            return json.loads(frame)
+        except ValueError:
+            raise SeatError("The game has sent a message that is not JSON.", code="other_protocol") from None
+
+    async def receive(self) -> str | bytes | None:
+        """The next message as it was sent, in a protocol without JSON; None: there are no more.
+
+        Raises:
+            SeatError: The message is too long, the game refuses this player or was lost before its first message, or
+                the network to it is gone (`link_lost`).
         """
         from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK
 
@@ -75,11 +89,8 @@ class OpenSeat:
                 self._socket = await connected_again(self._url, lost, greeted=self._greeted, ssl=self._ssl)
                 continue
             self._greeted = True
-            try:
-                return json.loads(frame)
-            except ValueError:
-                raise SeatError("The game has sent a message that is not JSON.", code="other_protocol") from None
-        raise StopAsyncIteration
+            return frame
+        return None
 
     async def send(self, message: Any) -> None:
         """Send a message as JSON; a message that is lost with the connection is not sent again.
@@ -88,12 +99,15 @@ class OpenSeat:
             ValueError: The message contains a NaN or an infinity.
             TypeError: The message contains a value that has no JSON form.
         """
+        await self.send_frame(to_json(message))
+
+    async def send_frame(self, frame: str | bytes) -> None:
+        """Send a message as it is, in a protocol without JSON; likewise."""
         from websockets.exceptions import ConnectionClosed
 
-        text = to_json(message)
         if self._socket is not None:
             try:
-                await self._socket.send(text)
+                await self._socket.send(frame)
             except ConnectionClosed:
                 # The game's last messages are still to be read, and then the reason of the close.
                 return

@@ -113,6 +113,11 @@ class SlotRecord(UnitRecord):
         exclude_if=is_empty,
         description="Its version in a registry of players, such as bot:v3; left out if it is of none.",
     )
+    source: str = Field(
+        default="",
+        exclude_if=is_empty,
+        description="Its file on the machine that played the episode; left out if it is not a file.",
+    )
     artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
 

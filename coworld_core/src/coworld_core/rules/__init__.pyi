@@ -23,10 +23,15 @@ from .replay import TrajectoryStep as TrajectoryStep
 from .replay import play_again as play_again
 from .replay import read_replay as read_replay
 from .replay import trajectory as trajectory
+from .replay_branch import Branch as Branch
 from .replay_check import ReplayedGame as ReplayedGame
 from .replay_check import check_replay as check_replay
 from .replay_difference import ReplayDifference as ReplayDifference
 from .replay_difference import first_difference as first_difference
+from .replay_eyes import Eye as Eye
+from .replay_eyes import EyeView as EyeView
+from .replay_eyes import eye_view as eye_view
+from .replay_eyes import eye_views as eye_views
 from .rules_errors import ActionRefused as ActionRefused
 from .rules_errors import ReplayFormatError as ReplayFormatError
 from .rules_errors import RulesError as RulesError

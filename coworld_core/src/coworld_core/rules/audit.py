@@ -406,9 +406,11 @@ class _Audit:
     # What is looked at
 
     def _view(self, play: Play) -> dict[str, object]:
-        frame = play.frame()
+        frame, revealed = play.frame(), play.revealed()
         self._check_picture(frame.drawing)
+        self._check_picture(revealed)
         view: dict[str, object] = {"who is to act": frame.to_act, "the drawing": frame.drawing}
+        view |= {"what is public": frame.public, "the drawing for all": revealed}
         if frame.rewards is not None:
             view["the rewards"] = frame.rewards
         if frame.pace is not None:

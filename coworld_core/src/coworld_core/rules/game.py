@@ -85,6 +85,10 @@ class Rules(abc.ABC):
     """What spectators may see before the game is over: `Open()`, `Delayed(ticks=…)` or `Hidden()`. The replay contains
     everything that `draw()` returned."""
 
+    public: ClassVar[Sequence[str]] = ()
+    """What everybody may know at once, whatever `spectators` is, such as `("eliminated", "pot")`: `scores`, `to_act`,
+    `eliminated`, and attributes of the state, which are JSON values. Pages of seats and spectators show it."""
+
     talk: ClassVar[TalkLimits | None] = None
     """Whether seats may send messages to each other, such as `TalkLimits(length=200)`. Rules never see them; those who
     are addressed hear them with their next observation, and everybody reads them in the replay."""
@@ -152,6 +156,19 @@ class Rules(abc.ABC):
                 f"{cls.__name__}.score_range is {scores!r}, not the lowest and the highest score.",
                 code="rules_unknown",
                 hint="Write for example score_range = (0, 1), or (0, None) if there is no highest score.",
+            )
+        public = cast("object", cls.public)
+        if not isinstance(public, tuple | list) or not all(isinstance(name, str) for name in cast("Any", public)):
+            raise UsageError(
+                f"{cls.__name__}.public is {public!r}, not the names of what everybody may know.",
+                code="rules_unknown",
+                hint='Write for example public = ("eliminated",).',
+            )
+        if "scores" in public and not cls.live_scores:
+            raise UsageError(
+                f"{cls.__name__}.public has scores, which mean nothing before the game is over.",
+                code="rules_unknown",
+                hint="Set live_scores = True if they do, or leave them out.",
             )
         keys = cast("object", cls.keys)
         if not isinstance(keys, Mapping) or not all(isinstance(key, str) and key for key in cast("Any", keys)):
@@ -241,12 +258,13 @@ class Rules(abc.ABC):
         def draw(self, seat: int | None = None) -> str:
             """The board as text or as one `<svg>` element, as `seat` sees it.
 
-            A game in which everybody sees the same may define `draw(self)` instead. A seat is drawn only while a page
-            shows it.
+            A game in which everybody sees the same may define `draw(self)` instead, and one that also draws what is
+            secret, for replays, `draw(self, eye=None)`. A seat is drawn only while a page shows it.
 
             Args:
-                seat: A seat; None for spectators and replays. Spectators need no token, so during the game players can
-                    see whatever `spectators` lets spectators see.
+                seat: A seat; None for the public. Spectators need no token, so during the game players can see
+                    whatever `spectators` lets spectators see. If the parameter is called `eye`, it may also be `"all"`:
+                    everything, as replays show it.
             """
             return ""
 
@@ -286,12 +304,23 @@ def fixed_pace(rules: type[Rules]) -> Pace | None:
 @cache
 def draws_seats(rules: type[Rules]) -> bool:
     """Whether a game draws what each seat sees, that is, whether its `draw` takes a seat."""
+    return bool(_drawn_for(rules))
+
+
+@cache
+def draws_all(rules: type[Rules]) -> bool:
+    """Whether a game also draws everything that is secret, that is, whether its `draw` takes an `eye`."""
+    return _drawn_for(rules) == "eye"
+
+
+def _drawn_for(rules: type[Rules]) -> str:
+    """The name of the parameter of `draw` that says who looks; empty if there is none."""
     if rules.draw is Rules.draw:
-        return False
+        return ""
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     taken = [one for one in inspect.signature(rules.draw).parameters.values() if one.kind in positional]
     # Another optional parameter is the game's own.
-    return len(taken) > 1 and taken[1].default in (None, inspect.Parameter.empty)
+    return taken[1].name if len(taken) > 1 and taken[1].default in (None, inspect.Parameter.empty) else ""
 
 
 def draw_for(rules: Rules, seat: int) -> str:

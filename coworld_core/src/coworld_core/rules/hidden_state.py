@@ -11,9 +11,13 @@ from typing import Any, Final, cast
 
 from .game import Rules, draw_for, draws_seats
 from .plain_values import to_json
+from .play import public_value
 from .spectator_views import Delayed, Open
 
 __all__ = ["leaks", "view_difference"]
+
+_EVERYBODY: Final = -1
+"""Stands for those who know only what is public, among the seats that look."""
 
 _OTHERS: Final = 3
 """Maximum number of other values that are tried in place of a secret."""
@@ -41,8 +45,11 @@ def _difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str | Non
 
 
 def _views(rules: Rules, seat: int | None) -> dict[str, str]:
+    public = {name: to_json(public_value(rules, name)) for name in rules.public}
+    if seat == _EVERYBODY:
+        return public
     if seat is None:
-        told = {"draw": rules.draw(None) if draws_seats(type(rules)) else rules.draw()}
+        told = public | {"draw": rules.draw(None) if draws_seats(type(rules)) else rules.draw()}
         told |= {"to_act": to_json(rules.to_act()), "eliminated": to_json(rules.eliminated())}
         return told | ({"scores": to_json(rules.scores())} if rules.live_scores else {})
     acts = seat in rules.to_act()
@@ -105,6 +112,7 @@ def leaks(
                 told.add(what)
                 delayed = f" {state.spectators.ticks} ticks later" if isinstance(state.spectators, Delayed) else ""
                 who = f"spectators, and so every seat, see{delayed}" if viewer is None else f"seat {viewer} sees"
+                who = "everybody sees (public)" if viewer == _EVERYBODY else who
                 whose = f"{name}" if owner is None else f"{name} of seat {owner}"
                 problem = f"{who} {whose}: with {value!r} and with {other!r} there, {difference}"
                 yield "rules_leak_secret", name, problem
@@ -130,7 +138,7 @@ def _trials(
 
 def _secrets(state: Rules, later: Rules | None) -> Generator[tuple[str, Any, Any, Any, Collection[int | None]]]:
     """The secrets of a state: attribute, owner if any, value, its value when it is seen, and who must not see it."""
-    everybody = [None] if isinstance(state.spectators, Open) else []
+    everybody = [None] if isinstance(state.spectators, Open) else [_EVERYBODY] if state.public else []
     for name in state.secret_attributes():
         for owner, value in _parts(state, name).items():
             yield name, owner, value, value, [*(seat for seat in range(state.seats) if seat != owner), *everybody]

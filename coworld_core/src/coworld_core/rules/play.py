@@ -8,14 +8,14 @@ import math
 import operator
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
 
 from ..errors import first_mistake
-from .game import Rules, RulesConfig, drawing_as_text, draws_seats, fixed_pace, is_picture
+from .game import Rules, RulesConfig, drawing_as_text, draws_all, draws_seats, fixed_pace, is_picture
 from .pace import Pace, Ticks, Turns
 from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
@@ -27,6 +27,10 @@ __all__ = ["MAX_LEGAL_TOLD", "Frame", "Play"]
 
 MAX_LEGAL_TOLD: Final = 10_000
 """Maximum number of legal actions of one seat; beyond that, the type of the action describes them better."""
+
+
+_FIELDS: Final = ("to_act", "scores", "eliminated")
+"""What `Rules.public` may name that is no attribute of the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +47,7 @@ class Frame:
             rewards, and before the first tick.
         messages: What seats said to each other in the last tick, whoever hears it.
         pace: How the game advances from here, if that depends on the phase.
+        public: What everybody may know whatever else they see (`Rules.public`), by name, as JSON values.
     """
 
     tick: int
@@ -53,6 +58,13 @@ class Frame:
     rewards: tuple[float | None, ...] | None = None
     messages: tuple[SeatMessage, ...] = ()
     pace: Pace | None = None
+    public: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def known(self) -> dict[str, Any]:
+        """What everybody may know, as fields of a message: those that it has anyway, and the rest as `known`."""
+        fields = {name: value for name, value in self.public.items() if name in _FIELDS}
+        rest = {name: value for name, value in self.public.items() if name not in _FIELDS}
+        return {**fields, "known": rest} if rest else fields
 
     def standing(self, seat: int | None = None) -> dict[str, Any]:
         """The scores and the seats that are out, as far as there are any, as fields of a message or of a replay.
@@ -81,6 +93,7 @@ class Play:
         seed: The seed of all randomness.
         names: The names of the seats, for drawings and texts; by default `Seat 0`, `Seat 1` ….
         pace: How the game advances, if it is not as the class says; of no effect if that depends on the phase.
+        new_chance: Ticks from which the rules' random numbers follow from another seed, and that seed.
 
     Attributes:
         pace: How the game advances at present.
@@ -101,6 +114,7 @@ class Play:
         seed: int = 0,
         names: Sequence[str] | None = None,
         pace: Pace | None = None,
+        new_chance: Mapping[int, int] | None = None,
     ) -> None:
         count = rules.seats if seats is None else seats
         most = rules.most_seats or rules.seats
@@ -131,6 +145,7 @@ class Play:
         self._turns = _common_turns(count).copy()
         self._seat_names = None if names is None else tuple(names)
         self._seed = operator.index(seed)
+        self._new_chance = new_chance
         try:
             # Rules with a constructor of their own expect more than a seed
             rng = self._seed if rules.__init__ is Rules.__init__ else random.Random(self._seed)
@@ -139,6 +154,7 @@ class Play:
             raise RulesError.raised(error, where="__init__", tick=0) from error
         if (answer := self._ask("start")) is not None:
             self._check_done("start", answer)
+        self._draw_anew()
         self._look()
 
     @property
@@ -170,8 +186,32 @@ class Play:
                 rewards=self.rewards(),
                 messages=() if self.talk is None else self.talk.messages,
                 pace=self.pace if self.phased else None,
+                public=self._public(),
             )
         return self._frame
+
+    def _public(self) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        for name in self._class.public:
+            try:
+                told[name] = to_plain(public_value(self._rules, name))
+            except Exception as error:
+                raise RulesError.raised(error, where="public", tick=self.tick) from error
+        return told
+
+    def standing(self, seat: int) -> dict[str, Any]:
+        """Scores, who is to act, who is out and what is public, as fields of a message to a seat.
+
+        In a game that spectators may not see yet, it is told of itself alone, and what is public.
+        """
+        frame = self.frame()
+        if isinstance(self._class.spectators, Open):
+            return {"to_act": frame.to_act, **frame.standing(), **frame.known()}
+        return {**frame.standing(seat), **frame.known()}
+
+    def revealed(self) -> str:
+        """The board with all that is secret, for replays: `draw("all")`, or as the public sees it if there is none."""
+        return self._drawn("all") if draws_all(self._class) else self.frame().drawing
 
     def drawing(self, seat: int) -> str:
         """The board as a seat sees it; empty if there is none.
@@ -189,9 +229,10 @@ class Play:
         """The drawings that have been made for seats in this tick."""
         return dict(self._drawings)
 
-    def _drawn(self, seat: int | None) -> str:
-        drawing = self._ask_named("draw", *((seat,) if self._draws_seats else ()))
+    def _drawn(self, eye: int | Literal["all"] | None) -> str:
+        drawing = self._ask_named("draw", *((eye,) if self._draws_seats else ()))
         if not isinstance(drawing, str):
+            seat = None if eye == "all" else eye
             raise self._wrong("draw", f"a drawing is text, not {type(drawing).__name__}", seat)
         self._pictured = self._pictured or is_picture(drawing)
         return drawing
@@ -366,10 +407,20 @@ class Play:
         if answer is not None:
             self._check_done("step", answer)
         self.tick += 1
+        if self._new_chance:
+            self._draw_anew()
         if self.talk is not None:
             self.talk.deliver()
         self._look()
         return told if named else done
+
+    def _draw_anew(self) -> None:
+        """Begin with other random numbers if this is the tick for it."""
+        if self._new_chance and self.tick in self._new_chance:
+            # In place, since rules may have handed it on; those with a constructor of their own may have none
+            chance: object = getattr(self._rules, "rng", None)
+            if isinstance(chance, random.Random):
+                chance.seed(self._new_chance[self.tick])
 
     def _missed(self, seat: int) -> Any | None:
         last = self._held.get(seat)
@@ -413,12 +464,13 @@ class Play:
     # Calling the rules and checking what they return
 
     def _ask(self, name: str, *about: Any) -> Any:
-        """Call a method of the rules; its first argument, if there is one, is a seat."""
+        """Call a method of the rules; its first argument, if there is one, is a seat, or "all" for a drawing."""
         method = getattr(self._rules, name)
         try:
             return method(*about)
         except Exception as error:
-            raise RulesError.raised(error, where=name, tick=self.tick, seat=about[0] if about else None) from error
+            seat = about[0] if about and about[0] != "all" else None
+            raise RulesError.raised(error, where=name, tick=self.tick, seat=seat) from error
 
     def _ask_named(self, name: str, *about: Any) -> Any:
         """Call a method of the rules that may know the names of the seats, which the state must not."""
@@ -515,6 +567,12 @@ class Play:
             return to_json(value)
         except (ValueError, TypeError, RecursionError) as error:
             raise self._wrong(where, f"not a JSON value: {error}", seat) from error
+
+
+def public_value(rules: Rules, name: str) -> Any:
+    """What `Rules.public` names: an attribute of the state, or what a method such as `scores` returns."""
+    value = getattr(rules, name)
+    return value() if callable(value) else value
 
 
 _PLAIN_SEQUENCES: Final = frozenset({list, tuple, range})

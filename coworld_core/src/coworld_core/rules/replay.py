@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import sys
 import zlib
 from collections.abc import Generator, Mapping, Sequence
@@ -44,6 +45,7 @@ __all__ = [
     "TrajectoryStep",
     "play_again",
     "read_replay",
+    "recorded_actions",
     "source_digest",
     "trajectory",
 ]
@@ -53,6 +55,9 @@ FORMAT: Final = "coworld.replay/1"
 
 MAX_REPLAY: Final = 256 * 1024 * 1024
 """Maximum size in bytes of an unpacked replay."""
+
+MAX_TICKS: Final = 1_000_000
+"""Maximum number of ticks of a replay: each takes some hundred bytes of memory at least."""
 
 
 class ReplayHeader(BaseModel):
@@ -65,6 +70,11 @@ class ReplayHeader(BaseModel):
     version: str = Field(description="The version of the rules.")
     config: dict[str, Any] = Field(description="The rules' own config.")
     seed: int = Field(description="The seed of all randomness.")
+    new_chance: dict[int, int] = Field(
+        default_factory=dict[int, int],
+        exclude_if=operator.not_,
+        description="Ticks from which random numbers follow from another seed, and that seed; left out if none.",
+    )
     seats: int = Field(ge=1)
     names: list[str] = Field(description="The name of each seat.")
     draws_seats: bool = Field(default=False, description="Whether the game draws what each seat sees.")
@@ -74,13 +84,20 @@ class ReplayHeader(BaseModel):
     )
 
 
-def replay_header(rules: type[Rules], config: EpisodeConfig, seed: int, pace: Pace) -> ReplayHeader:
+def replay_header(
+    rules: type[Rules],
+    config: EpisodeConfig,
+    seed: int,
+    pace: Pace,
+    new_chance: Mapping[int, int] | None = None,
+) -> ReplayHeader:
     """Return the header of the replay of an episode with a config, which names its seats, and its pace at the start."""
     return ReplayHeader(
         rules=rules.__name__,
         version=rules.version,
         config=config.public(),
         seed=seed,
+        new_chance=dict(new_chance or {}),
         seats=config.seats,
         names=list(config.names),
         draws_seats=draws_seats(rules),
@@ -299,6 +316,8 @@ def read_replay(data: bytes, *, source: str = "replay", limit: int = MAX_REPLAY)
     texts = [line for line in lines if line]
     if not texts:
         raise _invalid(source, "it has no line")
+    if len(texts) > MAX_TICKS:
+        raise _invalid(source, f"it has more than {MAX_TICKS} lines")
     try:
         header = ReplayHeader.model_validate_json(texts[0])
         if not header.format.startswith("coworld.replay/"):
@@ -338,8 +357,8 @@ def play_again(rules: type[Rules], replay: RulesReplay, *, until: int | None = N
         RulesError: If the rules fail, or the game differs from the replay; the message has the tick and both values.
         ReplayFormatError: Code `replay_of_others` if it belongs to other rules, or to another version of these.
     """
-    play = _started_play(rules, replay)
-    for _ in _ticks_again(play, replay, exactly=exactly):
+    play = started_play(rules, replay)
+    for _ in ticks_again(play, replay, exactly=exactly):
         if play.tick == until:
             break
     return play
@@ -352,11 +371,11 @@ def trajectory(rules: type[Rules], replay: RulesReplay) -> Trajectory:
         RulesError: As for `play_again`.
         ReplayFormatError: As for `play_again`.
     """
-    play = _started_play(rules, replay)
+    play = started_play(rules, replay)
     steps: list[TrajectoryStep] = []
     told: list[TrajectoryStep] = []
     rewarded, before = gives_rewards(rules), play.scores_now()
-    for seen in chain(_ticks_again(play, replay), (None,)):
+    for seen in chain(ticks_again(play, replay), (None,)):
         # Actions are known before the tick, scores after it.
         scores = play.scores_now()
         gained: Sequence[float | None] | None = play.rewards()
@@ -393,7 +412,8 @@ def _step(play: Play, seat: int, name: str, seen: ReplayTick) -> TrajectoryStep:
     )
 
 
-def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
+def started_play(rules: type[Rules], replay: RulesReplay) -> Play:
+    """Start the game of a replay; raises `ReplayFormatError` if it is not of these rules."""
     header = replay.header
     if (header.rules, header.version) != (rules.__name__, rules.version):
         raise ReplayFormatError(
@@ -401,19 +421,27 @@ def _started_play(rules: type[Rules], replay: RulesReplay) -> Play:
             code="replay_of_others",
         )
     config = rules.Config.model_validate_json(json.dumps(header.config))
-    return Play(rules, config=config, seats=header.seats, seed=header.seed, names=header.names)
+    try:
+        return Play(
+            rules,
+            config=config,
+            seats=header.seats,
+            seed=header.seed,
+            names=header.names,
+            new_chance=header.new_chance,
+        )
+    except ValueError as error:
+        raise ReplayFormatError(f"The replay is of another game: {error}.", code="replay_of_others") from None
 
 
-def _ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Generator[ReplayTick]:
+def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Generator[ReplayTick]:
     """Play tick by tick, yielding each tick before its actions are played."""
     for number, seen in enumerate(replay.ticks):
         if number:
             yield seen
-            _say_again(play, seen)
-            # Replays do not distinguish defaults from chosen actions; both are legal.
-            done = play.step({seat: _read_again(play, seen, seat) for seat in seen.actions})
+            done = play.step(recorded_actions(play, seen))
             if exactly:
-                _compare(seen.tick, "what was done", seen.actions, done)
+                compare(seen.tick, "what was done", seen.actions, done)
         frame = play.frame()
         views: list[tuple[str, object, object]] = [
             ("tick", seen.tick, frame.tick),
@@ -431,9 +459,20 @@ def _ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> G
             views.append(("pace", seen.pace, frame.pace and frame.pace.describe()))
         for what, then, now in views:
             if then != now:
-                _compare(seen.tick, what, then, now)
+                compare(seen.tick, what, then, now)
         for seat, drawing in seen.drawings.items():
-            _compare(seen.tick, "the drawing", drawing, play.drawing(seat), seat=seat)
+            compare(seen.tick, "the drawing", drawing, play.drawing(seat), seat=seat)
+
+
+def recorded_actions(play: Play, seen: ReplayTick) -> dict[int, Any]:
+    """Say again what was said before a tick of a replay, and return the actions that led to it, for `Play.step`.
+
+    Raises:
+        ReplayDiffers: Something of it is not allowed now.
+    """
+    _say_again(play, seen)
+    # Replays do not distinguish defaults from chosen actions; both are legal
+    return {seat: _read_again(play, seen, seat) for seat in seen.actions}
 
 
 def _read_again(play: Play, seen: ReplayTick, seat: int) -> Any:
@@ -444,7 +483,7 @@ def _read_again(play: Play, seen: ReplayTick, seat: int) -> Any:
         raise ReplayDiffers(seen.tick, "an action", to_json(action), f"refused: {error.message}", seat=seat) from None
 
 
-def _compare(tick: int, what: str, then: object, now: object, *, seat: int | None = None) -> None:
+def compare(tick: int, what: str, then: object, now: object, *, seat: int | None = None) -> None:
     """Compare a value with what was recorded.
 
     Raises:

@@ -50,8 +50,8 @@ class SeatChat:
     """What is said in one play.
 
     What seats say in a tick is heard once it has been played, in the order of seats, and of one seat in the order in
-    which it spoke, so that chance in how messages arrive decides nothing. Logs and replays have the order in which it
-    was said. It stays new to a hearer up to the end of the first tick in which it is told.
+    which it spoke, so that chance in how messages arrive decides nothing. Only logs have the order in which it was
+    said. It stays new to a hearer up to the end of the first tick in which it is told.
 
     Args:
         limits: What the game allows.
@@ -139,8 +139,9 @@ class SeatChat:
         if not self._saying:
             self.messages = ()
             return
-        self.messages, self._saying = tuple(self._saying), []
-        for message in self.messages:
+        said, self._saying = self._saying, []
+        self.messages = tuple(sorted(said, key=lambda message: message.seat))
+        for message in said:
             for seat in (message.seat, *message.hearers):
                 self._logs.setdefault(seat, deque(maxlen=MAX_KEPT)).append(message)
                 self._new[seat] = self._new.get(seat, 0) + 1

@@ -177,6 +177,7 @@ def _slot_record(layout: EpisodeLayout, slot: int, seat: Seat, state: UnitState 
         human=seat.runnable is None,
         controller=seat.controller,
         player_version=seat.player_version,
+        source="" if seat.own is None else seat.own.source,
         connected=state.connected if state is not None else None,
         artifact=layout.relative(artifact) if artifact.exists() else None,
         secret_env=tuple(sorted(seat.secret_env)),

@@ -1,3 +1,5 @@
+from .chances import ChanceReport as ChanceReport
+from .chances import run_chances as run_chances
 from .comparison import ComparisonTerms as ComparisonTerms
 from .comparison import compare as compare
 from .comparison import forecast_comparison as forecast_comparison
@@ -9,9 +11,13 @@ from .evaluation_page import report_page as report_page
 from .evaluation_rules import EvaluationRules as EvaluationRules
 from .evaluation_run import PlayedEvaluation as PlayedEvaluation
 from .evaluation_run import read_evaluation as read_evaluation
+from .forks import ForkReport as ForkReport
+from .forks import fork_run as fork_run
 from .measurements import mix as mix
 from .measurements import pickup as pickup
 from .measurements import scrimmage as scrimmage
+from .played_game import PlayedGame as PlayedGame
+from .played_game import played_game as played_game
 from .player_check import PlayerReport as PlayerReport
 from .player_check import check_files as check_files
 from .player_check import check_player as check_player

@@ -151,6 +151,7 @@ class WorkerPlay:
                     config=table.number,
                     seed=game_seed(plan),
                     player_secret=plan.player_secret,
+                    branch=plan.branch,
                     players=table.players,
                     focus=table.focus,
                     keep=block <= _FIRST or not block & (block - 1),

@@ -67,6 +67,8 @@ def planned_slots(plan: EpisodePlan) -> tuple[SlotRow, ...]:
 
 def game_seed(plan: EpisodePlan) -> int:
     """The seed to deal from: a game that takes none in its config draws its own."""
+    if plan.branch is not None:
+        return plan.branch.seed
     return plan.seed if plan.seed is not None else fresh_seed()
 
 
@@ -280,8 +282,7 @@ def note_players(workspace: Path, source: str, plans: Iterable[EpisodePlan]) -> 
     for plan in plans:
         for seat in plan.seats:
             if seat.own is not None:
-                own = seat.own
-                found[seat.image] = "random" if own.kind == "random" else str(own.path.absolute().parent / own.file)
+                found[seat.image] = seat.own.source or seat.own.kind
     if found != known or not (workspace / PLAYERS_NAME).exists():
         document = {"manifest": source, "players": found}
         atomic_write(workspace / PLAYERS_NAME, (json.dumps(document, indent=2) + "\n").encode())

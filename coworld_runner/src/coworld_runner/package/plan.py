@@ -41,6 +41,7 @@ from .resolver import Package
 
 if TYPE_CHECKING:
     from coworld_core.controller import HostedPolicy
+    from coworld_core.rules import Branch
 
     from .player_registry.registered_player import RegisteredPlayer
 
@@ -139,6 +140,8 @@ class EpisodePlan:
     player_secret: str = field(default_factory=new_player_secret, repr=False, compare=False)
     """What the players' seeds are derived from, beside the episode's seed; empty: they follow from that alone. Nothing
     that plays ever gets it; the record has it."""
+    branch: Branch | None = None
+    """A game that it goes on from, of the same rules, seats and config; only worker processes play such plans."""
     hooks: tuple[HookRecord, ...] = ()
     """What hooks have done to it (`episode.plan_hooks`); hooks themselves leave this alone."""
 

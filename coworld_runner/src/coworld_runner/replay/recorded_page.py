@@ -14,6 +14,7 @@ import zlib
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from importlib.resources import files
+from typing import Any, cast
 
 import anyio
 
@@ -33,6 +34,10 @@ _QUIET_SECONDS = 1.0
 """A socket that is silent for this long has sent everything."""
 _TIMEOUT = 60.0
 """Time limit for all messages of a socket."""
+_EYES_LIMIT = 32 << 20
+"""Size of all messages beyond which a page is not made larger by what further eyes see."""
+_EYES_SECONDS = 20.0
+"""Time beyond which no further eye is asked for."""
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; media-src data: blob:; font-src data:; base-uri 'none'; form-action 'none'"
@@ -120,6 +125,26 @@ class _References(HTMLParser):
             self.found.append(loaded)
 
 
+def _told(message: str | bytes) -> dict[str, Any]:
+    """What a message says, if it is an object of JSON."""
+    try:
+        value: Any = json.loads(message)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _eyes_offered(head: str | bytes) -> list[str]:
+    """The eyes by which a game can show its replay, as its first message says."""
+    eyes: Any = _told(head).get("eyes")
+    return [str(eye) for eye in cast("list[Any]", eyes)] if isinstance(eyes, list) else []
+
+
+def _left_out(eye: str) -> str:
+    problem = "The game was not played again for this page."
+    return json.dumps({"type": "eye", "eye": eye, "from": 0, "views": [], "problem": problem})
+
+
 async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str | dict[str, str]]:
     """Read all messages of the replay's socket; text is kept as it is."""
     from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -127,7 +152,9 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
     from ..web.game_socket import REPLAY_LIMIT, connect_to_game, failure_text
 
     heard: list[str | dict[str, str]] = []
-    size = 0
+    eyes: list[str] = []
+    """Those by which the game, one of the kit, has yet to show the replay."""
+    size, until = 0, anyio.current_time() + _EYES_SECONDS
     time_limit = anyio.move_on_after(_TIMEOUT)
     try:
         with time_limit:
@@ -135,13 +162,24 @@ async def _messages(session: ReplaySession, options: ReplayOptions) -> list[str 
                 session.unit.endpoint().here, session.socket_path, close_timeout=0.5, max_size=REPLAY_LIMIT
             ) as socket:
                 while size <= _LIMIT:
-                    wait = _QUIET_SECONDS if heard else options.message_timeout
+                    wait = _QUIET_SECONDS if heard and not eyes else options.message_timeout
                     with anyio.move_on_after(wait) as waited:
                         message = await socket.recv()
                         size += len(message)
                         heard.append(
                             message if isinstance(message, str) else {"base64": base64.b64encode(message).decode()}
                         )
+                        if len(heard) == 1:
+                            eyes = _eyes_offered(message)
+                        elif eyes and _told(message).keys() >= {"eye", "problem"}:
+                            eyes = eyes[1:]
+                        else:
+                            continue
+                        if size > _EYES_LIMIT or anyio.current_time() > until:
+                            heard += [_left_out(eye) for eye in eyes]
+                            eyes = []
+                        if eyes:
+                            await socket.send(json.dumps({"type": "eye", "eye": eyes[0]}))
                     if waited.cancelled_caught:
                         break
     except ConnectionClosed:

@@ -26,7 +26,7 @@ from paintarena.config import parse_config
 from paintarena.logs import Log
 from paintarena.match import Match
 from paintarena.pages import render
-from paintarena.replay import control, load_replay
+from paintarena.replay import load_replay
 
 
 async def serve() -> int:
@@ -53,9 +53,9 @@ async def serve() -> int:
 
 async def _serve(log: Log) -> int:
     if uri := os.environ.get("COGAME_LOAD_REPLAY_URI"):
-        return await show_replays(await load_replay(uri), load=load_replay, say=log.line, pages=render, answer=control)
+        return await show_replays(await load_replay(uri), load=load_replay, say=log.line, pages=render)
     if os.environ.get("COGAME_REPLAY_SERVER") == "1":
-        return await show_replays(None, load=load_replay, say=log.line, pages=render, answer=control)
+        return await show_replays(None, load=load_replay, say=log.line, pages=render)
     config = parse_config(await read_config_document())
     to_results, to_replay = results_and_replay(replay_type="application/json")
     to_events = seat_events()

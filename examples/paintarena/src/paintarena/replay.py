@@ -5,6 +5,7 @@ from typing import Final
 
 from coworld_core.errors import CoworldError
 from coworld_core.files import unpack
+from coworld_runner.kit.server import ReplayFeed
 from coworld_runner.package import read_document
 from paintarena.config import Json
 
@@ -19,8 +20,8 @@ class ReplayError(CoworldError):
     default_code = "replay_invalid"
 
 
-async def load_replay(uri: str) -> list[str]:
-    """Read a replay, packed or not, and return the single message that shows it: `{"type": "replay", …}` as JSON.
+async def load_replay(uri: str) -> ReplayFeed:
+    """Read a replay, packed or not; a single message shows it, `{"type": "replay", …}`, and commands are sent back.
 
     Raises:
         ReplayError: The data is not a Paint Arena replay.
@@ -28,7 +29,8 @@ async def load_replay(uri: str) -> list[str]:
     """
     # No retries: a viewer should see at once that a replay cannot be read.
     data = await read_document(uri, what="replay", limit=MAX_BYTES, retry_timeout=0)
-    return [replay_message(unpack(data, limit=MAX_BYTES, what="replay", source="it", error=ReplayError))]
+    message = replay_message(unpack(data, limit=MAX_BYTES, what="replay", source="it", error=ReplayError))
+    return ReplayFeed([message], control)
 
 
 def replay_message(data: bytes) -> str:
@@ -58,13 +60,13 @@ def replay_message(data: bytes) -> str:
     return json.dumps(message, separators=(",", ":"))
 
 
-def control(message: str | bytes) -> str:
+async def control(message: str | bytes) -> list[str]:
     """Answer a message from a viewer: its command is sent back to it."""
     try:
         command: Json = json.loads(message)
     except (ValueError, RecursionError):
-        return json.dumps({"type": "error", "message": "not understood: controls are JSON"})
-    return json.dumps({"type": "control", "command": command})
+        return [json.dumps({"type": "error", "message": "not understood: controls are JSON"})]
+    return [json.dumps({"type": "control", "command": command})]
 
 
 def _is_frame(frame: Json) -> bool:

@@ -2,6 +2,9 @@ from .many_verifications import VERIFIED_NAME as VERIFIED_NAME
 from .many_verifications import holds_many as holds_many
 from .many_verifications import verify_local_runs as verify_local_runs
 from .many_verifications import verify_many as verify_many
+from .provenance import PROVENANCE_NAME as PROVENANCE_NAME
+from .provenance import provenance_of as provenance_of
+from .provenance import signed_provenance as signed_provenance
 from .record_signing import sign_records as sign_records
 from .run_verification import Verifier as Verifier
 from .run_verification import verify_run as verify_run

@@ -10,12 +10,13 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record
 
 from ...runs.workspace import atomic_write
+from .provenance import PROVENANCE_NAME, signed_provenance
 
 __all__ = ["sign_records"]
 
 
 def sign_records(workspaces: Iterable[Path], signer: Signer) -> int:
-    """Sign the records of episodes that are over. Blocks.
+    """Sign the records of episodes that are over, and leave their provenance (`PROVENANCE_NAME`) beside them. Blocks.
 
     A record that is changed afterwards loses its signature.
 
@@ -34,6 +35,8 @@ def sign_records(workspaces: Iterable[Path], signer: Signer) -> int:
     for workspace in workspaces:
         layout = EpisodeLayout(workspace)
         if layout.record.is_file():
-            atomic_write(layout.record, read_record(layout.record).signed_by(signer).to_document())
+            record = read_record(layout.record).signed_by(signer)
+            atomic_write(workspace / PROVENANCE_NAME, signed_provenance(record, signer))
+            atomic_write(layout.record, record.to_document())
             signed += 1
     return signed

@@ -11,7 +11,6 @@ import os
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -26,16 +25,19 @@ from coworld_core.files.regular import read_regular
 from coworld_core.roles.bundle_file import BundleError, is_bundle, read_bundle
 from coworld_core.rules.plain_values import to_json
 
+from ...evaluation.recorded_game import reason_not_to_play
 from ...evaluation.worker_pool import WorkerPool
-from ...evaluation.worker_venue import refused
+from ...evaluation.worker_venue import NOT_OF_THE_KIT, refused
 from ...kit.rollout.match_process import MatchProcess
 from ...kit.rollout.replays_again import ReplayedFile, ReplaysAgain
-from ...package.locations import expand, missing, read_location
+from ...package.locations import expand, missing
 from ...package.resolver import Package, resolve_package
 from ...runs.episode_places import find_episode, not_one_episode
 from ..certificate_check import CERTIFIED_MANIFEST, check_certificate
 from ..certification_record import RECORD_NAME
 from .kept_files import changed_artifacts, changed_layout, changed_manifest, changed_record, object_in
+from .provenance import PROVENANCE_NAME, changed_provenance
+from .seats_again import SeatedAgain, digest_of_told, play_seats_again
 from .verification_record import ChangedFile, Verification, shortened
 
 __all__ = ["Verifier", "verify_run"]
@@ -63,7 +65,13 @@ class _Case:
     manifest_sha256: str = ""
     """Digest of its manifest, as recorded."""
     replay: bytes = field(default=b"", repr=False)
+    framed: EpisodeRecord | None = None
+    """Its record, if what its seats sent was recorded."""
     seed: int | None = None
+    place: Path = Path()
+    """Where it is."""
+    differs: tuple[str, str] | None = None
+    """Its results, and others that came out of what its seats sent."""
     results: dict[str, Any] = field(default_factory=dict[str, Any])
     """The results that were recorded, by the file that has them."""
 
@@ -77,6 +85,15 @@ class _Case:
         told: dict[str, Any] = {}
         if again is not None:
             told = self._compared(again, changed)
+        elif self.differs is not None:
+            recorded, now = self.differs
+            told = {
+                "verdict": "different",
+                "code": "game_differs",
+                "reason": f"The results were {recorded}, and {now} came out, twice.",
+                "recorded": recorded,
+                "now": now,
+            }
         checked, notes = tuple(self.checked), tuple(dict.fromkeys(self.notes))
         if self.files:
             first = self.files[0]
@@ -121,6 +138,36 @@ class _Case:
         self._compare_results(again, game.results, game.ticks)
         return {}
 
+    def compare_seated(self, found: Sequence[SeatedAgain]) -> bool:
+        """Compare with games whose seats sent what was recorded; returns whether another one would tell more."""
+        assert self.framed is not None
+        last, was = found[-1], to_json(self.framed.results)
+        outcomes = [one.problem if one.results is None else to_json(one.results) for one in found]
+        if outcomes[0] != was:
+            # What comes out otherwise once may come out otherwise each time
+            if len(found) == 1:
+                return True
+            if last.results is None:
+                self.cannot = "not_repeated", f"when its seats send what they sent, {last.problem}"
+            elif outcomes[0] != outcomes[1]:
+                self.cannot = "rules_unsteady", "what its seats sent gives other results each time, or depends on when"
+            else:
+                self.differs = shortened(was), shortened(outcomes[1])
+            return False
+        replays = [file.sha256 for file in self.framed.artifacts if file.path == EpisodeLayout.replay_name]
+        compared = {
+            "replay": last.replay_sha256 != "" and replays == [last.replay_sha256],
+            "frames": last.told != "" and last.told == digest_of_told(EpisodeLayout(self.place).frames),
+        }
+        if not any(compared.values()):
+            # Results alone may be the same by chance
+            self.cannot = "rules_unsteady", "its results are the same, but not its replay, nor what its seats were told"
+            return False
+        self.checked += [name for name, same in compared.items() if same]
+        assert last.results is not None
+        self._compare_kept(last.results)
+        return False
+
     def _compare_results(self, again: ReplayedFile, results: Mapping[str, Any] | None, ticks: int) -> None:
         if self.seed not in (None, again.seed):
             problem = f"has the seed {self.seed}, and the replay has {again.seed}"
@@ -131,6 +178,10 @@ class _Case:
                 self.files.append(ChangedFile(path="replay", problem=problem))
             self.notes.append(f"The game was not over: it was played again up to tick {ticks}.")
             return
+        self._compare_kept(results)
+
+    def _compare_kept(self, results: Mapping[str, Any]) -> None:
+        """Compare the results that files have with those that came out."""
         now = {"results": to_json(results), "scores": to_json(results["scores"])}
         for name, recorded in self.results.items():
             path, _, what = name.partition("#")
@@ -145,6 +196,7 @@ class _Game:
     """A game that replays are played again with, or why that is not possible."""
 
     worker: MatchProcess | None = None
+    package: Package | None = None
     sha256: str = ""
     reason: tuple[str, str] = ("", "")
     observed: bool = False
@@ -244,7 +296,7 @@ class Verifier:
             game = await self._open_game(source)
             mine = [case for case in cases if case.game == source and case.cannot is None]
             for case in mine:
-                if game.worker is None:
+                if game.worker is None and (game.package is None or case.framed is None):
                     case.cannot = game.reason
                 elif case.manifest_sha256 not in ("", game.sha256):
                     was, now = case.manifest_sha256, game.sha256
@@ -252,12 +304,26 @@ class Verifier:
                     if self._game is None:
                         case.cannot = "rules_changed", f"{changed[id(case)]}; name the game to try it as it is now"
             able = [case for case in mine if case.cannot is None]
+            if game.worker is None:
+                for case in able:
+                    await self._seated_again(case, game)
+                continue
             for case, one in zip(able, await self._again(game, [case.replay for case in able]), strict=True):
                 if one.code == "rules_ended":
                     case.cannot = one.code, one.problem.rstrip(".")
                 else:
                     again[id(case)] = one
         return [case.settled(again.get(id(case)), changed.get(id(case), "")) for case in cases]
+
+    async def _seated_again(self, case: _Case, game: _Game) -> None:
+        """Let seats send again what was recorded; more than once, if another game comes out."""
+        assert game.package is not None
+        assert case.framed is not None
+        found: list[SeatedAgain] = []
+        for delay in (0.0, _DELAY):
+            found.append(await play_seats_again(game.package, case.framed, case.place, delay=delay))
+            if not case.compare_seated(found):
+                return
 
     async def _again(self, game: _Game, replays: list[bytes]) -> list[ReplayedFile]:
         if not replays:
@@ -298,7 +364,10 @@ class Verifier:
                 raise
             return _Game(reason=("game_missing", f"its game is not there any more: {error.message.rstrip('.')}"))
         if reason := refused(package, None):
-            return _Game(reason=("not_replayable", reason))
+            if reason != NOT_OF_THE_KIT:
+                return _Game(reason=("not_replayable", reason))
+            why = f"{reason}, and what its seats sent was not recorded (frames)"
+            return _Game(reason=("not_replayable", why), package=package, sha256=package.sha256)
         pool = await self._stack.enter_async_context(WorkerPool(package, workers=1))
         await pool.open_workers(1)
         if problem := pool.workers[0].problem():
@@ -358,7 +427,7 @@ def _opened(run: str, place: Path, named: bool, trusted: Collection[bytes] | Non
         case.cannot = "record_unreadable", "its record cannot be read"
         return case
     case.checked += ["signature"] if record.signature is not None else []
-    case.files += changed_artifacts(record, layout)
+    case.files += [*changed_provenance(place / PROVENANCE_NAME, record), *changed_artifacts(record, layout)]
     case.checked.append("files")
     if not record.digest:
         case.notes.append("Its record is of an earlier version, and nothing protects it.")
@@ -377,7 +446,9 @@ def _gather(case: _Case, record: EpisodeRecord, layout: EpisodeLayout, *, named:
                 case.files.append(value)
             else:
                 case.results[f"{layout.results.name}#results"] = value
-    if not named and (reason := _unnamed(record, layout.workspace)):
+    case.place = layout.workspace
+    case.framed = record if layout.frames.is_file() else None
+    if not named and (reason := reason_not_to_play(record, layout.workspace)):
         case.cannot = reason
     elif not layout.replay.is_file():
         case.cannot = "no_replay", "it has no replay"
@@ -387,24 +458,6 @@ def _gather(case: _Case, record: EpisodeRecord, layout: EpisodeLayout, *, named:
         case.game = "" if named else record.manifest
     if case.cannot is None and not case.replay:
         case.cannot = "no_replay", "its replay is empty, or cannot be read"
-
-
-def _unnamed(record: EpisodeRecord, workspace: Path) -> tuple[str, str] | None:
-    """Why the game that a record names is not executed."""
-    try:
-        path = read_location(record.manifest, what="manifest").path
-    except UsageError:
-        path = None
-    if path is None or not Path(record.manifest).is_absolute():
-        return "game_unknown", "its record names no game on this machine; name the game"
-    if _resolved(path).is_relative_to(workspace.resolve()):
-        return "game_brought", "its game lies in its own directory; name the game to have it executed"
-    return None
-
-
-@lru_cache(64)
-def _resolved(path: Path) -> Path:
-    return path.resolve()
 
 
 def _of_bundle(run: str, place: Path, named: bool) -> _Case:
@@ -442,6 +495,8 @@ def _of_bundle(run: str, place: Path, named: bool) -> _Case:
     return case
 
 
+_DELAY = 0.03
+"""The most seconds by which seats send something later, to see whether what came out depends on that."""
 _PLAYED = (EpisodeLayout.replay_name, "results")
 """Parts of a bundle that are compared."""
 _MOST_OF_BUNDLE = 64 << 20

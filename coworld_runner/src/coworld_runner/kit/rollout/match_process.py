@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from coworld_core.hints import Hint
+from coworld_core.rules import EyeView
 from coworld_core.time_limits import RULES_ANSWER
 
 from ...backends.process.child_process import ChildProcess
@@ -27,7 +28,7 @@ from .match_worker import Chunk, Outcome, SeatedGame
 from .piped_game import SeatFailure
 from .process_pipes import WorkerProgress, memory_file
 from .replays_again import ReplayedFile, ReplaysAgain
-from .seat_views import ReplayMoment, SeatView
+from .seat_views import ReplayMoment
 
 __all__ = ["PLAY_PROGRAMS", "MatchProcess"]
 
@@ -150,7 +151,7 @@ class MatchProcess:
             games = [game for game in chunk.games if certain and (chunk.alone or game.number == lost.episode)]
             return [lost.outcome(game) for game in games]
 
-    def view(self, moment: ReplayMoment) -> SeatView:
+    def view(self, moment: ReplayMoment) -> EyeView:
         """What a seat saw in a game that was played.
 
         Raises:

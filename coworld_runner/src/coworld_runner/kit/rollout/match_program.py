@@ -14,14 +14,14 @@ from mmap import mmap
 from typing import BinaryIO
 
 from coworld_core.errors import CoworldError
-from coworld_core.rules import load_rules
+from coworld_core.rules import eye_view, load_rules, read_replay
 
 from .bot_links import BotProgram
 from .bot_messages import framed
 from .match_worker import Chunk, MatchWorker, PlayerLost
 from .process_pipes import WorkerProgress, own_pipes
 from .replays_again import ReplaysAgain, play_replays_again
-from .seat_views import ReplayMoment, seat_view
+from .seat_views import ReplayMoment
 
 __all__ = ["main"]
 
@@ -49,7 +49,7 @@ def _serve(rules: str, grace: float, progress: WorkerProgress, commands: BinaryI
             progress.note(0, WorkerProgress.LONGER)
             try:
                 if isinstance(asked, ReplayMoment):
-                    say(seat_view(game, asked))
+                    say(eye_view(game, read_replay(asked.replay), asked.slot, tick=asked.tick))
                 elif isinstance(asked, ReplaysAgain):
                     say(list(play_replays_again(game, asked, progress)))
                 else:

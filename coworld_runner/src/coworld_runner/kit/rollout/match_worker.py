@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from coworld_core.player_seeds import player_seed
-from coworld_core.rules import ActionRefused, EpisodeConfig, Play, Rules, RulesError, action_schema, read_config
+from coworld_core.rules import ActionRefused, Branch, EpisodeConfig, Play, Rules, RulesError, action_schema, read_config
 from coworld_core.time_limits import PLAYER_EXIT
 
 from ...package.random_player import sample
@@ -53,6 +53,7 @@ class SeatedGame:
         focus: The seats of the player that is measured.
         keep: Whether its replay is wanted in any case.
         player_secret: What the players' seeds are derived from, beside `seed`; they never get it.
+        branch: A game that it goes on from; None: it begins at its beginning.
     """
 
     number: int
@@ -62,6 +63,7 @@ class SeatedGame:
     focus: tuple[int, ...] = ()
     keep: bool = False
     player_secret: str = field(default="", repr=False)
+    branch: Branch | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +220,7 @@ class MatchWorker:
         self._numbers += 1
         number = self._numbers
         try:
-            piped = PipedGame(self._rules, config, seed=spec.seed, grace=self._grace)
+            piped = PipedGame(self._rules, config, seed=spec.seed, grace=self._grace, branch=spec.branch)
         except RulesError as error:
             game = _Game(spec, None, config)
             game.problem = _describe_error(error)
@@ -335,7 +337,7 @@ class MatchWorker:
         assert bot is not None
         table = piped.table
         try:
-            if spoken:
+            if spoken and not piped.recorded:
                 table.say(slot, spoken[0])
             at = piped.answered(slot, used)
             if at is None:

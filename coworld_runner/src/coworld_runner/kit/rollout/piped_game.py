@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coworld_core.rules import EpisodeConfig, Rules
+from coworld_core.rules import Branch, EpisodeConfig, Rules
 from coworld_core.time_limits import ABANDONED
 
 from ..table.game_table import GameTable
@@ -50,6 +50,7 @@ class PipedGame:
         config: Its config.
         seed: The seed of all random numbers.
         grace: Seconds that the game may go on after a player has failed; infinite: to its end.
+        branch: A game that it goes on from; None: it begins at its beginning.
 
     Attributes:
         table: The table.
@@ -63,9 +64,13 @@ class PipedGame:
         RulesError: The rules fail, as in any method.
     """
 
-    def __init__(self, rules: type[Rules], config: EpisodeConfig, *, seed: int, grace: float) -> None:
+    def __init__(
+        self, rules: type[Rules], config: EpisodeConfig, *, seed: int, grace: float, branch: Branch | None = None
+    ) -> None:
         self.counts = SeatCounts(config.seats)
-        self.table = GameTable(rules, config, seed=seed, keep="actions", log=self.counts)
+        self._branch = branch
+        chances = None if branch is None else branch.new_chances()
+        self.table = GameTable(rules, config, seed=seed, keep="actions", log=self.counts, new_chance=chances)
         self.table.begin(0.0)
         self.awaited: set[int] = set()
         self.failures: list[SeatFailure] = []
@@ -162,7 +167,12 @@ class PipedGame:
             return
         for slot in self._asked:
             self._stale.setdefault(slot, table.play.tick)
-        table.step()
+        table.step(None if self._branch is None else self._branch.actions(table.play))
+
+    @property
+    def recorded(self) -> bool:
+        """Whether what was recorded is done in this tick, whatever players say."""
+        return self._branch is not None and self._branch.holds(self.table.play)
 
     def lose(self, failure: SeatFailure) -> None:
         """A player's program has ended.

@@ -8,6 +8,7 @@ from .game_environment import results_and_replay as results_and_replay
 from .game_environment import seat_events as seat_events
 from .game_environment import show_replays as show_replays
 from .game_host import serve_rules as serve_rules
+from .game_server import ReplayFeed as ReplayFeed
 from .game_server import serve_game as serve_game
 from .game_server import talked_out as talked_out
 from .manifest import ManifestUpdate as ManifestUpdate

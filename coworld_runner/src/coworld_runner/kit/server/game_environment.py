@@ -6,7 +6,7 @@ import math
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, cast, get_args
@@ -18,7 +18,7 @@ from coworld_core.errors import UsageError
 from ...package.locations import read_location
 from ...package.transfers import Method, Transfers, read_document
 from ...web.page_documents import Document
-from .game_server import Load, Reply, replay_server
+from .game_server import Load, ReplayFeed, replay_server
 from .pages import render
 from .sample_stream import SampleStream
 
@@ -184,28 +184,26 @@ async def heeding_signals() -> AsyncGenerator[Stop]:
 
 
 async def show_replays(
-    messages: Sequence[str] | None,
+    feed: ReplayFeed | None,
     *,
     load: Load,
     say: Callable[[str], None],
     pages: Callable[[str], Document] = render,
-    answer: Reply | None = None,
 ) -> int:
     """Show one replay, or the replays that requests name, until a signal arrives; returns the exit code, which is 0.
 
     Args:
-        messages: The messages that show the one replay; None: each request names its replay.
+        feed: The one replay; None: each request names its replay.
         load: Loads a replay by its address.
         say: Receives log lines.
         pages: Makes the page `replay`.
-        answer: Answers messages of viewers; None: they are ignored.
 
     Raises:
         UsageError: The address in the environment cannot be listened on.
     """
     with open_listener() as listener:
         async with (
-            replay_server(messages, load=load, listener=listener, pages=pages, answer=answer),
+            replay_server(feed, load=load, listener=listener, pages=pages),
             heeding_signals() as stop,
         ):
             announce(listener, say)

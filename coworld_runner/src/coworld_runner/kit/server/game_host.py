@@ -10,10 +10,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+import anyio
+
 from coworld_core.errors import UsageError
-from coworld_core.rules import Rules, RulesError, RulesReplay, Turns, read_config, read_replay
-from coworld_core.rules.game import fixed_pace
-from coworld_core.rules.rules_schemas import rules_text
+from coworld_core.rules import Rules, RulesError, read_config, read_replay
 
 from ...package.transfers import Transfers, read_document
 from .game_environment import (
@@ -28,14 +28,13 @@ from .game_environment import (
     seat_events,
     show_replays,
 )
-from .game_server import serve_game, talked_out
+from .game_server import ReplayFeed, serve_game, talked_out
 from .match import Match
+from .replay_feed import replay_feed
 
-__all__ = ["replay_messages", "serve_rules"]
+__all__ = ["serve_rules"]
 
 MAX_REPLAY: Final = 256 * 1024 * 1024
-CHUNK: Final = 256 * 1024
-"""The approximate number of characters of ticks in one message of a replay."""
 
 
 async def serve_rules(rules: type[Rules]) -> int:
@@ -55,10 +54,11 @@ async def serve_rules(rules: type[Rules]) -> int:
         UsageError: The environment or the config is invalid.
         CoworldError: A file cannot be read or written.
     """
+    threads = anyio.CapacityLimiter(1)
 
-    async def load(uri: str) -> list[str]:
+    async def load(uri: str) -> ReplayFeed:
         data = await read_document(uri, what="replay", limit=MAX_REPLAY, retry_timeout=0)
-        return replay_messages(read_replay(data, source="The replay"), rules)
+        return replay_feed(rules, read_replay(data, source="The replay"), threads=threads)
 
     if uri := os.environ.get("COGAME_LOAD_REPLAY_URI"):
         return await show_replays(await load(uri), load=load, say=_say)
@@ -128,30 +128,6 @@ async def _play_through(match: Match, stop: Stop) -> tuple[_Ending, dict[str, An
     number = stop.number or signal.SIGTERM
     print(f"stopped by {number.name} before the end of the game", file=sys.stderr, flush=True)
     return _Ending("stopped", 128 + number), None
-
-
-def replay_messages(replay: RulesReplay, rules: type[Rules]) -> list[str]:
-    """Return the messages that show a replay on a page: `replay` with its header, then `ticks` in chunks."""
-    head = {
-        "type": "replay",
-        "about": rules_text(rules),
-        # Earlier replays do not say how the game advanced.
-        "pace": replay.header.pace or (fixed_pace(rules) or Turns()).describe(),
-        "header": replay.header.model_dump(mode="json"),
-        "count": len(replay.ticks),
-        "results": replay.results,
-        "reason": replay.reason,
-    }
-    messages = [json.dumps(head)]
-    piece: list[str] = []
-    start = size = 0
-    for number, tick in enumerate(replay.ticks):
-        piece.append(tick.model_dump_json())
-        size += len(piece[-1])
-        if size > CHUNK or number == len(replay.ticks) - 1:
-            messages.append(f'{{"type":"ticks","from":{start},"ticks":[{",".join(piece)}]}}')
-            piece, start, size = [], number + 1, 0
-    return messages
 
 
 def _say(line: str) -> None:

@@ -7,7 +7,8 @@ import http
 import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
@@ -29,6 +30,7 @@ from .sample_stream import SampleStream
 
 __all__ = [
     "Load",
+    "ReplayFeed",
     "Reply",
     "ServedGame",
     "replay_server",
@@ -56,8 +58,24 @@ MAX_VIEWERS: Final = 1000
 Reply = Callable[[str | bytes], str | None]
 """Takes a message and may return an answer."""
 
-Load = Callable[[str], Awaitable[Sequence[str]]]
-"""Loads the messages that show the replay at an address."""
+Answer = Callable[[str | bytes], Awaitable[Sequence[str]]]
+"""Takes a message of a viewer and returns what is sent to it."""
+
+
+async def _silence(_: str | bytes) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True)
+class ReplayFeed:
+    """A replay as it is shown: the messages that every viewer gets, and what answers those of viewers."""
+
+    messages: Sequence[str]
+    answer: Answer = _silence
+
+
+Load = Callable[[str], Awaitable[ReplayFeed]]
+"""Loads the replay at an address."""
 
 _Pages = Callable[[str], Document]
 """Makes a page of its name: `player`, `global`, `replay`, or one of the game's own."""
@@ -157,6 +175,11 @@ async def serve_game(
                 return connection.respond(http.HTTPStatus.FORBIDDEN, "token missing or wrong, or already read\n")
             return None
         if url.path == "/global" or url.path[1:] in operators:
+            if set(parse_qs(url.query).get("eye", ())) - {"public"}:
+                words = (
+                    "whoever watches a game is the public: what a seat sees needs its token, and all is in the replay\n"
+                )
+                return connection.respond(http.HTTPStatus.FORBIDDEN, words)
             full = watching >= MAX_VIEWERS
             return connection.respond(http.HTTPStatus.SERVICE_UNAVAILABLE, "too many viewers\n") if full else None
         return _common(connection, url, pages=pages, names=("player", "global", *operators), home="client/global")
@@ -167,36 +190,36 @@ async def serve_game(
 
 @asynccontextmanager
 async def replay_server(
-    messages: Sequence[str] | None,
+    feed: ReplayFeed | None,
     *,
     load: Load,
     listener: socket.socket,
     pages: _Pages = render,
-    answer: Reply | None = None,
 ) -> AsyncGenerator[Server]:
     """Serve one replay, or, in the older dialect, the replays that requests name with `?uri=`.
 
     Args:
-        messages: The messages that show the one replay; None: each request names its replay.
+        feed: The one replay; None: each request names its replay.
         load: Loads a replay by its address.
         listener: The socket to listen on.
         pages: Makes the page `replay`.
-        answer: Answers messages of viewers; None: they are ignored.
     """
 
-    async def named(url: SplitResult) -> Sequence[str]:
-        return messages if messages is not None else await load(parse_qs(url.query).get("uri", [""])[0])
+    async def named(url: SplitResult) -> ReplayFeed:
+        return feed if feed is not None else await load(parse_qs(url.query).get("uri", [""])[0])
 
     async def connected(connection: ServerConnection) -> None:
-        outbox = Outbox()
-        try:
-            for message in await named(address_of(connection.request)):
+        with suppress(CoworldError, ConnectionClosed):
+            shown = await named(address_of(connection.request))
+            for message in shown.messages:
                 await connection.send(message)
-        except CoworldError:
-            return
-        except ConnectionClosed:
-            return
-        await converse(connection, outbox, answer=answer)
+            free = FREE_MESSAGES
+            async for asked in connection:
+                for message in await shown.answer(asked):
+                    await connection.send(message)
+                free -= 1 + len(asked) // LONG_MESSAGE
+                if free < 0:
+                    await anyio.sleep(FLOOD_PAUSE)
 
     async def route(connection: ServerConnection, request: Request) -> Response | None:
         url = address_of(request)

@@ -98,8 +98,9 @@ class Spectators:
         more = {name: value for name, value in more.items() if name not in _PRESENT}
         if isinstance(self._may_see, Delayed):
             known = len(self._past) == self._past.maxlen
-            return self._state(self._past[0] if known else Frame(tick=0, to_act=(), drawing=""), **more)
-        return self._state(Frame(tick=frame.tick, to_act=(), drawing=""), **more)
+            past = self._past[0] if known else Frame(tick=0, to_act=(), drawing="")
+            return self._state(past, **frame.known(), **more)
+        return self._state(Frame(tick=frame.tick, to_act=(), drawing=""), **frame.known(), **more)
 
     def _listen(self) -> None:
         """Take in what may be read from now on."""
@@ -120,4 +121,4 @@ class Spectators:
         if frame.pace is not None:
             state["pace"] = frame.pace.describe()
         said = {"said": list(self._messages)} if self._messages else {}
-        return compact({**state, **frame.standing(), **said, **more})
+        return compact({**state, **frame.standing(), **frame.known(), **said, **more})

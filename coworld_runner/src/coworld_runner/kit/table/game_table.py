@@ -18,7 +18,6 @@ from coworld_core.episode.seat_event_kinds import IDLE, REFUSED, REWARD, SAID
 from coworld_core.rules import (
     ActionRefused,
     EpisodeConfig,
-    Open,
     Play,
     ReplayWriter,
     Rules,
@@ -70,6 +69,7 @@ class GameTable:
         keep: What is kept of the game.
         log: Notes what each seat did; None: nobody asks for that.
         samples: Collects what each seat sees and does; None: likewise.
+        new_chance: As for `Play`.
 
     Attributes:
         play: The game.
@@ -91,14 +91,22 @@ class GameTable:
         keep: Keep = "replay",
         log: SeatLog | None = None,
         samples: SampleLines | None = None,
+        new_chance: Mapping[int, int] | None = None,
     ) -> None:
         self._rules = rules
         self._config = config
         self._seed = seed
+        self._new_chance = new_chance
         self._log = log
         self._samples = samples
         self.play = Play(
-            rules, config=config.rules, seats=config.seats, seed=seed, names=config.names, pace=config.pace
+            rules,
+            config=config.rules,
+            seats=config.seats,
+            seed=seed,
+            names=config.names,
+            pace=config.pace,
+            new_chance=new_chance,
         )
         self.started = False
         self.actions: dict[int, Any] = {}
@@ -118,7 +126,7 @@ class GameTable:
         """What led to the present tick, the actions and who decided them, until the replay has it."""
         if keep == "replay":
             self.frame = self.play.frame()
-            self._writer = ReplayWriter(replay_header(rules, config, seed, self.play.pace))
+            self._writer = ReplayWriter(replay_header(rules, config, seed, self.play.pace, new_chance))
             self._led = ({}, {})
             if rules.tell_rewards or rules.talk is not None:
                 for slot, seat in enumerate(self._seats):
@@ -303,7 +311,7 @@ class GameTable:
         if self._writer is not None:
             self._record()
             return self._writer.finish(reason=reason, results=results)
-        again = GameTable(self._rules, self._config, seed=self._seed)
+        again = GameTable(self._rules, self._config, seed=self._seed, new_chance=self._new_chance)
         try:
             for actions, said in self._history or ():
                 for one in said:
@@ -383,7 +391,7 @@ class GameTable:
         if seat.news is not None and (news := seat.news.fields()):
             parts.append(compact(news)[1:-1])
         if seat.pictures:
-            parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
+            parts.append(compact({"picture": play.drawing(slot), **self.play.standing(slot)})[1:-1])
         parts += [f'"{name}":{left}' for name, left in (more or {}).items()]
         if play.phased:
             parts.append(compact({"pace": play.pace.describe()})[1:-1])
@@ -405,16 +413,10 @@ class GameTable:
         """
         seat = self._seats[slot]
         seat.pictures = True
-        picture = {"picture": self.play.drawing(slot), **self._standing(slot)}
+        picture = {"picture": self.play.drawing(slot), **self.play.standing(slot)}
         if seat.news is not None and (talked := seat.news.log()):
             picture["talked"] = talked
         return compact({"type": "picture", "tick": self.play.tick, **picture})
-
-    def _standing(self, slot: int) -> dict[str, Any]:
-        """Scores, who is to act and who is out, for a seat's page: of all seats only if spectators may see it."""
-        if not isinstance(self._rules.spectators, Open):
-            return self.frame.standing(slot)
-        return {"to_act": self.frame.to_act, **self.frame.standing()}
 
     def _spoken(self, slot: int, request: dict[str, Any]) -> str | None:
         """Let a seat speak; returns why it may not."""

@@ -66,6 +66,11 @@ class OwnPlayer:
         return f"sha256:{told.hexdigest()}"
 
     @property
+    def source(self) -> str:
+        """Where its file or directory is; empty if it is made of none."""
+        return str(self.path.absolute().parent / self.file) if self.kind == "file" else ""
+
+    @property
     def series(self) -> str:
         """Its name as one of many versions: a checkpoint's is that of its run."""
         return self.name.partition("@")[0]

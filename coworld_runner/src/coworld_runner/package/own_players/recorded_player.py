@@ -11,6 +11,8 @@ from typing import Any
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.errors import UsageError
 from coworld_core.files.lfs_pointers import refuse_lfs_pointer
+from coworld_core.files.regular import read_regular
+from coworld_core.hints import Hint
 
 from .own_player import MOST_BYTES, PYTHON, OwnPlayer
 
@@ -41,7 +43,11 @@ def read_recording(word: str) -> OwnPlayer:
     if match is None:
         raise UsageError("recording: names no episode.", code="no_recording", hint="Write recording:DIRECTORY[@SLOT].")
     place = Path(match["path"]).expanduser()
-    path = EpisodeLayout(place).replay if place.is_dir() else place
+    slot = int(match["slot"]) if match["slot"] else None
+    layout = EpisodeLayout(place)
+    if slot is not None and layout.frames.is_file() and not _acts_by_tick(layout.replay):
+        return _recorded(word, slot, _framed(layout.frames, slot))
+    path = layout.replay if place.is_dir() else place
     try:
         if is_bundle(path):
             data = _replay_of_bundle(path)
@@ -59,12 +65,21 @@ def read_recording(word: str) -> OwnPlayer:
     except (ReplayFormatError, ValueError, KeyError, zipfile.BadZipFile) as error:
         said = error.message if isinstance(error, ReplayFormatError) else f"{path} has no {ANSWERS} that can be read"
         raise UsageError(
-            said, code="no_recording", hint="Only games of the kit keep their actions by tick in the replay."
+            said,
+            code="no_recording",
+            hint=Hint(
+                "record_frames_first",
+                'Only games of the kit keep their actions by tick in the replay. Of others, record="frames" keeps what '
+                "was said, and recording:DIRECTORY@SLOT repeats it.",
+            ),
         ) from None
-    slot = int(match["slot"]) if match["slot"] else None
     if slot is not None and slot not in actions:
         raise UsageError(f"{path} has no actions of seat {slot}.", code="no_recording")
     content = {"controller": "recording", "source": str(path), "slot": slot, "actions": actions, "words": words}
+    return _recorded(word, slot, content)
+
+
+def _recorded(word: str, slot: int | None, content: dict[str, Any]) -> OwnPlayer:
     return OwnPlayer(
         name="recording" if slot is None else f"recording of seat {slot}",
         kind="recording",
@@ -74,6 +89,41 @@ def read_recording(word: str) -> OwnPlayer:
         command=(PYTHON, "-m", "coworld_client.seat", "{}/recording.json"),
         needs_client=True,
     )
+
+
+def _acts_by_tick(replay: Path) -> bool:
+    """Whether a file is the replay of a game of the kit, which has its actions."""
+    from coworld_core.rules import ReplayFormatError, read_replay
+
+    try:
+        return bool(read_replay(read_regular(replay)).ticks)
+    except (ReplayFormatError, OSError):
+        return False
+
+
+def _framed(path: Path, slot: int) -> dict[str, Any]:
+    """What a seat has sent, and after how many messages from the game."""
+    import base64
+
+    from coworld_core.records.samples import iter_frames, recording_end
+
+    end = recording_end(path)
+    frames: list[dict[str, Any]] = []
+    arrived = 0
+    for frame in iter_frames(path):
+        if frame.seat == slot and frame.direction == "to_player":
+            arrived += 1
+        elif frame.seat == slot:
+            if frame.text is None and frame.data is None:
+                raise UsageError(
+                    f"{path} does not have all of what seat {slot} sent: a message was too long.", code="no_recording"
+                )
+            said = {"text": frame.text} if frame.data is None else {"base64": base64.b64encode(frame.data).decode()}
+            frames.append({"after": arrived, **said})
+    if end is None or not end.complete:
+        why = "it has no end" if end is None else end.reason
+        raise UsageError(f"{path} does not have the whole game: {why}.", code="no_recording")
+    return {"controller": "frames", "source": str(path), "slot": slot, "frames": frames}
 
 
 def _replay_of_bundle(path: Path) -> bytes:

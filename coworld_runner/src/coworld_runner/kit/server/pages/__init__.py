@@ -20,7 +20,8 @@ __all__ = ["common", "render"]
 @cache
 def render(page: str) -> Document:
     """Return the page `player`, `global` or `replay`."""
-    scripts = ("picture.js", *(("shapes.js", "controls.js") if page == "player" else ()), f"{page}.js")
+    more = {"player": ("shapes.js", "controls.js"), "replay": ("eyes.js",)}
+    scripts = ("picture.js", *more.get(page, ()), f"{page}.js")
     allowed = json.dumps({name: sorted(names) for name, names in INLINE_SVG.items()})
     script = "".join((common("common.js"), f"const INLINE_SVG = {allowed};\n", *map(common, scripts)))
     return document(common("page.html"), style=common("common.css"), script=script)

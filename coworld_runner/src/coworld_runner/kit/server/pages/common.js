@@ -93,8 +93,18 @@ function showBoard(drawing) {
   else if (root !== older) el("board").replaceChildren(root);
 }
 
-// The seats with their scores; `to_act` and `eliminated` are seats, as in the messages of the game.
-function showSeats(names, { to_act = [], scores, eliminated = [] }, me = null) {
+// What a seat sees, its picture and its text; what is the same in both is shown once, and what has neither as it is.
+function showSight(drawing, text, observation) {
+  showBoard(drawing || text || (observation === undefined ? "" : JSON.stringify(observation, null, 2)));
+  el("board").className = drawing ? "" : "prose";
+  const both = drawing && text && text !== drawing;
+  el("words").hidden = !both;
+  if (both) showText(el("words"), text);
+  else el("words").replaceChildren();
+}
+
+// The seats with their scores; `to_act` and `eliminated` are seats, as in the messages of the game, `known` what else is public.
+function showSeats(names, { to_act = [], scores, eliminated = [], known }, me = null) {
   const list = el("seats");
   while (list.childElementCount > names.length) list.lastChild.remove();
   names.forEach((name, seat) => {
@@ -109,6 +119,8 @@ function showSeats(names, { to_act = [], scores, eliminated = [] }, me = null) {
     row.setAttribute("aria-current", String(acts));
     row.dataset.out = String(out);
   });
+  setText(el("known"), known ? words(known) : "");
+  el("known").hidden = !known;
 }
 
 // The newest of what seats say to each other. Who reads the end of the list goes on doing so.

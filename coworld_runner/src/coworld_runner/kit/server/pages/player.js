@@ -91,15 +91,10 @@ function runClock(runs) {
   clock = setInterval(show, 200);
 }
 
-// The seat's picture and its text; what is the same in both is shown once, and what has neither as it is.
 function showViews() {
   const text = now.text === undefined ? "" : now.text;
   const seen = el("observation");
-  showBoard(latest.picture || text || JSON.stringify(now.observation, null, 2));
-  el("board").className = latest.picture ? "" : "prose";
-  const both = latest.picture && text && text !== latest.picture;
-  el("words").hidden = !both;
-  if (both) showText(el("words"), text);
+  showSight(latest.picture, text, now.observation);
   seen.hidden = !latest.picture && !text;
   if (seen.open) setText(seen.querySelector("pre"), JSON.stringify(now.observation, null, 2));
   const to_act = latest.to_act || (now.your_turn ? [about.seat] : []);

@@ -1,7 +1,7 @@
 const STEP = 600;
 let head = null;
 const ticks = [];
-const spoken = []; // what was said, each with the number of the tick in which it was heard
+const spoken = []; // the ticks in which something was heard
 const SPOKEN = 20;
 let at = 0;
 let speed = 1;
@@ -15,48 +15,27 @@ const back = make("button", { type: "button" }, "Back");
 const on = make("button", { type: "button" }, "Step");
 const pace = make("select", { "aria-label": "Speed" }, ...[0.25, 0.5, 1, 2, 4, 8].map((value) => make("option", { value: String(value) }, `${value}×`)));
 const share = make("button", { type: "button" }, "Copy link");
-const eyes = make("select", { "aria-label": "Seen by" });
 pace.value = "1";
 el("controls").append(pause, back, on, slider, pace, eyes, share);
-
-// A seat is drawn only while a page shows it, so some views may be missing, and a game may have none at all.
-const recorded = new Set();
-const drawn = (seen, seat) => (seen.drawings || {})[seat];
-
-function offerEyes() {
-  eyes.hidden = !head.header.draws_seats;
-  const seats = head.header.names.map((name, seat) => {
-    const option = make("option", { value: String(seat) }, recorded.has(String(seat)) ? name : `${name} (not recorded)`);
-    option.disabled = !recorded.has(String(seat));
-    return option;
-  });
-  const chosen = eyes.value;
-  eyes.replaceChildren(make("option", { value: "" }, "Spectators"), ...seats);
-  eyes.value = recorded.has(chosen) ? chosen : "";
-}
-
-function showSeen(seen) {
-  const view = eyes.value === "" ? seen.drawing : drawn(seen, eyes.value);
-  showBoard(view || "");
-  const missing = recorded.size < head.header.names.length;
-  if (view === undefined) setViews(`What ${head.header.names[eyes.value]} saw at this tick was not recorded.`);
-  else setViews(head.header.draws_seats && missing ? "What a seat saw is recorded only while a page shows it." : "");
-}
 
 function show(tick) {
   at = Math.max(0, Math.min(tick, ticks.length - 1));
   const seen = ticks[at];
   const last = at === head.count - 1;
-  showSeen(seen);
-  showSeats(head.header.names, last && head.results ? { ...seen, scores: head.results.scores } : seen);
-  showTalk(head.header.names, spoken.filter(([heard]) => heard <= at).slice(-SPOKEN).map(([, said]) => said));
+  const view = seenAt(at, seen, () => show(at));
+  if (view) {
+    showSight(view.drawing, view.text, view.observation);
+    setViews(view.why);
+    showSeats(head.header.names, last && head.results ? { ...view, scores: head.results.scores } : view);
+    showTalk(head.header.names, spoken.filter((heard) => heard <= at).flatMap((heard) => saidAt(heard, ticks[heard])).slice(-SPOKEN));
+  }
   slider.max = String(ticks.length - 1);
   slider.value = String(at);
   slider.setAttribute("aria-valuetext", `tick ${seen.tick} of ${ticks[ticks.length - 1].tick}`);
   setStatus(last ? endings[head.reason] || head.reason || "The end" : `Tick ${seen.tick}`);
   const by = seen.by || {};
   const actor = (seat) => head.header.names[seat] + (by[seat] ? ` (${by[seat]})` : "");
-  const done = Object.entries(seen.actions).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
+  const done = Object.entries(doneAt(seen)).map(([seat, action]) => `${actor(seat)}: ${action === null ? "no action" : words(action)}`);
   setNotice(done.join(" · "));
 }
 
@@ -91,8 +70,9 @@ on.addEventListener("click", () => hold(at + 1));
 slider.addEventListener("input", () => hold(Number(slider.value)));
 pace.addEventListener("change", () => { speed = Number(pace.value); go(); });
 eyes.addEventListener("change", () => show(at));
+window.addEventListener("hashchange", () => { lookAsLinked(); if (ticks.length) show(at); });
 share.addEventListener("click", () => {
-  location.hash = `tick=${at}`;
+  location.hash = `tick=${at}&eye=${eyes.value}`;
   if (navigator.clipboard) navigator.clipboard.writeText(location.href).catch(() => {});
 });
 document.addEventListener("keydown", (event) => {
@@ -104,18 +84,17 @@ document.addEventListener("keydown", (event) => {
 });
 
 let started = false;
-talk(socketUrl("replay"), (message) => {
-  if (message.type === "replay") { head = message; ticks.length = spoken.length = 0; recorded.clear(); showGame(message.header, "replay", message.about); }
+askServer = talk(socketUrl("replay"), (message) => {
+  if (message.type === "replay") { head = message; ticks.length = spoken.length = 0; offerEyes(head); showGame(message.header, "replay", message.about); }
+  if (message.type === "eye") { hearEye(message); if (started) show(at); }
   if (message.type !== "ticks") return;
-  message.ticks.forEach((seen, place) => (seen.said || []).forEach((said) => spoken.push([ticks.length + place, said])));
+  message.ticks.forEach((seen, place) => { if ((seen.said || []).length) spoken.push(ticks.length + place); });
   ticks.push(...message.ticks);
-  for (const seen of message.ticks) for (const seat of Object.keys(seen.drawings || {})) recorded.add(seat);
-  offerEyes();
   if (!started) {
     started = true;
-    const asked = location.hash.match(/^#tick=(\d+)$/);
+    const asked = linked("tick");
     playing = !asked;
-    show(asked ? Number(asked[1]) : 0);
+    show(Number(asked) || 0);
     go();
   } else show(at);
 }, () => started && ticks.length >= head.count);
