@@ -100,8 +100,30 @@ def test_new_role_of_a_package_is_declared_and_shown(tmp_path: Path) -> None:
     left = coworld("init", "reporter", "game", cwd=tmp_path)
     assert "It is not declared in game/coworld_manifest_template.json: published versions" in left.stdout
     asked = coworld("init", "diagnoser", "game/roles/why.py", cwd=tmp_path)
-    assert "(cd game && python -m coworld_runner.kit.server.manifest small_game:SmallGame" in asked.stdout
+    assert "To declare it in game/coworld_manifest_template.json:  coworld game update game\n" in asked.stdout
     beside = coworld("init", "optimizer", cwd=tmp_path)
     assert (beside.status, (tmp_path / "optimizer.py").is_file()) == (0, True), beside.stderr
     again = coworld("init", "optimizer", cwd=tmp_path)
     assert (again.status, "already exists" in again.stderr) == (2, True)
+
+
+def test_a_manifest_is_compared_with_the_rules_and_written(tmp_path: Path) -> None:
+    game = new_game("small-game", directory=tmp_path / "game").directory
+    rules, template = game / "small_game.py", game / "coworld_manifest_template.json"
+    before = template.read_text()
+    same = coworld("game", "update", "game", "--dry-run", cwd=tmp_path)
+    assert (same.status, "is up to date" in same.stdout) == (0, True)
+    rules.write_text(rules.read_text().replace("seats = 2", "seats = 10"))
+    differs = coworld("game", "update", "game", "--dry-run", "--json", cwd=tmp_path)
+    assert (differs.status, differs.json["changed"], differs.json["written"]) == (1, True, False)
+    assert '"ten-player"' in differs.json["difference"]
+    assert template.read_text() == before
+    done = coworld("game", "update", cwd=game)
+    assert (done.status, '+            "name": "Seat 9"' in done.stdout) == (0, True), done.stderr
+    assert coworld("game", "update", "game", "--dry-run", cwd=tmp_path).status == 0
+    template.write_text(template.read_text().replace('"game_config": {', '"game_config": {"goal": 7,', 1))
+    wrong = coworld("game", "update", "game", cwd=tmp_path)
+    assert (wrong.status, 'The key "goal" is not known here' in wrong.stdout) == (1, True)
+    rules.write_text(rules.read_text().replace("seats = 10", "seats = 10 +"))
+    refused = coworld("game", "update", "game", cwd=tmp_path)
+    assert (refused.status, "Traceback" in refused.stderr, "small_game.py:" in refused.stderr) == (2, False, True)

@@ -125,6 +125,20 @@ def test_a_seat_that_is_taken_again_shows_what_was_said() -> None:
         assert seat.board.messages == ((0, "hi", "all"), (1, "oh", 0), (1, "yes", "all"))
 
 
+def test_what_is_heard_at_once_is_shown_once() -> None:
+    seat = TypedSeat()
+    seat.receive({**HELLO, "talk": {"length": 9, "per_tick": 2, "to": ["all"]}})
+    seat.receive({"type": "observe", "tick": 3, "your_turn": True, "observation": {}, "legal": ["yes"]})
+    one = {"tick": 3, "seat": 1, "text": "hi", "to": "all"}
+    for _ in range(2):
+        seat.receive({"type": "heard", "heard": [one]})
+    assert (seat.board.messages, seat.your_turn) == (((1, "hi", "all"),) * 2, True)
+    late = {**one, "text": "late"}
+    for _ in range(2):
+        seat.receive({"type": "observe", "tick": 4, "your_turn": False, "observation": {}, "heard": [one, one, late]})
+    assert seat.board.messages == ((1, "hi", "all"), (1, "hi", "all"), (1, "late", "all"))
+
+
 def test_a_slash_is_nothing_special_where_nobody_talks() -> None:
     seat = seated(["/say x"])
     assert not seat.is_talk("/say x")

@@ -549,6 +549,40 @@ def test_a_pace_is_a_value() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pace", "says"),
+    [
+        (lambda _: 1 / 0, "pace, tick 0: ZeroDivisionError"),
+        (lambda _: "fast", "pace, tick 0: it must return Turns(…) or Ticks(…), not 'fast'"),
+        (lambda _: None, "pace, tick 0: it must return Turns(…) or Ticks(…), not None"),
+    ],
+)
+def test_a_pace_that_is_none_fails_the_rules_with_its_place(pace: Any, says: str) -> None:
+    with pytest.raises(RulesError) as failed:
+        Play(changed(pace=pace))
+    assert failed.value.message.startswith(says)
+    assert f'File "{__file__}", line {pace.__code__.co_firstlineno}, in' in failed.value.lines[-1]
+    with pytest.raises(UsageError, match=r"Changed.pace is 'fast', not Turns\(…\), Ticks\(…\) or a method"):
+        changed(pace="fast")
+
+
+def test_a_pace_may_change_with_each_tick() -> None:
+    paces = [Ticks(hz=4), Turns(per_move=2), Ticks(hz=9, hold=False)]
+    rules = changed(pace=lambda self: paces[len(self.drawn)], legal=lambda *_: None, default=lambda *_: None)
+    play = Play(rules)
+    seen, done = [play.pace], []
+    while not play.over:
+        done.append(play.step({0: Guess.Action(number=3)} if play.tick == 0 else {}))
+        seen.append(play.pace)
+    assert seen == [*paces, paces[-1]], "the last one stays when the game is over"
+    assert [actions[0] and actions[0].number for actions in done] == [3, None, None], "nothing is held across a phase"
+    assert play.frame().pace == paces[-1]
+    assert not {"seconds_per_move", "ticks_per_second"} & config_schema(rules)["properties"].keys()
+    assert "each with a pace of its own" in game_section(rules)["protocols"]["player"]["value"]
+    with pytest.raises(UsageError, match="seconds_per_move: this game has phases"):
+        read_config(rules, {"tokens": ["a", "b"], "seconds_per_move": 3})
+
+
+@pytest.mark.parametrize(
     ("name", "says"),
     [
         (":Nim", "does not name a Rules class"),

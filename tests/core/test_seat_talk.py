@@ -66,8 +66,8 @@ def test_words_are_heard_in_the_next_tick_in_the_order_of_seats() -> None:
     play.step({})
     assert talk.take(0) == []
     talk.say(0, "third", tick=4)
-    assert [one.text for one in talk.log(0)] == ["to two", "to my team", "first", "second", "third"]
-    assert [one.text for one in talk.log(3)] == ["first", "second"]
+    assert [one.text for one in talk.log(0)] == ["first", "to two", "to my team", "second", "third"]
+    assert [one.text for one in talk.log(3)] == ["first", "second", "third"]
 
 
 @pytest.mark.parametrize(

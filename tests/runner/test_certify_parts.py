@@ -13,7 +13,7 @@ from support.small_world import MANIFEST, package_of, played, slot
 
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.outcome import Exit, Fault
-from coworld_core.episode.record import SlotRecord
+from coworld_core.episode.record import SlotRecord, read_record
 from coworld_core.hints import Hint, hint_fields
 from coworld_runner.certification.candidate import Candidate, CertifyOptions
 from coworld_runner.certification.certification_steps import STEPS, blamed_in, carry_out
@@ -23,6 +23,10 @@ from coworld_runner.certification.secret_leaks import slots_leaked
 from coworld_runner.certification.step_answers import StepAnswer, advice, missing, skipped
 from coworld_runner.certification.step_ledger import StepLedger
 from coworld_runner.certification.transcript import OWN_STEPS, TRANSCRIPT
+from coworld_runner.episode.backend_choice import make_backend
+from coworld_runner.kit.server.manifest import manifest_update
+from coworld_runner.kit.server.scaffolds import new_game
+from coworld_runner.package.resolver import resolve_package
 from coworld_runner.testing.fake_backend import FakeBackend
 
 NOW = dt.datetime(2026, 11, 21, tzinfo=dt.UTC)
@@ -165,6 +169,27 @@ def test_a_bundled_player_without_a_slot_fails() -> None:
     assert answer.failure_reason == "players_missing"
     (item,) = [item for item in answer.evidence if item.broken]
     assert "'second'" in item.message
+
+
+@pytest.mark.parametrize(("ends", "reason"), [("", None), ("raise SystemExit(3)\n", "player_error")])
+async def test_players_without_a_slot_play_a_further_episode(tmp_path: Path, ends: str, reason: str | None) -> None:
+    """A game of two seats with four bots: two of them have no seat in the fixture."""
+    game = new_game("adding", directory=tmp_path / "adding").directory
+    for name, begins in (("late", ""), ("later", ends)):
+        bot = f"{begins}def act(observation, legal, rng):\n    return legal[0]\n"
+        (game / "players" / f"{name}.py").write_text(bot)
+    manifest_update(game).write()
+    package = await resolve_package(game)
+    (tmp_path / "out").mkdir()
+    ledger = StepLedger(episode=played(slot(0), slot(1)))
+    async with make_backend("process", package) as backend:
+        subject = dataclasses.replace(candidate(tmp_path / "out"), package=package, backend=backend)
+        answer = await carry_out(subject, "players-run", ledger)
+        published = CertifyOptions(published="0.1.26")
+        refused = await carry_out(dataclasses.replace(subject, options=published), "players-run", ledger)
+    assert (answer.failure_reason, refused.failure_reason) == (reason, "players_missing")
+    record = read_record(tmp_path / "out" / "unseated-1")
+    assert [one.player_id for one in record.slots] == ["late", "later"]
 
 
 def test_players_are_not_blamed_for_what_the_game_did_or_without_an_episode() -> None:

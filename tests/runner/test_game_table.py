@@ -13,9 +13,10 @@ import anyio
 import pytest
 from support.bidding import BOT, LAST, Bidding
 from support.served_game import serving
+from support.talking import Village
 
 from coworld_client.seat import play_seat
-from coworld_core.rules import Ticks, Turns, read_config, read_replay
+from coworld_core.rules import RulesError, Ticks, Turns, play_again, read_config, read_replay
 from coworld_core.rules.player_loader import open_player
 from coworld_core.rules.seat_talk import SeatTalk
 from coworld_core.time_limits import ABANDONED
@@ -184,6 +185,36 @@ def test_time_beyond_that_of_a_move_comes_from_the_bank() -> None:
     play_tick(game, {0: 1.4, 1: 0.1})
     play_tick(game, {0: 1.2, 1: 0.1})
     assert (did(game, 0), did(game, 1)) == ((1, 1, 0), (2, 0, 0)), "0.1 s were left in the bank"
+
+
+def test_phases_have_clocks_of_their_own_and_one_bank() -> None:
+    game = PipedGame(Village, read_config(Village, CONFIG), seed=1, grace=1.0)
+    clocks: list[float] = []
+    kinds: list[bool] = []
+    while turn := game.next_turn():
+        clocks.append(game.table.sure)
+        kinds.append(game.table.ticks)
+        for slot in turn:
+            assert game.may_ask(slot)
+            # Seat 0 takes all that it has of the bank in the first vote
+            used = 20.9 if slot == 0 and not game.table.ticks else 0.5
+            if (at := game.answered(slot, used)) is not None:
+                assert not game.table.act(slot, "yes", at)
+        game.awaited.clear()
+        game.end_turn()
+    assert (clocks, kinds) == ([60.0, 20.0, 60.0, 20.0], [True, False, True, False])
+    assert (did(game, 0), did(game, 1)) == ((3, 1, 0), (4, 0, 0)), "the bank is for the whole episode"
+    replay = read_replay(game.replay())
+    assert replay.results == {"scores": [1.0, 2.0], "ticks": 4}
+    assert play_again(Village, replay, exactly=True).results() == replay.results
+    told = [tick.pace for tick in replay.ticks]
+    assert replay.header.pace == told[0] == {"kind": "ticks", "hz": 1 / 60}
+    assert told[1] == {"kind": "turns", "per_move": 20.0, "bank": 1}
+    assert replay.ticks[-1].pace == told[1], "nothing comes after the end"
+    # A replay that says otherwise is not this game
+    other = replay.ticks[1].model_copy(update={"pace": told[0]})
+    with pytest.raises(RulesError, match="pace was"):
+        play_again(Village, replay.model_copy(update={"ticks": [replay.ticks[0], other, *replay.ticks[2:]]}))
 
 
 def test_ticks_take_their_time_whenever_seats_act() -> None:

@@ -240,6 +240,20 @@ async def test_saved_player_restarts_in_the_same_game(tmp_path: Path) -> None:
             await page.do(do="late", slot=1, seconds=2)
             shown = await page.until(lambda state: state["seats"][1]["late"] == 2)
             assert (shown["seats"][1]["muted"], shown["viewer"] is None) == (True, False)
+    # The manifest follows the rules at each save, and keeps what was written by hand
+    rules, template = tmp_path / "game" / "small_game.py", tmp_path / "game" / "coworld_manifest_template.json"
+    template.write_text(template.read_text().replace("with time for people", "by hand"))
+    async with (
+        open_dev(tmp_path / "game", players=["random-player"]) as dev,
+        connect(dev.link.replace("http:", "ws:") + "socket", proxy=None) as connection,
+    ):
+        page = Page(connection)
+        await page.until(lambda state: len(state["seats"]) == 2 and state["status"] == "playing")
+        rules.write_text(
+            rules.read_text().replace("seats = 2", "seats = 3").replace("1 - self.turn", "(self.turn + 1) % 3")
+        )
+        await page.until(lambda state: len(state["seats"]) == 3 and state["status"] in ("playing", "over"))
+    assert "by hand" in template.read_text()
     changed = {"seed": 11}
     async with (
         open_dev(tmp_path / "game", config=changed) as dev,

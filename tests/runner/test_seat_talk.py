@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 from support.served_game import Sticks, hear, serving, sit, tell
-from support.talking import Parley, TalkingSticks, bargains, hears_nothing
+from support.talking import Parley, TalkingSticks, Village, bargains, hears_nothing
 from websockets.asyncio.client import ClientConnection, connect
 
 from coworld_client.seat import play_seat
@@ -50,8 +50,15 @@ def words_of(replay: bytes | None) -> list[list[tuple[int, str, str | int]]]:
 # --- served games -----------------------------------------------------------------------------------------------------
 
 
+async def look(seat: ClientConnection) -> dict[str, Any]:
+    """The next message that does not only say what was said."""
+    while (seen := await hear(seat))["type"] == "heard":
+        pass
+    return seen
+
+
 async def my_turn(seat: ClientConnection) -> dict[str, Any]:
-    while not (seen := await hear(seat)).get("your_turn"):
+    while not (seen := await look(seat)).get("your_turn"):
         assert seen["type"] == "observe", seen
     return seen
 
@@ -71,13 +78,13 @@ async def test_words_reach_those_who_are_addressed_with_their_next_observation()
                 {"left": 2},
                 [{"tick": 0, "seat": 0, "text": '{"take": 3}', "to": 1}],
             )
-            assert (await hear(first))["heard"] == [{"tick": 0, "seat": 1, "text": "good luck", "to": "all"}]
+            assert (await look(first))["heard"] == [{"tick": 0, "seat": 1, "text": "good luck", "to": "all"}]
             # Who comes back in the same tick hears it again
             async with sit(table, 1) as again:
                 assert (await hear(again))["heard"] == seen["heard"]
                 await say(again, "I win")
                 await tell(again, 1, {"take": 2})
-                assert (await hear(first))["heard"][0]["text"] == "I win"
+                assert (await look(first))["heard"][0]["text"] == "I win"
         await table.over.wait()
     assert words_of(table.match.replay(reason="over")) == [
         [],
@@ -119,6 +126,65 @@ async def test_a_game_without_talk_refuses_it() -> None:
         await my_turn(first)
         await say(first, "hello")
         assert await hear(first) == {"type": "say_refused", "tick": 0, "reason": "in this game seats do not talk"}
+
+
+async def test_words_arrive_when_they_are_said_and_survive_a_reload() -> None:
+    hello = {"tick": 0, "seat": 1, "text": "hello", "to": "all"}
+    both = [hello, {**hello, "text": "again"}]
+    async with serving(Village, talk_seconds=600, days=1) as table, sit(table, 1) as second:
+        async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer, sit(table, 0) as first:
+            assert (await my_turn(first))["pace"] == {"kind": "ticks", "hz": 1 / 600}
+            for text in ("hello", "again"):
+                await say(second, text)
+            assert [await hear(first), await hear(first)] == [{"type": "heard", "heard": [one]} for one in both]
+            while len((state := await hear(viewer)).get("said", ())) < 2:
+                pass
+            assert (state["tick"], state["said"]) == (0, both)
+            await say(first, "mine", to=1)
+            await (await first.ping())
+        async with connect(table.url(0), proxy=None) as reloaded:
+            greeted, seen = await hear(reloaded), await hear(reloaded)
+            assert [one["text"] for one in greeted["talked"]] == ["mine"]
+            assert (seen["type"], "heard" in seen, seen["time_left"] > 500) == ("observe", False, True)
+            # A page asks for its picture, and gets all that was said up to now
+            await reloaded.send(json.dumps({"type": "picture"}))
+            assert [one["text"] for one in (await hear(reloaded))["talked"]] == ["hello", "again", "mine"]
+
+
+async def test_talk_passes_by_itself_and_the_vote_waits() -> None:
+    async with serving(Village, talk_seconds=0.01, vote_seconds=60) as table:
+        async with sit(table, 0) as first, sit(table, 1) as second:
+            kinds: list[str] = []
+            while (seen := await look(first))["type"] == "observe":
+                kinds.append(seen["pace"]["kind"])
+                if seen["observation"]["phase"] % 2 and seen["your_turn"]:
+                    for seat, vote in ((first, "yes"), (second, "no")):
+                        await tell(seat, seen["tick"], vote)
+            assert list(dict.fromkeys(kinds)) == ["ticks", "turns"]
+            assert seen["results"] == {"scores": [2.0, 0.0], "ticks": 4}
+        await table.over.wait()
+    served = read_replay(table.match.replay(reason="over", results=seen["results"]))
+    assert play_again(Village, served, exactly=True).results() == served.results
+    # By calls, where no time passes
+    played = rollout(Village, [lambda *_: "yes", lambda *_: "no"], seed=served.header.seed, record=True)
+    assert played.replay is not None
+    again = read_replay(played.replay)
+    assert (again.results, again.ticks[1].pace) == (served.results, {"kind": "turns", "per_move": 20.0, "bank": 1})
+
+
+async def test_a_megabyte_of_words_reaches_nobody() -> None:
+    async with serving(Village, talk_seconds=600, days=1) as table, sit(table, 0) as first, sit(table, 1) as second:
+        await my_turn(first)
+        await my_turn(second)
+        await say(second, "x" * 1_000_000)
+        assert (await hear(second))["reason"] == "a message has at most 40 characters, not 1000000"
+        for number in range(40):
+            await say(second, str(number))
+        refused = [await hear(second) for _ in range(37)]
+        assert {one["reason"] for one in refused} == {"a seat may say 3 messages in a tick"}
+        await say(second, "x" * 2_000_000)
+        await second.wait_closed()
+        assert [(await hear(first))["heard"][0]["text"] for _ in range(3)] == ["0", "1", "2"]
 
 
 async def flood(seat: ClientConnection) -> None:
@@ -180,7 +246,7 @@ async def test_who_takes_a_seat_again_gets_what_it_has_heard_and_said() -> None:
                 hello, seen = await hear(again), await hear(again)
                 assert [one["text"] for one in hello["talked"] + seen["heard"]] == [*want[:7], "first in 4", want[7]]
                 await tell(again, 4, {"take": 3})
-                assert "heard" not in await hear(again)
+                assert "heard" not in await look(again)
             async with sit(table, 1) as last:
                 await tell(last, 5, {"take": 1})
                 await last.wait_closed()

@@ -17,7 +17,7 @@ from coworld_core.manifest.manifest_file import load_manifest
 from coworld_core.manifest.models import GAME_HOSTED
 from coworld_core.rules import Rules, audit_rules, load_rules, read_replay
 from coworld_runner.kit.rollout import rollout
-from coworld_runner.kit.server.manifest import brought_up_to_date, main
+from coworld_runner.kit.server.manifest import brought_up_to_date, main, manifest_update
 from coworld_runner.kit.server.scaffolds import new_game, new_player, new_role, new_trainee
 from coworld_runner.package.resolver import Package
 
@@ -150,8 +150,7 @@ def test_a_manifest_is_brought_up_to_date_and_keeps_what_its_author_added(
     page = {"id": "rules.md", "title": "Rules", "content": {"type": "text", "value": "Add."}}
     manifest["game"]["docs"]["pages"] = [page]
     file.write_text(json.dumps(manifest))
-    sys.path.insert(0, str(made.directory))
-    monkeypatch.setattr(sys, "argv", ["manifest", "other:Other", str(file)])
+    monkeypatch.setattr(sys, "argv", ["manifest", str(file)])
     assert main() == 0
     after = json.loads(file.read_text())
     assert "target" in after["game"]["config_schema"]["properties"]
@@ -177,7 +176,7 @@ def test_a_manifest_is_brought_up_to_date_and_keeps_what_its_author_added(
     (made.directory / ".dockerignore").write_text("*\n!players\n")
     new_role("diagnoser", made.directory / "roles" / "why.py")
     assert main() == 0
-    assert ".dockerignore leaves roles/why.py out of the image: add the line !roles" in capsys.readouterr().err
+    assert ".dockerignore leaves roles/why.py out of the image: add the line !roles" in capsys.readouterr().out
     after = json.loads(file.read_text())
     after["variants"][0]["game_config"]["goal"] = 7
     file.write_text(json.dumps(after))
@@ -185,3 +184,72 @@ def test_a_manifest_is_brought_up_to_date_and_keeps_what_its_author_added(
     assert 'In variants[0].game_config: The key "goal" is not known here.' in capsys.readouterr().err
     file.write_text("[")
     assert main() == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "tags", "seats", "kept"),
+    [
+        ("seats = 2", ["turn-based", "two-player", "other"], 2, {"seconds_per_move": 10}),
+        ("seats, most_seats = 3, 5", ["turn-based", "three-to-five-player", "other"], 3, {"seconds_per_move": 10}),
+        ("seats = 1", ["turn-based", "one-player", "other"], 1, {"seconds_per_move": 10}),
+        ("seats, pace = 12, Ticks(hz=20)", ["real-time", "12-player", "other"], 12, {}),
+    ],
+)
+def test_a_manifest_follows_its_rules(tmp_path: Path, line: str, tags: list[str], seats: int, kept: Any) -> None:
+    made = new_game("other", directory=tmp_path / "other")
+    rules, file = made.directory / "other.py", made.directory / "coworld_manifest_template.json"
+    rules.write_text(rules.read_text().replace("seats = 2", line).replace("import Rules,", "import Rules, Ticks,"))
+    (made.directory / "players" / "late.py").write_text("def act(observation, legal, rng):\n    return legal[0]\n")
+    manifest = json.loads(file.read_text())
+    manifest["variants"][0]["game_config"]["players"][0] = {"name": "By hand"}
+    manifest["variants"][0]["description"] = "Mine."
+    manifest["player"][0]["env"] = {"OWN": "1"}
+    file.write_text(json.dumps(manifest))
+    update = manifest_update(made.directory)
+    assert (update.changed, update.left.errors, json.loads(file.read_text())) == (True, (), manifest)
+    update.write()
+    after = json.loads(file.read_text())
+    variant, fixture = after["variants"][0], after["certification"]
+    assert after["tags"] == tags
+    assert variant["description"] == "Mine."
+    assert after["player"][0]["env"] == {"OWN": "1"}
+    named = [player["name"] for player in variant["game_config"]["players"]]
+    assert named == ["By hand", *(f"Seat {seat}" for seat in range(1, seats))]
+    assert fixture["game_config"] == {
+        **kept,
+        "player_connect_timeout_seconds": 60,
+        "players": [{"name": f"Seat {seat}"} for seat in range(seats)],
+    }
+    # Whoever has no seat yet gets a new one first
+    seated = [player["player_id"] for player in fixture["players"]]
+    assert seated == (["random-player", "random-player", "late"] + ["random-player", "late"] * 5)[:seats]
+    assert not manifest_update(made.directory).changed
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("        self.total, self.turn = 0, 0", "        self.total = = 0", "SyntaxError: invalid syntax\n{}\n{:>22}"),
+        ("    seats = 2", "    seats = two", "NameError: name 'two' is not defined\n{}\n{:>13}"),
+        (
+            "    seats = 2",
+            "    spectators = 2",
+            "Other.spectators is 2, not Open(), Delayed(ticks=…) or Hidden().\nclass",
+        ),
+        ("    seats = 2", "    Observation = 3", "PydanticSchemaGenerationError: Unable to generate"),
+        ("    def scores(", "    def score(", "Other lacks scores.\nclass Other(Rules):\n^"),
+        (
+            "from pydantic",
+            "import absent\nfrom pydantic",
+            "ModuleNotFoundError: No module named 'absent'\n",
+        ),
+    ],
+)
+def test_wrong_rules_are_a_line_with_a_caret(tmp_path: Path, old: str, new: str, said: str) -> None:
+    made = new_game("other", directory=tmp_path / "other")
+    text = (made.directory / "other.py").read_text()
+    (made.directory / "other.py").write_text(text.replace(old, new))
+    with pytest.raises(UsageError) as refused:
+        manifest_update(made.directory)
+    line, problem = refused.value.message.removeprefix("other.py:").split(": ", 1)
+    assert (line.isdigit(), problem.startswith(said.format(new, "^")), problem.count("\n")) == (True, True, 2)

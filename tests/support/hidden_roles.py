@@ -87,7 +87,7 @@ def played(rules: type[Rules] = Village, *, seats: int = 4, seed: int = 1, **con
     }
     whole = read_config(rules, {**seated, **config})
     play = Play(rules, config=whole.rules, seats=seats, seed=seed, names=whole.names)
-    writer = ReplayWriter(replay_header(rules, whole, seed))
+    writer = ReplayWriter(replay_header(rules, whole, seed, play.pace))
     writer.add(play.frame())
     while not play.over:
         talk = [(seat, f"{seat} to team, {play.tick}", "team") for seat in play.to_act if len(play.team(seat)) > 1]

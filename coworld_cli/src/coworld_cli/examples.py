@@ -144,6 +144,8 @@ coworld game serve count-up --port 8080
 coworld game serve count-up --host 0.0.0.0 --port 8443 --announce games.example --tls-cert cert.pem --tls-key key.pem
 coworld game join 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
 coworld game join 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
+coworld game update count-up
+coworld game update count-up --dry-run
 coworld game wrap openspiel:hanabi -o hanabi
 coworld game wrap pettingzoo:connect_four_v3 -o connect-four
 coworld game wrap --list pettingzoo

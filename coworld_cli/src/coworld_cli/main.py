@@ -44,7 +44,7 @@ _COMMANDS: CommandTable = {
         "build": ("packages", "Build a Coworld's images and write its manifest."),
         "certify": ("packages", "Check step by step that a Coworld follows the runtime contract."),
         "certificate": ("certificates", "Verify certificates, and make keys that sign them."),
-        "game": ("development", "Serve a game, join one, or wrap one of another library."),
+        "game": ("development", "Serve, join, update or wrap a game."),
         "schema": ("packages", "Print the JSON Schema of a document."),
         "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),
     },

@@ -19,7 +19,7 @@ from .render.text import clean, command_line, shown_path
 if TYPE_CHECKING:
     from coworld_core.versions import Published
 
-__all__ = ["agrees", "fix_manifest", "may_ask", "yes_option"]
+__all__ = ["agrees", "difference", "fix_manifest", "may_ask", "yes_option"]
 
 
 def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,7 +66,7 @@ def fix_manifest(
         changed and (yes or (not out.json and agrees(fixed.before, fixed.after, name, len(fixed.done))))
     )
     if yes and changed:
-        out.say(_difference(fixed.before, fixed.after, name))
+        out.say(difference(fixed.before, fixed.after, name))
     if target is not None:
         write_whole(target, fixed.after.encode())
     elif write:
@@ -77,7 +77,7 @@ def fix_manifest(
             "path": str(fixed.path),
             "written": write,
             "fixed": [issue.model_dump(mode="json") for issue in fixed.done],
-            "difference": _difference(fixed.before, fixed.after, name, colour=False),
+            "difference": difference(fixed.before, fixed.after, name, colour=False),
             **fixed.left.model_dump(mode="json"),
         }
     )
@@ -100,11 +100,12 @@ def may_ask() -> bool:
 
 def agrees(before: str, after: str, name: str, count: int) -> bool:
     """Show the difference and ask, if the terminal is interactive."""
-    click.echo(_difference(before, after, name))
+    click.echo(difference(before, after, name))
     return may_ask() and click.confirm(f"Write {plural(count, 'change')} to {name}?", err=True)
 
 
-def _difference(before: str, after: str, name: str, *, colour: bool = True) -> str:
+def difference(before: str, after: str, name: str, *, colour: bool = True) -> str:
+    """The difference between two texts of a file, in lines, for a terminal."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), name, f"{name} (changed)", n=1, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     told = [clean(line) for line in lines]

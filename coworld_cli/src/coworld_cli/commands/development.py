@@ -14,9 +14,9 @@ from ..options.common import browser_option, ca_option
 from ..options.declarations import declared_by, refuse_options, takes
 from ..options.play_options import PlayOptions
 from ..options.serving_options import ServingOptions
-from ..options.values import DIRECTORY
+from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
-from ..render.text import clean
+from ..render.text import clean, shown_path
 from .scaffolds import tell_written
 
 __all__ = ["commands"]
@@ -98,7 +98,48 @@ def dev(
 
 @commands.group("game", cls=NounGroup)
 def game() -> None:
-    """Serve a game, join one, or wrap one of another library."""
+    """Serve, join, update or wrap a game."""
+
+
+@game.command("update")
+@click.argument("directory", required=False, type=PathType(), default=".", metavar="[DIR|FILE]")
+@click.option("--dry-run", is_flag=True, help="Write nothing; the exit status is 1 if anything differs.")
+@output_options
+def update(out: Output, directory: Path, dry_run: bool) -> int:
+    """Bring the manifest template of the game in DIR up to date with its rules, and show the difference.
+
+    The class of the rules decides about schemas, texts, the number of seats and their names, the settings of its pace,
+    and tags such as two-player. New files in `players/` and `roles/` get entries. What else was written by hand stays.
+    """
+    from coworld_runner.kit.server import manifest_update
+
+    from ..manifest_fixes import difference
+    from ..render.issues import render_report
+
+    found = manifest_update(directory)
+    name = shown_path(found.path)
+    if not dry_run:
+        found.write()
+    ok = not (found.left.errors or (dry_run and found.changed))
+    out.answer(
+        {
+            "ok": ok,
+            "path": str(found.path),
+            "changed": found.changed,
+            "written": found.changed and not dry_run,
+            "difference": difference(found.before, found.after, name, colour=False),
+            "remarks": found.remarks(),
+            **found.left.model_dump(mode="json"),
+        }
+    )
+    if found.changed:
+        out.say(difference(found.before, found.after, name))
+    for remark in found.remarks():
+        out.say(clean(remark, one_line=True))
+    out.say(f"{name} {('differs from its rules' if dry_run else 'is written') if found.changed else 'is up to date'}.")
+    if found.left.errors:
+        out.say(render_report(found.left))
+    return exitcodes.OK if ok else exitcodes.ANSWER_IS_NO
 
 
 @game.command("serve")

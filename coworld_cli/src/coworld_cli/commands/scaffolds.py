@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -315,9 +314,7 @@ def _declared(out: Output, template: Path, file: Path, declare: bool | None) -> 
         template.write_bytes(found.after.encode("utf-8"))
         told = f"It is declared in {name} as {program.section} {program.entry['id']}."
     else:
-        update = f"python -m coworld_runner.kit.server.manifest {found.rules} {template.name}"
-        place = shown_path(template.parent)
-        told = f"To declare it in {name}:  {update if place == '.' else f'(cd {shlex.quote(place)} && {update})'}"
+        told = f"To declare it in {name}:  {command_line('game', 'update', shown_path(template.parent))}"
     remark = f"\n{program.remark[0].upper()}{program.remark[1:]}." if program.remark else ""
     return bool(wanted), told + remark
 

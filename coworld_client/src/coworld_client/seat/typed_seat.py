@@ -51,6 +51,8 @@ class TypedSeat:
         self.talks = False
         self.places = True
         self._messages: tuple[Spoken, ...] = ()
+        self._early: tuple[Spoken, ...] = ()
+        """What was heard at once, which the next observation tells again."""
         self._seat = 0
         self._kit = False
         self._tick = 0
@@ -67,11 +69,15 @@ class TypedSeat:
             self.names = board.names
             if board.messages:
                 # What the next observation tells is none of it, even if its tick is the same.
-                self._messages, self._tick = board.messages[-_MAX_MESSAGES:], -1
+                self._messages, self._early, self._tick = board.messages[-_MAX_MESSAGES:], (), -1
             self.talks = self._kit and isinstance(told.get("talk"), dict)
             self._seat = int(told.get("seat") or 0) if self._kit else 0
         elif kind == "over":
             self.over, self.your_turn = _listed(told.get("scores")), False
+        elif kind == "heard":
+            self._early = (*self._early, *board_of(told).messages)[-_MAX_MESSAGES:]
+            self._messages = (*self._messages, *board_of(told).messages)[-_MAX_MESSAGES:]
+            self.board = replace(self.board, messages=self._messages)
         elif kind == "say_refused":
             self.note = f"not said: {told.get('reason')}"
         elif kind in ("refused", "error"):
@@ -87,8 +93,13 @@ class TypedSeat:
         board = board_of(message)
         if (tick := message.get("tick")) != self._tick:
             self.note = ""
-            # An observation that is sent again repeats what was heard.
-            self._messages = (*self._messages, *board.messages)[-_MAX_MESSAGES:]
+            # An observation that is sent again repeats what was heard, and the first one what was heard at once.
+            early, self._early = list(self._early), ()
+            for one in board.messages:
+                if one in early:
+                    early.remove(one)
+                else:
+                    self._messages = (*self._messages, one)[-_MAX_MESSAGES:]
             self._tick = tick if isinstance(tick, int) else 0
         if not board.lines and "observation" in message:
             seen = message["observation"]

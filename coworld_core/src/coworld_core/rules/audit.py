@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from ..errors import first_mistake
 from ..issues import Issue, Report, Severity
 from .forbidden_calls import FORBIDDEN, watched
-from .game import Rules, RulesConfig, is_picture
+from .game import Rules, RulesConfig, fixed_pace, is_picture
 from .hidden_state import leaks
 from .pace import Ticks
 from .plain_values import adapter, to_json
@@ -413,6 +413,8 @@ class _Audit:
         view |= {"what is public": frame.public, "the drawing for all": revealed}
         if frame.rewards is not None:
             view["the rewards"] = frame.rewards
+        if frame.pace is not None:
+            view["the pace"] = frame.pace
         for seat in range(play.seats):
             legal = play.legal(seat)
             for action in (legal or ()) if self._checking else ():
@@ -490,7 +492,7 @@ class _Audit:
             self.note("rules_slow", method, f"one call took {seconds:.1f} s of processor time", severity="warning")
 
     def _check_pace(self, ticks: int, spent: float) -> None:
-        pace = self._rules.pace
+        pace = fixed_pace(self._rules)
         if isinstance(pace, Ticks) and ticks == min(self._ticks, _PACED) and spent > ticks / pace.hz:
             problem = f"a tick takes {spent / ticks:.3f} s, but {pace.hz:g} ticks a second leave {1 / pace.hz:.3f} s"
             self.note("rules_slow", "step", problem, severity="warning")

@@ -6,6 +6,7 @@ import abc
 import inspect
 import math
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from ..errors import UsageError
+from ..errors import CoworldError, UsageError
 from ..scopes import load_alone, load_file, load_module
-from .pace import Pace, Turns
+from .pace import Pace, Ticks, Turns
+from .rules_errors import pointed_out
 from .spectator_views import Delayed, Hidden, Open, Spectating
 from .talk_limits import TalkLimits
 
-__all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules"]
+__all__ = ["RESERVED", "Rules", "RulesConfig", "load_rules", "rules_directory", "wrong_rules"]
 
 RESERVED: Final = frozenset(
     {"tokens", "players", "seed", "player_connect_timeout_seconds", "seconds_per_move", "ticks_per_second"}
@@ -73,8 +75,11 @@ class Rules(abc.ABC):
     most_seats: ClassVar[int | None] = None
     """Maximum number of seats, for games in which it varies; None if it is always the same."""
 
-    pace: ClassVar[Pace] = Turns()
-    """How the game advances."""
+    # Any, because a subclass may have a method of this name instead.
+    pace: Any = Turns()
+    """How the game advances: `Turns(…)` or `Ticks(…)`. In a game with phases it is a method `pace(self)`, which returns
+    one of them for the present state; like all views it changes nothing. A config then has neither `seconds_per_move`
+    nor `ticks_per_second`: the rules take such times from fields of their own."""
 
     spectators: ClassVar[Spectating] = Open()
     """What spectators may see before the game is over: `Open()`, `Delayed(ticks=…)` or `Hidden()`. The replay contains
@@ -126,6 +131,13 @@ class Rules(abc.ABC):
                 f"{cls.__name__}.spectators is {named!r}, not Open(), Delayed(ticks=…) or Hidden().",
                 code="rules_unknown",
                 hint="Import one of them from coworld_core.rules.",
+            )
+        pace = cast("object", cls.pace)
+        if not isinstance(pace, Turns | Ticks) and not inspect.isfunction(pace):
+            raise UsageError(
+                f"{cls.__name__}.pace is {pace!r}, not Turns(…), Ticks(…) or a method.",
+                code="rules_unknown",
+                hint="Write pace = Turns(per_move=30) or Ticks(hz=10), or define pace(self), which returns one.",
             )
         talk = cast("object", cls.talk)
         if talk is not None and not isinstance(talk, TalkLimits):
@@ -285,6 +297,11 @@ def _is_range(value: object) -> bool:
     return len(ends) == 2 and len(known) == sum(end is not None for end in ends) and known == sorted(set(known))
 
 
+def fixed_pace(rules: type[Rules]) -> Pace | None:
+    """The pace of a game; None if that depends on the phase."""
+    return rules.pace if isinstance(rules.pace, Turns | Ticks) else None
+
+
 @cache
 def draws_seats(rules: type[Rules]) -> bool:
     """Whether a game draws what each seat sees, that is, whether its `draw` takes a seat."""
@@ -338,7 +355,7 @@ def load_rules(name: str, *, directory: Path | None = None, alone: bool = False)
 
     Raises:
         UsageError: Code `rules_unknown` if there is no such module, file or class, if the class is incomplete, or if
-            its config defines a field of `RESERVED`. Errors raised by the module itself are passed on.
+            its config defines a field of `RESERVED`; `rules_wrong` if it cannot be imported. The message has the line.
     """
     place, _, class_name = name.partition(":")
     if not place:
@@ -359,29 +376,48 @@ def load_rules(name: str, *, directory: Path | None = None, alone: bool = False)
         )
     rules_class = found
     if missing := sorted(rules_class.__abstractmethods__):
-        raise UsageError(
+        lacks = UsageError(
             f"{rules_class.__name__} lacks {', '.join(missing)}.",
             code="rules_unknown",
             hint="Every game needs these; see coworld_core.rules.Rules.",
         )
+        raise wrong_rules(lacks, directory=rules_directory(rules_class), at=rules_class)
     if taken := sorted(RESERVED & rules_class.Config.model_fields.keys()):
-        raise UsageError(
+        twice = UsageError(
             f"{name}: the config has {', '.join(taken)}, which every game already has.", code="rules_unknown"
         )
+        raise wrong_rules(twice, directory=rules_directory(rules_class), at=rules_class.Config)
     return rules_class
+
+
+def rules_directory(rules: type[Rules]) -> Path:
+    """The directory of the file that defines rules; the current one if there is none."""
+    file = getattr(sys.modules.get(rules.__module__), "__file__", None)
+    return Path(file).parent if file else Path()
+
+
+def wrong_rules(error: Exception, *, directory: Path, at: Any = None) -> UsageError:
+    """The error that says in which line rules are wrong; its arguments are those of `pointed_out`."""
+    code, hint = (error.code, error.hint) if isinstance(error, CoworldError) else ("rules_wrong", None)
+    return UsageError(pointed_out(error, directory=directory, at=at), code=code, hint=hint)
 
 
 def _module_of(place: str, name: str, directory: Path | None, *, alone: bool) -> ModuleType:
     """The module of rules, imported by name or from a file."""
-    if place.endswith(".py"):
-        if not Path(place).is_file():
-            raise UsageError(f"There is no file {place}.", code="rules_unknown")
-        return load_alone(place) if alone else load_file(Path(place))
+    if place.endswith(".py") and not Path(place).is_file():
+        raise UsageError(f"There is no file {place}.", code="rules_unknown")
+    home = Path(place).parent if place.endswith(".py") else directory or Path()
     try:
+        if place.endswith(".py") and not alone:
+            return load_file(Path(place))
         return load_alone(place) if alone else load_module(place, directory=directory)
     except ModuleNotFoundError as error:
+        if place.endswith(".py") or not place.startswith(error.name or place):
+            raise wrong_rules(error, directory=home) from error
         raise UsageError(
             f"There is no module {error.name!r}, which {name!r} needs.",
             code="rules_unknown",
             hint="Modules are looked up in the current directory and among installed packages.",
         ) from error
+    except Exception as error:
+        raise wrong_rules(error, directory=home) from error

@@ -15,8 +15,8 @@ from typing import Any, Final, Literal, cast
 from pydantic import ValidationError
 
 from ..errors import first_mistake
-from .game import Rules, RulesConfig, drawing_as_text, draws_all, draws_seats, is_picture
-from .pace import Ticks
+from .game import Rules, RulesConfig, drawing_as_text, draws_all, draws_seats, fixed_pace, is_picture
+from .pace import Pace, Ticks, Turns
 from .plain_values import action_text, adapter, to_json, to_plain
 from .rules_errors import ActionRefused, RulesError
 from .seat_rewards import gives_rewards, read_rewards
@@ -46,6 +46,7 @@ class Frame:
         rewards: What each seat has gained in the last tick, None for a seat without a reward; None if the rules give no
             rewards, and before the first tick.
         messages: What seats said to each other in the last tick, whoever hears it.
+        pace: How the game advances from here, if that depends on the phase.
         public: What everybody may know whatever else they see (`Rules.public`), by name, as JSON values.
     """
 
@@ -56,6 +57,7 @@ class Frame:
     eliminated: tuple[int, ...] = ()
     rewards: tuple[float | None, ...] | None = None
     messages: tuple[SeatMessage, ...] = ()
+    pace: Pace | None = None
     public: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def known(self) -> dict[str, Any]:
@@ -90,9 +92,12 @@ class Play:
         seats: Number of seats; by default the game's minimum.
         seed: The seed of all randomness.
         names: The names of the seats, for drawings and texts; by default `Seat 0`, `Seat 1` ….
+        pace: How the game advances, if it is not as the class says; of no effect if that depends on the phase.
         new_chance: Ticks from which the rules' random numbers follow from another seed, and that seed.
 
     Attributes:
+        pace: How the game advances at present.
+        phased: Whether that depends on the phase, so that it may change with each tick.
         talk: What seats say to each other; None if the game has no `talk`.
 
     Raises:
@@ -108,6 +113,7 @@ class Play:
         seats: int | None = None,
         seed: int = 0,
         names: Sequence[str] | None = None,
+        pace: Pace | None = None,
         new_chance: Mapping[int, int] | None = None,
     ) -> None:
         count = rules.seats if seats is None else seats
@@ -120,11 +126,13 @@ class Play:
         self._class = rules
         self._most_ticks = rules.max_ticks
         self._range = rules.score_range
-        self._holds = isinstance(rules.pace, Ticks) and rules.pace.hold
+        self._held: dict[int, Any] = {}
+        fixed = fixed_pace(rules)
+        self.phased = fixed is None
+        self._take_pace(pace or fixed or Turns())
         self._names = rules.name_action is not Rules.name_action
         self._options: dict[int, Sequence[Any] | None] = {}
         self._legal: dict[int, dict[str, Any] | None] = {}
-        self._held: dict[int, Any] = {}
         self._frame: Frame | None = None
         self._gives_rewards = gives_rewards(rules)
         self._rewards: tuple[int, tuple[float | None, ...]] | None = None
@@ -177,6 +185,7 @@ class Play:
                 eliminated=self.eliminated(),
                 rewards=self.rewards(),
                 messages=() if self.talk is None else self.talk.messages,
+                pace=self.pace if self.phased else None,
                 public=self._public(),
             )
         return self._frame
@@ -483,7 +492,8 @@ class Play:
             raise self._wrong(name, f"{name} {kind}, so nothing of it has run; it must be an ordinary function")
 
     def _wrong(self, where: str, problem: str, seat: int | None = None, *, code: str | None = None) -> RulesError:
-        return RulesError(problem, where=where, tick=self.tick, seat=seat, code=code)
+        at = getattr(self._class, where, None)
+        return RulesError(problem, where=where, tick=self.tick, seat=seat, code=code, at=at)
 
     def _look(self) -> None:
         if self._options:
@@ -507,9 +517,20 @@ class Play:
         if turn is None:
             turn = self._turns[tuple(named)] = self._turn(named, "to_act")
         self.to_act = turn
+        if self.phased and turn:
+            pace = self._ask("pace")
+            if not isinstance(pace, Turns | Ticks):
+                raise self._wrong("pace", f"it must return Turns(…) or Ticks(…), not {pace!r}")
+            self._take_pace(pace)
         if self.tick >= self._most_ticks and turn:
             problem = f"the game is not over after {self.tick} ticks (max_ticks)"
             raise RulesError(problem, where="to_act", tick=self.tick, code="rules_endless")
+
+    def _take_pace(self, pace: Pace) -> None:
+        self.pace = pace
+        self._holds = isinstance(pace, Ticks) and pace.hold
+        if not self._holds:
+            self._held = {}
 
     def _turn(self, named: Any, where: str) -> tuple[int, ...]:
         """Check the seats that a method of the rules returned."""

@@ -31,6 +31,7 @@ from .rules_errors import ActionRefused, ReplayFormatError, RulesError
 from .seat_rewards import gives_rewards
 
 if TYPE_CHECKING:
+    from .pace import Pace
     from .rules_schemas import EpisodeConfig
 
 __all__ = [
@@ -84,9 +85,13 @@ class ReplayHeader(BaseModel):
 
 
 def replay_header(
-    rules: type[Rules], config: EpisodeConfig, seed: int, new_chance: Mapping[int, int] | None = None
+    rules: type[Rules],
+    config: EpisodeConfig,
+    seed: int,
+    pace: Pace,
+    new_chance: Mapping[int, int] | None = None,
 ) -> ReplayHeader:
-    """Return the header of the replay of an episode with a config, which names its seats and its pace."""
+    """Return the header of the replay of an episode with a config, which names its seats, and its pace at the start."""
     return ReplayHeader(
         rules=rules.__name__,
         version=rules.version,
@@ -96,7 +101,7 @@ def replay_header(
         seats=config.seats,
         names=list(config.names),
         draws_seats=draws_seats(rules),
-        pace=config.pace.describe(),
+        pace=pace.describe(),
         source_sha256=source_digest(rules),
     )
 
@@ -143,6 +148,9 @@ class ReplayTick(BaseModel):
     eliminated: list[int] = Field(default_factory=list[int], description="The seats that are out of the game.")
     rewards: list[float | None] | None = Field(
         default=None, description="What each seat has gained in this tick, or null, in games that give rewards."
+    )
+    pace: dict[str, Any] | None = Field(
+        default=None, description="How the game advances from here, in games in which that depends on the phase."
     )
     said: list[ReplayMessage] = Field(
         default_factory=list["ReplayMessage"],
@@ -262,6 +270,8 @@ class ReplayWriter:
             if said := {str(seat): text for seat, text in (texts or {}).items() if text}:
                 line[name] = said
         line |= frame.standing()
+        if frame.pace is not None:
+            line["pace"] = frame.pace.describe()
         if frame.rewards is not None:
             line["rewards"] = frame.rewards
         if frame.messages:
@@ -445,6 +455,8 @@ def ticks_again(play: Play, replay: RulesReplay, *, exactly: bool = False) -> Ge
             views.append(("eliminated", tuple(seen.eliminated), frame.eliminated))
         if exactly or seen.rewards is not None:
             views.append(("rewards", None if seen.rewards is None else tuple(seen.rewards), frame.rewards))
+        if exactly or seen.pace is not None:
+            views.append(("pace", seen.pace, frame.pace and frame.pace.describe()))
         for what, then, now in views:
             if then != now:
                 compare(seen.tick, what, then, now)

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..errors import UsageError, first_mistake
-from .game import Rules, RulesConfig
+from .game import Rules, RulesConfig, fixed_pace
 from .pace import Pace, Turns
 from .plain_values import adapter, to_json
 from .play import Play
@@ -41,7 +41,7 @@ class EpisodeConfig:
         tokens: The secret of each seat; not in the repr.
         names: The name of each seat.
         seed: The seed of all randomness; None if one is to be chosen when the game starts.
-        pace: How the game advances.
+        pace: How the game advances; None if that depends on the phase.
         connect_timeout: Seconds to wait for players before the game starts without them.
     """
 
@@ -49,7 +49,7 @@ class EpisodeConfig:
     tokens: tuple[str, ...] = field(repr=False)
     names: tuple[str, ...]
     seed: int | None
-    pace: Pace
+    pace: Pace | None
     connect_timeout: float
 
     @property
@@ -118,19 +118,20 @@ def config_schema(rules: type[Rules]) -> dict[str, Any]:
             "description": "Seconds to wait for players before the game starts without them.",
         },
     }
-    if isinstance(rules.pace, Turns):
+    pace = fixed_pace(rules)
+    if isinstance(pace, Turns):
         properties["seconds_per_move"] = {
             "type": "number",
             "exclusiveMinimum": 0,
-            "default": rules.pace.per_move,
+            "default": pace.per_move,
             "description": "Seconds a seat has for one move.",
         }
-    else:
+    elif pace is not None:
         properties["ticks_per_second"] = {
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": 1000,
-            "default": rules.pace.hz,
+            "default": pace.hz,
             "description": "Ticks per second.",
         }
     return {
@@ -197,8 +198,12 @@ def read_config(rules: type[Rules], config: Mapping[str, Any]) -> EpisodeConfig:
         )
     if shared.players is not None and len(shared.players) != count:
         raise _invalid("players", f"there are {len(shared.players)} names for {count} seats")
-    pace = rules.pace
-    if isinstance(pace, Turns):
+    pace = fixed_pace(rules)
+    if pace is None:
+        for field in ("seconds_per_move", "ticks_per_second"):
+            if getattr(shared, field) is not None:
+                raise _invalid(field, "this game has phases, whose pace its rules decide")
+    elif isinstance(pace, Turns):
         if shared.ticks_per_second is not None:
             raise _invalid("ticks_per_second", "this game waits for moves: give seconds_per_move")
         pace = pace if shared.seconds_per_move is None else replace(pace, per_move=shared.seconds_per_move)
@@ -291,12 +296,15 @@ def _text(value: str) -> dict[Literal["type", "value"], str]:
 
 
 def _player_protocol(rules: type[Rules]) -> str:
+    pace = fixed_pace(rules)
     clock = (
-        f"A seat has {rules.pace.per_move:g} s for a move"
-        + (f", plus {rules.pace.bank:g} s for the whole game" if rules.pace.bank else "")
+        "The game has phases, each with a pace of its own: each `observe` has it as `pace`, as `hello` does."
+        if pace is None
+        else f"A seat has {pace.per_move:g} s for a move"
+        + (f", plus {pace.bank:g} s for the whole game" if pace.bank else "")
         + ", unless the config says otherwise."
-        if isinstance(rules.pace, Turns)
-        else f"The game ticks {rules.pace.hz:g} times a second with the actions received, unless configured otherwise."
+        if isinstance(pace, Turns)
+        else f"The game ticks {pace.hz:g} times a second with the actions received, unless configured otherwise."
     )
     schemas = "".join(
         f"\n## {title}\n\n```json\n{json.dumps(schema, indent=2)}\n```\n"
@@ -363,11 +371,12 @@ def _talk_protocol(talk: TalkLimits) -> str:
     many = "one message" if talk.per_tick == 1 else f"{talk.per_tick} messages"
     return f"""\
 Seats may talk. `say` has `text`, at most {talk.length} characters, and `to`, which is {to}. A seat may say {many} in a
-tick, whether it is its turn or not; before its `act`, if that may end the tick. Those who are addressed get it in
-`heard` of their next `observe`: a list with `tick`, `seat`, `text` and `to`, which is repeated if that observation is
-sent again. What may not be said is answered with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk` and,
-if a seat is taken again, `talked`: the newest of what it has heard and said, in the same form, apart from what its next
-`observe` tells it. Words are never actions.
+tick, whether it is its turn or not; before its `act`, if that may end the tick. Those who are addressed get it at
+once as `heard`, which has a list `heard` with `tick`, `seat`, `text` and `to`; and again, in the order of seats, in
+`heard` of their next `observe`, which is repeated if that observation is sent again. What may not be said is answered
+with `say_refused`: `tick`, `reason`. `hello` has the limits as `talk` and, if a seat is taken again, `talked`: the
+newest of what it has heard and said, in the same form, apart from what an `observe` is still to tell it; the answer to
+`picture` has all of it up to now as `talked`. Words are never actions.
 
 """
 

@@ -50,7 +50,8 @@ class SeatChat:
     """What is said in one play.
 
     What seats say in a tick is heard once it has been played, in the order of seats, and of one seat in the order in
-    which it spoke. It stays new to a hearer up to the end of the first tick in which it is told.
+    which it spoke, so that chance in how messages arrive decides nothing. Only logs have the order in which it was
+    said. It stays new to a hearer up to the end of the first tick in which it is told.
 
     Args:
         limits: What the game allows.
@@ -138,9 +139,9 @@ class SeatChat:
         if not self._saying:
             self.messages = ()
             return
-        self.messages = tuple(sorted(self._saying, key=lambda message: message.seat))
-        self._saying = []
-        for message in self.messages:
+        said, self._saying = self._saying, []
+        self.messages = tuple(sorted(said, key=lambda message: message.seat))
+        for message in said:
             for seat in (message.seat, *message.hearers):
                 self._logs.setdefault(seat, deque(maxlen=MAX_KEPT)).append(message)
                 self._new[seat] = self._new.get(seat, 0) + 1
@@ -148,7 +149,14 @@ class SeatChat:
     def heard(self, seat: int) -> list[SeatMessage]:
         """What a seat hears now: what others have said to it that it was not told before this tick."""
         new = self._new.get(seat, 0)
-        return [message for message in list(self._logs[seat])[-new:] if message.seat != seat] if new else []
+        if not new:
+            return []
+        told = [message for message in list(self._logs[seat])[-new:] if message.seat != seat]
+        return sorted(told, key=lambda message: (message.tick, message.seat))
+
+    def saying(self, seat: int) -> list[SeatMessage]:
+        """What others have said to a seat in the present tick, which it hears in the next one."""
+        return [message for message in self._saying if seat in message.hearers]
 
     def tell(self, seat: int, *, again: bool = False) -> None:
         """Record that a seat is told what it hears now.
@@ -168,8 +176,9 @@ class SeatChat:
         return [message.fields() for message in self.heard(seat)]
 
     def log(self, seat: int) -> list[SeatMessage]:
-        """The newest of what a seat has heard and said, including what others have yet to hear."""
-        return [*self._logs.get(seat, ()), *(message for message in self._saying if message.seat == seat)]
+        """The newest of what a seat has said and what was said to it, in that order, up to now."""
+        present = (message for message in self._saying if seat in (message.seat, *message.hearers))
+        return [*self._logs.get(seat, ()), *present]
 
     def _hearers(self, seat: int, to: object) -> tuple[int, ...]:
         limits = self._limits

@@ -349,7 +349,24 @@ async def _results_conform(candidate: Candidate, ledger: StepLedger) -> StepAnsw
 
 
 async def _players_run(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    return check_attendance(candidate.manifest, ledger.episode, ledger.probes.seats, directory=EPISODE)
+    manifest, record, further = candidate.manifest, ledger.episode, dict[str, EpisodeRecord]()
+    fixture = [entry.player_id for entry in manifest.certification.players]
+    unseated = [player.id for player in manifest.player if player.id not in fixture]
+    # The published versions have only the fixture
+    if record is not None and not record.faults and not candidate.options.published:
+        options = candidate.options.episode
+        options = dataclasses.replace(options, platform=options.platform or candidate.platform, watch=False)
+        for begin in range(0, len(unseated), len(record.slots)):
+            seated = unseated[begin : begin + len(record.slots)]
+            others = [fixture[slot % len(fixture)] for slot in range(len(seated), len(record.slots))]
+            place = f"unseated-{len(further) + 1}"
+            further[place] = await run_episode(
+                plan_episode(candidate.package, players=[*seated, *others]),
+                backend=candidate.backend,
+                workspace=candidate.layout.workspace / place,
+                options=options,
+            )
+    return check_attendance(manifest, record, ledger.probes.seats, directory=EPISODE, further=further)
 
 
 async def _supporting_roles(candidate: Candidate, ledger: StepLedger) -> StepAnswer:

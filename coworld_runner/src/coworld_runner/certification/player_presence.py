@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRecord, SlotRecord
@@ -10,7 +11,7 @@ from coworld_core.manifest.models import GAME_HOSTED, Manifest
 
 from .certification_record import Evidence
 from .contract_checks import LEAVE_SECONDS, SeatState
-from .step_answers import StepAnswer, about_results, failed_on, missing, note, passed, required
+from .step_answers import StepAnswer, about_results, failed_on, fault_evidence, missing, note, passed, required
 
 __all__ = ["check_attendance"]
 
@@ -25,7 +26,12 @@ _STOPPED = "player_stopped"
 
 
 def check_attendance(
-    manifest: Manifest, record: EpisodeRecord | None, seats: Mapping[int, SeatState], *, directory: str
+    manifest: Manifest,
+    record: EpisodeRecord | None,
+    seats: Mapping[int, SeatState],
+    *,
+    directory: str,
+    further: Mapping[str, EpisodeRecord] = MappingProxyType({}),
 ) -> StepAnswer:
     """Compare the starts and ends of the smoke episode's players with the game's.
 
@@ -37,8 +43,10 @@ def check_attendance(
         record: The episode, if there was one.
         seats: By slot, whether a player that had left could have reconnected.
         directory: The episode's directory relative to the certification's, to name logs.
+        further: Further episodes, for players without a slot in the fixture, by their directories.
     """
     seated = [entry.player_id for entry in manifest.certification.players]
+    shown = {*seated, *(slot.player_id for other in further.values() for slot in other.slots)}
     evidence = [
         required(
             "player_without_slot",
@@ -47,7 +55,7 @@ def check_attendance(
             hint="Give every bundled player a slot in certification.players.",
         )
         for player in manifest.player
-        if player.id not in seated
+        if player.id not in shown
     ]
     blamed = record is not None and any(fault.party == "player" for fault in record.faults)
     if record is not None and manifest.game.player_runtime == GAME_HOSTED:
@@ -57,6 +65,12 @@ def check_attendance(
             evidence.append(_attended(slot, seated[slot.slot % len(seated)], record, seats, directory))
     elif not evidence:
         return missing("smoke-episode", "no player was started in it")
+    for place, other in further.items():
+        evidence += [fault_evidence(fault, place) for fault in other.faults if fault.party == "game"]
+        for slot in other.slots:
+            if (name := slot.player_id or "") not in seated:
+                hosted = manifest.game.player_runtime == GAME_HOSTED
+                evidence.append(_hosted(slot, name, place) if hosted else _attended(slot, name, other, {}, place))
     broken = [item for item in evidence if item.broken]
     if broken:
         absent = broken[0].code in ("player_without_slot", "player_never_started")

@@ -6,6 +6,7 @@ import random
 import re
 import secrets
 import socket
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -20,11 +21,13 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import CoworldError, NotReadyError, UsageError, unwrapped
 
 from ...backend import Backend, Unit
+from ...backends.process.child_environment import child_environment
 from ...episode.contract_probes import seat_query
 from ...package.plan import EpisodePlan, Seat, plan_episode, plan_for_people
 from ...package.player_names import HUMAN
 from ...package.resolver import Package, resolve_package
 from ...runs._task_groups import nursery
+from ..server.manifest import UP_TO_DATE
 from .dev_page import DevControls, open_page_server
 from .file_watch import changes, find_players, follow_log
 from .local_programs import OpenGame, local_backend, open_game, open_player, read_scores, ready_game
@@ -36,6 +39,8 @@ _GRACE: Final = 1.0
 """Seconds between TERM and KILL; short, because a user who saves a file wants to see its effect."""
 _READY_SECONDS: Final = 60.0
 _PLACE: Final = re.compile(r'File "(?P<file>[^"<]+)", line (?P<line>\d+)')
+_POINTED: Final = re.compile(r"(?P<file>[^\s:]+\.py):(?P<line>\d+): (?P<problem>.+)")
+"""The first line of what `pointed_out` says, which is followed by the line and a caret."""
 _MOST_SEED: Final = 2**31
 _SHOWN_LINES: Final = 15
 """Lines shown from the end of a failed program's output."""
@@ -111,7 +116,7 @@ class Dev:
         self._config = dict(config)
         self._seats: list[_SeatState] = []
         self._now = _Game()
-        self._again = anyio.Event()
+        self._again, self._saved = anyio.Event(), anyio.Event()
         self._round: anyio.CancelScope | None = None
         self._backend: Backend | None = None
 
@@ -170,6 +175,7 @@ class Dev:
     async def run(self) -> None:
         """Play one game after another until cancelled."""
         async with nursery() as tasks:
+            tasks.start_soon(self._follow_rules)
             tasks.start_soon(self._watch)
             while True:
                 self._again = anyio.Event()
@@ -190,7 +196,25 @@ class Dev:
                     self._seat_anew(slot)
             else:
                 self._log("dev", f"{names} saved: the game starts again")
+                self._saved.set()
                 self.restart()
+
+    async def _follow_rules(self) -> None:
+        """Bring the manifest up to date with the rules at each save, in a process of its own: rules may do anything.
+
+        A manifest that changes counts as saved, so that the game starts again.
+        """
+        command = [sys.executable, "-m", "coworld_runner.kit.server.manifest", str(self._directory)]
+        while True:
+            with anyio.move_on_after(_READY_SECONDS):
+                done = await anyio.run_process(command, env=child_environment(None), check=False)
+                # Without a result, the game itself fails for the same reason, or has no rules
+                if done.returncode in (0, 1):
+                    for line in (done.stdout + done.stderr).decode(errors="replace").splitlines():
+                        if not line.endswith(UP_TO_DATE):
+                            self._log("manifest", line)
+            await self._saved.wait()
+            self._saved = anyio.Event()
 
     async def _play(self) -> None:
         self._now = replace(self._now, status="starting", problem=None, scores=None)
@@ -424,6 +448,9 @@ def _describe_failure(tail: str, message: str, directory: Path) -> tuple[str, st
     """Describe a failure from the end of a program's log: in one line, in full, and as `file:line` if known."""
     root = directory.resolve()
     lines = [line.rstrip() for line in tail.splitlines() if line.strip()]
+    for index, line in enumerate(lines):
+        if (match := _POINTED.fullmatch(line)) and (root / match["file"]).is_file():
+            return match["problem"], "\n".join(lines[index : index + 3]), f"{match['file']}:{match['line']}"
     mine: list[tuple[int, str]] = []
     for index, line in enumerate(lines):
         if (match := _PLACE.search(line)) and (path := Path(match["file"]).resolve()).is_relative_to(root):

@@ -28,6 +28,7 @@ from coworld_core.rules import (
     action_schema,
     rules_config,
 )
+from coworld_core.rules.game import fixed_pace
 from coworld_core.rules.plain_values import is_same_json
 from coworld_core.rules.player_loader import is_session, open_player, seated
 from coworld_core.rules.rules_errors import own_lines
@@ -203,7 +204,7 @@ class PolicyTable:
             tokens=("",) * count,
             names=tuple(f"Seat {seat}" for seat in range(count)),
             seed=None,
-            pace=rules.pace,
+            pace=fixed_pace(rules),
             connect_timeout=0.0,
         )
         self._seats = count
@@ -322,7 +323,7 @@ class PolicyTable:
                 start, over = (_with_arguments(place, getattr(one, form, None)) for form in ("start", "over"))
                 self._players[seat] = over, self._asking(one.act, place)
                 if start is not None:
-                    hello = hello_message(self._rules, self._config, seat, self._schemas)
+                    hello = hello_message(self._rules, self._config, seat, self._schemas, play.pace)
                     self._tell(start, json.loads(hello), play=play, seat=seat)
             return self._players[seat][1](play, seat)
 

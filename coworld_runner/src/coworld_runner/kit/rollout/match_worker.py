@@ -242,7 +242,8 @@ class MatchWorker:
                 piped.lose(failure)
                 continue
             bot = game.bots[slot] = host.link()
-            hello = hello_message(self._rules, config, slot, self._schemas) if host.description["starts"] else None
+            pace, starts = piped.table.play.pace, host.description["starts"]
+            hello = hello_message(self._rules, config, slot, self._schemas, pace) if starts else None
             seed = player_seed(spec.seed, slot, secret=spec.player_secret)
             bot.ask((NEW, number, seed, hello), (number, slot, NEW))
         self._progress.note(spec.number, WorkerProgress.RULES)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coworld_core.rules import Branch, EpisodeConfig, Rules, Ticks
+from coworld_core.rules import Branch, EpisodeConfig, Rules
 from coworld_core.time_limits import ABANDONED
 
 from ..table.game_table import GameTable
@@ -76,8 +76,6 @@ class PipedGame:
         self.failures: list[SeatFailure] = []
         self.results: Mapping[str, Any] | None = None
         self.stopped = False
-        self._sure = self.table.sure
-        self._ticks = isinstance(config.pace, Ticks)
         self._now = self._latest = 0.0
         """When the present tick began, and when the last answer in it came."""
         self._ends = math.inf
@@ -134,7 +132,7 @@ class PipedGame:
             self._late[slot] = (self._stale.pop(slot), arrives)
             return None
         # Most answers are quick
-        if (used <= self._sure and since <= self._now) or arrives <= self.table.time_ends(slot):
+        if (used <= self.table.sure and since <= self._now) or arrives <= self.table.time_ends(slot):
             if arrives > self._latest:
                 self._latest = arrives
             return arrives
@@ -161,7 +159,7 @@ class PipedGame:
         table = self.table
         turn = table.play.to_act
         # A game of ticks waits for the end of each, any other only for those that have not acted
-        for slot in turn if self._ticks else table.missing() if len(table.actions) < len(turn) else ():
+        for slot in turn if table.ticks else table.missing() if len(table.actions) < len(turn) else ():
             self._latest = max(self._latest, table.time_ends(slot))
         self._now = self._latest
         if self._now > self._ends:

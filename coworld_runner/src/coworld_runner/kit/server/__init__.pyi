@@ -11,6 +11,8 @@ from .game_host import serve_rules as serve_rules
 from .game_server import ReplayFeed as ReplayFeed
 from .game_server import serve_game as serve_game
 from .game_server import talked_out as talked_out
+from .manifest import ManifestUpdate as ManifestUpdate
+from .manifest import manifest_update as manifest_update
 from .new_programs import declaration_of as declaration_of
 from .outbox import Outbox as Outbox
 from .scaffolds import NewFiles as NewFiles

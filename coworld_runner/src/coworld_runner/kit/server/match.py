@@ -18,7 +18,7 @@ from ..table.game_table import GameTable
 from ..table.greeting import about_game, hello_message, seat_schemas
 from ..table.seat_events import SeatEvents
 from .countdown import Countdown
-from .outbox import Outbox
+from .outbox import Outbox, compact
 from .sample_stream import SampleStream
 from .spectators import Spectators
 
@@ -76,7 +76,8 @@ class Match:
         self._outboxes: list[Outbox | None] = [None] * config.seats
         self._seen: set[int] = set()
         """The seats that have had a connection."""
-        self._viewers = Spectators({**about_game(rules, config), **offers}, may_see=rules.spectators, close_reason=OVER)
+        about = {**about_game(rules, config, self._table.play.pace), **offers}
+        self._viewers = Spectators(about, may_see=rules.spectators, close_reason=OVER)
         self._all_seen = anyio.Event()
         # Cleared and waited for in each turn: anyio's would have to be a new one
         self._heard = asyncio.Event()
@@ -104,7 +105,7 @@ class Match:
         self._say(slot, f"seat {slot} ({json.dumps(self._config.names[slot])}) {'re' * (slot in self._seen)}connected")
         arrives = slot not in self._seen and not self._table.started
         self._seen.add(slot)
-        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas, talked))
+        outbox.notify(hello_message(self._rules, self._config, slot, self._schemas, self._table.play.pace, talked))
         if arrives:
             self._show_pages(slot)
         if self._end is not None:
@@ -153,6 +154,14 @@ class Match:
             self._tell_acted(slot)
         if reply is None:
             self._heard.set()
+        if (said := self._table.said) is not None:
+            self._table.said = None
+            # The next observation tells it again, so that nothing can be lost
+            words = compact({"type": "heard", "heard": [said.fields()]})
+            for hearer in said.hearers:
+                if (outbox := self._outboxes[hearer]) is not None:
+                    outbox.notify(words)
+            self._viewers.hear(said, self._table.frame)
         return reply
 
     # The game

@@ -18,7 +18,7 @@ from coworld_core.role_kinds import ROLES
 from ...images.build_context import ContextError, Ignore
 from ...package.own_players.player_file import only_defines, read_file
 
-__all__ = ["Declaration", "NewProgram", "declaration_of", "declarations", "new_programs"]
+__all__ = ["Declaration", "NewProgram", "declaration_of", "declarations", "new_programs", "rules_name"]
 
 _SERVER = "coworld_runner.kit.server"
 _HOST = ("-m", "coworld_runner.kit.roles")
@@ -51,13 +51,11 @@ class Declaration:
         program: The program.
         before: The text of the template.
         after: Its text with the program's entry; the same if it cannot be declared.
-        rules: The `MODULE:CLASS` of the game's rules.
     """
 
     program: NewProgram
     before: str
     after: str
-    rules: str
 
 
 def declaration_of(template: Path, file: Path) -> Declaration | None:
@@ -77,13 +75,21 @@ def declaration_of(template: Path, file: Path) -> Declaration | None:
     """
     before = template.read_bytes().decode("utf-8")
     manifest: dict[str, Any] = json.loads(before)
-    run: list[str] = list(manifest["game"]["runnable"].get("run") or ())
     word = f"{file.parent.name}/{file.name}"
     found = [program for program in new_programs(manifest, template.parent) if program.file == word]
-    if not found or _SERVER not in run[:-1]:
+    if not found or not rules_name(manifest):
         return None
     after = edited(before, declarations(manifest, found))
-    return Declaration(program=found[0], before=before, after=after, rules=run[run.index(_SERVER) + 1])
+    return Declaration(program=found[0], before=before, after=after)
+
+
+def rules_name(manifest: Any) -> str:
+    """The `MODULE:CLASS` of the rules that a game serves, by its manifest as JSON; empty for a game of another kind."""
+    try:
+        run: list[Any] = list(manifest["game"]["runnable"]["run"])
+        return str(run[run.index(_SERVER) + 1])
+    except (LookupError, TypeError, ValueError):
+        return ""
 
 
 def new_programs(manifest: Mapping[str, Any], directory: Path) -> list[NewProgram]:

@@ -13,7 +13,8 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import EyeView, ReplayFormatError, Rules, RulesReplay, eye_views
+from coworld_core.rules import EyeView, ReplayFormatError, Rules, RulesReplay, Turns, eye_views
+from coworld_core.rules.game import fixed_pace
 from coworld_core.rules.replay_eyes import Eye, eyes_of, read_eye
 from coworld_core.rules.rules_schemas import rules_text
 
@@ -68,7 +69,7 @@ def _recorded(replay: RulesReplay, rules: type[Rules]) -> list[str]:
         "type": "replay",
         "about": rules_text(rules),
         # Earlier replays do not say how the game advanced.
-        "pace": replay.header.pace or rules.pace.describe(),
+        "pace": replay.header.pace or (fixed_pace(rules) or Turns()).describe(),
         "header": replay.header.model_dump(mode="json"),
         "eyes": [str(eye) for eye in eyes_of(rules, replay.header)],
         "count": len(replay.ticks),

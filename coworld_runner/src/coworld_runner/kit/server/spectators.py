@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from coworld_core.rules import Delayed, Frame, Open, Spectating
+from coworld_core.rules.seat_talk import SeatMessage
 
 from ..table.compact_json import compact
 from .outbox import Outbox
@@ -36,6 +37,8 @@ class Spectators:
         self._close_reason = close_reason
         self._messages: deque[dict[str, Any]] = deque(maxlen=MAX_MESSAGES)
         """The newest messages to all that spectators may read."""
+        self._early: list[SeatMessage] = []
+        """Those of them that were said in the tick that is still played."""
         self._read = -1
         """The last tick whose messages are among them."""
         self._outboxes: set[Outbox] = set()
@@ -71,6 +74,13 @@ class Spectators:
         for outbox in self._outboxes:
             outbox.put(state)
 
+    def hear(self, message: SeatMessage, frame: Frame) -> None:
+        """Let spectators who may see the present state read what was just said to all."""
+        if isinstance(self._may_see, Open) and message.to == "all":
+            self._messages.append(message.fields())
+            self._early.append(message)
+            self.show(frame)
+
     def finish(self, frame: Frame, end: str) -> None:
         """Send the last state and the end, and close every connection."""
         self._end = end
@@ -102,9 +112,13 @@ class Spectators:
     def _read_aloud(self, frame: Frame) -> None:
         if frame.tick > self._read:
             self._read = frame.tick
-            self._messages.extend(one.fields() for one in frame.messages if one.to == "all")
+            read = set(map(id, self._early))
+            self._messages.extend(one.fields() for one in frame.messages if one.to == "all" and id(one) not in read)
+            self._early.clear()
 
     def _state(self, frame: Frame, **more: Any) -> str:
-        state = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
+        state: dict[str, Any] = {"type": "state", "tick": frame.tick, "to_act": frame.to_act, "drawing": frame.drawing}
+        if frame.pace is not None:
+            state["pace"] = frame.pace.describe()
         said = {"said": list(self._messages)} if self._messages else {}
         return compact({**state, **frame.standing(), **frame.known(), **said, **more})

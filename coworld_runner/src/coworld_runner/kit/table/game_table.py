@@ -40,6 +40,9 @@ Keep = Literal["replay", "actions", "nothing"]
 """What a table keeps of a game: its replay as it is shown; only what was done, from which a replay can be made; or
 nothing."""
 
+SLOW_TICK: Final = 2.0
+"""Seconds of a tick from which on a seat is told how much of it is left."""
+
 OWN_QUEUE: Final = 1.0
 """If an observation takes up to this many seconds to deliver, the delay counts as ours and the seat's clock starts
 later; a longer delay counts as the client's."""
@@ -47,8 +50,8 @@ later; a longer delay counts as the client's."""
 
 @dataclass(slots=True)
 class _Seat:
-    bank: float
-    """Seconds left beyond those of each move."""
+    spent: float = 0.0
+    """Seconds used beyond those of each move."""
     pictures: bool = False
     """Whether it is shown on a page, which has asked for pictures."""
     shown: int = -1
@@ -73,6 +76,7 @@ class GameTable:
         play: The game.
         started: Whether seats may act.
         actions: What seats have chosen in this tick.
+        said: What was said last, until those who hear it are told.
         frame: The spectators' view, if a replay is kept.
 
     Raises:
@@ -90,10 +94,7 @@ class GameTable:
         samples: SampleLines | None = None,
         new_chance: Mapping[int, int] | None = None,
     ) -> None:
-        pace = config.pace
-        self._period = 1 / pace.hz if isinstance(pace, Ticks) else None
-        self._per_move, bank = (math.inf, 0.0) if isinstance(pace, Ticks) else (pace.per_move, pace.bank)
-        self._tells_acted = self._period is None and (isinstance(rules.spectators, Open) or "to_act" in rules.public)
+        self._tells_acted = isinstance(rules.spectators, Open) or "to_act" in rules.public
         self._rules = rules
         self._config = config
         self._seed = seed
@@ -101,14 +102,21 @@ class GameTable:
         self._log = log
         self._samples = samples
         self.play = Play(
-            rules, config=config.rules, seats=config.seats, seed=seed, names=config.names, new_chance=new_chance
+            rules,
+            config=config.rules,
+            seats=config.seats,
+            seed=seed,
+            names=config.names,
+            pace=config.pace,
+            new_chance=new_chance,
         )
         self.started = False
         self.actions: dict[int, Any] = {}
+        self.said: SeatMessage | None = None
         self._over = ""
         """The message that the game is over, once it is."""
-        self._seats = [_Seat(bank) for _ in range(config.seats)]
-        self._due = 0.0
+        self._seats = [_Seat() for _ in range(config.seats)]
+        self._take_pace(0.0)
         self._asked: dict[int, float] = {}
         """When the clocks of those started that are to act."""
         self._delivered: set[int] = set()
@@ -120,13 +128,25 @@ class GameTable:
         """What led to the present tick, the actions and who decided them, until the replay has it."""
         if keep == "replay":
             self.frame = self.play.frame()
-            self._writer = ReplayWriter(replay_header(rules, config, seed, new_chance))
+            self._writer = ReplayWriter(replay_header(rules, config, seed, self.play.pace, new_chance))
             self._led = ({}, {})
             if rules.tell_rewards or rules.talk is not None:
                 for slot, seat in enumerate(self._seats):
                     seat.news = SeatNews(slot, rewards=rules.tell_rewards, talk=self.play.talk)
 
     # Time
+
+    def _take_pace(self, at: float) -> None:
+        """Go on at the pace of the present phase from some time on."""
+        pace = self._pace = self.play.pace
+        self._due = at
+        self._period = 1 / pace.hz if isinstance(pace, Ticks) else None
+        self._per_move, self._bank = (math.inf, 0.0) if isinstance(pace, Ticks) else (pace.per_move, pace.bank)
+
+    @property
+    def ticks(self) -> bool:
+        """Whether this tick ends by itself, and does not wait for moves."""
+        return self._period is not None
 
     @property
     def sure(self) -> float:
@@ -140,6 +160,8 @@ class GameTable:
     def ask(self, at: float) -> tuple[int, ...]:
         """Begin a tick: the clocks of the seats start that are to act; returns these seats."""
         turn = self.play.to_act
+        if self.play.pace is not self._pace and self.play.pace != self._pace:
+            self._take_pace(at)
         self._asked = dict.fromkeys(turn, at)
         if self.actions:
             self.actions = {}
@@ -166,7 +188,7 @@ class GameTable:
         """When the time ends that a seat has for this tick."""
         if self._period is not None:
             return self._due
-        return self._asked[slot] + self._per_move + self._seats[slot].bank
+        return self._asked[slot] + self._per_move + max(self._bank - self._seats[slot].spent, 0.0)
 
     def due(self, at: float) -> float | None:
         """When this tick ends, in a game that does not wait for moves; to be asked once observations are sent."""
@@ -179,7 +201,7 @@ class GameTable:
     @property
     def acted(self) -> list[int]:
         """The seats that have acted in this tick, if the game waits for all that are to act and they are no secret."""
-        return sorted(self.actions) if self._tells_acted else []
+        return sorted(self.actions) if self._tells_acted and self._period is None else []
 
     def missing(self) -> list[int]:
         """The seats that are to act and have not."""
@@ -238,8 +260,7 @@ class GameTable:
             self._by[slot] = by
         used = at - self._asked[slot]
         if used > self._per_move:
-            seat = self._seats[slot]
-            seat.bank = max(seat.bank - used + self._per_move, 0.0)
+            self._seats[slot].spent += used - self._per_move
         if self._log is not None:
             self._log.acted(self.play.tick, slot, used if used > 0.0 else 0.0)
 
@@ -266,7 +287,7 @@ class GameTable:
         if actions is None:
             actions = self.actions
             for slot in self.missing() if len(actions) < len(self._asked) else ():
-                self._seats[slot].bank = 0.0
+                self._seats[slot].spent = max(self._seats[slot].spent, self._bank)
                 if log is not None:
                     log.add(play.tick, IDLE, slot)
         live = self._writer is not None
@@ -384,7 +405,9 @@ class GameTable:
             parts.append(compact({"picture": play.drawing(slot), **self._standing(slot)})[1:-1])
         if more:
             parts.append(compact(more)[1:-1])
-        if turn and self._period is None:
+        if play.phased:
+            parts.append(compact({"pace": play.pace.describe()})[1:-1])
+        if turn and (self._period is None or self._period >= SLOW_TICK):
             left = max(self.time_ends(slot) - at, 0.0)
             parts.append(f'"time_left":{left:.3f}')
         return f"{{{','.join(parts)}}}"
@@ -396,12 +419,15 @@ class GameTable:
                 self.play.drawing(slot)
 
     def _picture(self, slot: int) -> str:
-        """Send a seat its drawing from now on, and return the present one.
+        """Send a seat its drawing from now on, and return the present one, with what it has heard and said up to now.
 
         The answer is not another observation, which a player at the same connection might answer again.
         """
-        self._seats[slot].pictures = True
+        seat = self._seats[slot]
+        seat.pictures = True
         picture = {"picture": self.play.drawing(slot), **self._standing(slot)}
+        if seat.news is not None and (talked := seat.news.log()):
+            picture["talked"] = talked
         return compact({"type": "picture", "tick": self.play.tick, **picture})
 
     def _standing(self, slot: int) -> dict[str, Any]:
@@ -416,7 +442,7 @@ class GameTable:
                 raise ActionRefused("in this game seats do not talk")
             if self._over:
                 raise ActionRefused("the game is over")
-            message = talk.say(slot, request.get("text"), request.get("to", "all"), tick=tick)
+            message = self.said = talk.say(slot, request.get("text"), request.get("to", "all"), tick=tick)
         except ActionRefused as refused:
             return compact({"type": "say_refused", "tick": tick, "reason": refused.message})
         if self._log is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coworld_core.rules import EpisodeConfig, Rules, RulesError
+from coworld_core.rules import EpisodeConfig, Pace, Rules, RulesError
 from coworld_core.rules.rules_schemas import action_schema, keys_of, observation_schema, rules_text
 from coworld_core.rules.seat_wire import PROTOCOL
 
@@ -35,6 +35,7 @@ def hello_message(
     config: EpisodeConfig,
     slot: int,
     schemas: Mapping[str, Any],
+    pace: Pace,
     talked: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The message `hello` to a seat, as JSON text.
@@ -44,6 +45,7 @@ def hello_message(
         config: The config of the episode.
         slot: The seat.
         schemas: What `seat_schemas` returned.
+        pace: How the game advances at present.
         talked: What the seat has heard and said before.
     """
     if rules.tell_rewards:
@@ -53,16 +55,16 @@ def hello_message(
     if talked:
         schemas = {**schemas, "talked": talked}
     more = {"protocol": PROTOCOL, "seat": slot, "seats": config.seats, **schemas}
-    return compact({"type": "hello", **about_game(rules, config), **more})
+    return compact({"type": "hello", **about_game(rules, config, pace), **more})
 
 
-def about_game(rules: type[Rules], config: EpisodeConfig) -> dict[str, Any]:
-    """What players and spectators are told about a game at first."""
+def about_game(rules: type[Rules], config: EpisodeConfig, pace: Pace) -> dict[str, Any]:
+    """What players and spectators are told about a game at first, with its pace at present."""
     return {
         "game": rules.__name__,
         "version": rules.version,
         "about": rules_text(rules),
         "names": list(config.names),
         "config": config.public(),
-        "pace": config.pace.describe(),
+        "pace": pace.describe(),
     }

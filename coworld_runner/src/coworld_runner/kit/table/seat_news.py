@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from coworld_core.rules.seat_rewards import reward_sum
@@ -66,8 +67,13 @@ class SeatNews:
         if self._talk is None:
             return []
         self._talk.tell(self._slot, again=True)
-        later = {id(one) for one in (() if over else self._heard())}
-        before = [one for one in self._talk.log(self._slot) if id(one) not in later][-MAX_TALKED:]
+        return self.log(() if over else (*self._heard(), *self._talk.saying(self._slot)))
+
+    def log(self, without: Iterable[SeatMessage] = ()) -> list[dict[str, Any]]:
+        """The newest of what the seat has said and what was said to it, up to now, as the fields of messages."""
+        later = set(map(id, without))
+        said = [] if self._talk is None else self._talk.log(self._slot)
+        before = [one for one in said if id(one) not in later][-MAX_TALKED:]
         while sum(len(one.text) for one in before) > MAX_TALKED_LETTERS:
             del before[0]
         return [one.fields() for one in before]

@@ -103,7 +103,7 @@ def wrap_game(source: str, *, directory: Path | None = None, measure: bool = Tru
     manifest: dict[str, Any] = json.loads((place / _MANIFEST).read_text("utf-8"))
     _people(manifest, game, thinking)
     (place / _MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    _bring_up_to_date(f"{module}:{class_name}", place)
+    _bring_up_to_date(place)
     card = None
     if measure:
         card = measure_card(
@@ -178,9 +178,9 @@ def _people(manifest: dict[str, Any], game: WrappedGame, thinking: str) -> None:
     manifest["certification"]["players"] = [{"player_id": ids[seat % len(ids)]} for seat in range(game.default_seats)]
 
 
-def _bring_up_to_date(rules: str, place: Path) -> None:
+def _bring_up_to_date(place: Path) -> None:
     """Update the manifest in a separate process: it imports the game, whose module may have any name."""
-    command = [sys.executable, "-m", "coworld_runner.kit.server.manifest", rules, _MANIFEST]
+    command = [sys.executable, "-m", "coworld_runner.kit.server.manifest", _MANIFEST]
     try:
         done = subprocess.run(
             command,

@@ -19,6 +19,7 @@ talk(socketUrl("global"), (message) => {
   } else if (message.type === "state") {
     last = message;
     played = played || !message.to_act || message.to_act.length > 0;
+    if (message.pace) announce(message.pace.kind !== "ticks");
     showBoard(message.drawing);
     showSeats(about.names, message);
     showTalk(about.names, message.said || []);

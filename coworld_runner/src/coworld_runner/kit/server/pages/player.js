@@ -38,10 +38,15 @@ const SPOKEN = 100;
 const spoken = []; // what this seat has heard, and what it has said itself
 let heardAt = -1;
 
-// An observation that is sent again repeats what was heard.
-function listen(message) {
-  if (message.tick !== heardAt) spoken.push(...(message.heard || []));
-  heardAt = message.tick;
+// What was heard at once comes again with the next observation, and with one that is sent again.
+function listen(heard) {
+  const key = ({ tick, seat, text, to }) => JSON.stringify([tick, seat, text, to]);
+  const known = spoken.map(key);
+  for (const one of heard) {
+    const place = known.indexOf(key(one));
+    if (place < 0) spoken.push(one);
+    else delete known[place];
+  }
   showSpoken();
 }
 
@@ -88,7 +93,7 @@ let clock = 0;
 function runClock(runs) {
   clearInterval(clock);
   // It keeps its place while it does not run
-  el("clock").hidden = ticking();
+  el("clock").hidden = ticking() && !ends;
   el("clock").style.visibility = runs && ends ? "" : "hidden";
   if (!runs || !ends) return;
   const show = () => {
@@ -133,10 +138,12 @@ function showObservation(message) {
   if (sent && sent.tick < message.tick) for (const control of controls.values()) if (control.clear) control.clear();
   if (message.absent || (now && now.absent)) setNotice(notHere(about.names, message));
   now = message;
+  about.pace = message.pace || about.pace;
   ends = message.time_left === undefined ? 0 : performance.now() + 1000 * message.time_left;
   if (message.picture !== undefined) latest = message;
   showViews();
-  listen(message);
+  if (message.tick !== heardAt) listen(message.heard || []);
+  heardAt = message.tick;
   offer();
   showState();
   const late = next;
@@ -173,6 +180,8 @@ function hear(message) {
     send({ type: "picture" });
   } else if (message.type === "picture") {
     latest = message;
+    if (message.talked) spoken.splice(0, spoken.length, ...message.talked);
+    showSpoken();
     if (now) { showViews(); offer(); showState(); }
   } else if (message.type === "observe") {
     showObservation(message);
@@ -180,6 +189,9 @@ function hear(message) {
     if (!now || message.tick !== now.tick) return;
     latest.acted = message.acted;
     showStanding();
+  } else if (message.type === "heard") {
+    spoken.push(...message.heard);
+    showSpoken();
   } else if (message.type === "say_refused") {
     const mine = spoken.map(({ seat }) => seat).lastIndexOf(about.seat);
     if (mine >= 0) spoken.splice(mine, 1);

@@ -106,7 +106,9 @@ function go() {
 
 // A game with ticks has its own pace, at which several may be due at once; in one that waits, each move takes a moment.
 function run() {
-  const period = (head.pace && head.pace.hz ? 1000 / head.pace.hz : STEP) / speed;
+  const { hz } = ticks[at].pace || head.pace || {};
+  const period = (hz ? 1000 / hz : STEP) / speed;
+  if (since.period !== period) since = { tick: at, time: performance.now(), period };
   if (at >= ticks.length - 1) {
     const more = ticks.length < head.count; // is on its way
     if (!more && parent !== window) parent.postMessage("coworld-replay-ended", "*"); // A show goes on to the next
