@@ -18,7 +18,7 @@ from ..table.game_table import GameTable
 from ..table.greeting import about_game, hello_message, seat_schemas
 from ..table.seat_events import SeatEvents
 from .countdown import Countdown
-from .outbox import Outbox, compact
+from .outbox import Outbox
 from .sample_stream import SampleStream
 from .spectators import Spectators
 

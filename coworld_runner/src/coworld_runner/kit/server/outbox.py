@@ -8,15 +8,10 @@ from typing import Final
 
 import anyio
 
-from coworld_core.rules.plain_values import json_writer
-
-__all__ = ["MAX_NOTICES", "Outbox", "compact"]
+__all__ = ["MAX_NOTICES", "Outbox"]
 
 MAX_NOTICES: Final = 8
 """Maximum number of notices waiting for one connection; further ones are dropped."""
-
-compact: Final = json_writer()
-"""Encodes a message as JSON text."""
 
 
 class Outbox:

@@ -1,4 +1,5 @@
 const STEP = 600;
+const LONG = 3000; // a minute of talk is one tick, and nobody waits for it again
 let head = null;
 const ticks = [];
 const spoken = []; // the ticks in which something was heard
@@ -107,7 +108,7 @@ function go() {
 // A game with ticks has its own pace, at which several may be due at once; in one that waits, each move takes a moment.
 function run() {
   const { hz } = ticks[at].pace || head.pace || {};
-  const period = (hz ? 1000 / hz : STEP) / speed;
+  const period = (hz ? Math.min(1000 / hz, LONG) : STEP) / speed;
   if (since.period !== period) since = { tick: at, time: performance.now(), period };
   if (at >= ticks.length - 1) {
     const more = ticks.length < head.count; // is on its way
