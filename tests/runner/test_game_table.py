@@ -208,7 +208,7 @@ def test_phases_have_clocks_of_their_own_and_one_bank() -> None:
     assert replay.results == {"scores": [1.0, 2.0], "ticks": 4}
     assert play_again(Village, replay, exactly=True).results() == replay.results
     told = [tick.pace for tick in replay.ticks]
-    assert replay.header.pace == told[0] == {"kind": "ticks", "hz": 1 / 60}
+    assert replay.header.pace == told[0] == {"kind": "ticks", "hz": 1 / 60, "hold": True}
     assert told[1] == {"kind": "turns", "per_move": 20.0, "bank": 1}
     assert replay.ticks[-1].pace == told[1], "nothing comes after the end"
     # A replay that says otherwise is not this game

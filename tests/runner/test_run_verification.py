@@ -180,7 +180,7 @@ async def test_why_a_run_cannot_be_played_again(run: Path, tmp_path: Path) -> No
     code, words = await reason()
     assert (code, "0" * 64 in words, record.manifest_sha256 in words) == ("rules_changed", True, True)
     assert (await verify_run(run, game=NIM)).verdict == "same"
-    assert (await reason(NIM.parent / "paintarena"))[1].endswith("the game is not one of the kit.")
+    assert (await reason(NIM.parent / "paintarena"))[1].endswith("what its seats sent was not recorded (frames).")
     (run / "replay").unlink()
     reseal(run, manifest_sha256=record.manifest_sha256)
     assert (await reason())[0] == "no_replay"

@@ -133,7 +133,7 @@ async def test_words_arrive_when_they_are_said_and_survive_a_reload() -> None:
     both = [hello, {**hello, "text": "again"}]
     async with serving(Village, talk_seconds=600, days=1) as table, sit(table, 1) as second:
         async with connect(f"ws://127.0.0.1:{table.port}/global", proxy=None) as viewer, sit(table, 0) as first:
-            assert (await my_turn(first))["pace"] == {"kind": "ticks", "hz": 1 / 600}
+            assert (await my_turn(first))["pace"] == {"kind": "ticks", "hz": 1 / 600, "hold": True}
             for text in ("hello", "again"):
                 await say(second, text)
             assert [await hear(first), await hear(first)] == [{"type": "heard", "heard": [one]} for one in both]

@@ -16,8 +16,8 @@ from .forks import fork_run as fork_run
 from .measurements import mix as mix
 from .measurements import pickup as pickup
 from .measurements import scrimmage as scrimmage
-from .played_game import PlayedGame as PlayedGame
-from .played_game import played_game as played_game
+from .played_games import PlayedGame as PlayedGame
+from .played_games import played_game as played_game
 from .player_check import PlayerReport as PlayerReport
 from .player_check import check_files as check_files
 from .player_check import check_player as check_player
