@@ -1,4 +1,4 @@
-"""`coworld verify`, `runs verify` and `tournament verify`: what they say, and their exit statuses."""
+"""`coworld verify`, `runs verify`, `tournament verify` and `fork`: what they say, and their exit statuses."""
 
 from __future__ import annotations
 
@@ -71,3 +71,24 @@ def test_a_tournament(tmp_path: Path) -> None:
     done = coworld("tournament", "verify", league, "--play-again", "--json")
     answer = done.json
     assert (done.status, answer["verdict"], answer["verified"], answer["kept"] > 0) == (0, "same", 30, True)
+
+
+def test_a_game_goes_on_another_way(run: Path, tmp_path: Path) -> None:
+    done = coworld("fork", run, "--at", 2)
+    assert (done.status, "It ended as before." in done.stdout) == (0, True), done.stderr
+    done = coworld("fork", run, "--at", 2, "--seat", 1, "counter", "--times", 20, "-o", tmp_path / "on")
+    assert (done.status, "Counter (new)" in done.stdout, "% to " in done.stdout) == (0, True, True)
+    assert (tmp_path / "on" / "tick-2.1" / "episode.json").is_file()
+    answer = coworld("fork", run, "--at", 2, "--seat", 0, "random", "--times", 2, "--json").json
+    assert (answer["tick"], answer["times"], len(answer["slots"])) == (2, 2, 2)
+    done = coworld("fork", run, "--at", 900)
+    assert (done.status, "Name a tick from 0 to" in done.stderr) == (2, True)
+    (run / "replay").unlink()
+    assert coworld("fork", run, "--at", 0).status == 2
+    for words, said in (
+        (("--chances",), "--chances goes with --html."),
+        (("--seconds", "3"), "--seconds goes with --chances."),
+        (("--html", tmp_path / "x.html", "--seat", "0", "random"), "--seat goes with --chances."),
+    ):
+        done = coworld("replay", run, *words)
+        assert (done.status, said in done.stderr) == (2, True), done.stderr

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import shutil
 import subprocess
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,7 @@ from playwright.sync_api import expect
 from support.browser import Pages
 from support.cli_kit import coworld
 from support.needs import find_browser
+from support.nim_episode import NIM
 
 from coworld_runner.kit.server.scaffolds import new_game
 from coworld_runner.replay.recorded_page import ReplayPage
@@ -41,6 +45,44 @@ def test_a_replay_of_the_kit(pages: Pages, tmp_path: Path) -> None:
     at = (tmp_path / "at.html").as_uri()
     for address, tick in ((at, 1), (f"{at}#tick=2", 2)):
         expect(pages(address).locator("#status")).to_have_text(f"Tick {tick}")
+
+
+def test_what_seats_could_expect_and_what_it_cost(pages: Pages, tmp_path: Path) -> None:
+    address = written(NIM, tmp_path, "--player", "random", "--seed", "7")
+    options = ("--html", tmp_path / "why.html", "--chances", "--seconds", "5")
+    done = coworld("replay", NIM, tmp_path / "played", *options, "--json").json
+    costliest = max(done["chances"]["moves"], key=lambda move: move["cost"])
+    page = pages((tmp_path / "why.html").as_uri(), alone=True)
+    shares = page.get_by_role("img", name=re.compile("^Share of the points to expect: "))
+    expect(shares).to_be_visible()
+    assert shares.locator("polygon.band").count() == 2
+    marks = page.get_by_role("group", name="Events").get_by_role("button")
+    said = f"{costliest['tick']}: .* cost {round(100 * costliest['cost'])} % of the points"
+    page.get_by_role("button", name=re.compile(said)).click()
+    expect(page.locator("#status")).to_have_text(f"Tick {costliest['tick']}")
+    assert marks.count() >= 1
+    expect(pages(address).get_by_role("img", name=re.compile("^Share of"))).to_have_count(0)
+
+
+def test_expectations_that_a_stranger_wrote(pages: Pages, tmp_path: Path) -> None:
+    written(NIM, tmp_path, "--player", "random", "--seed", "7")
+    page = tmp_path / "page.html"
+    head, packed, rest = re.split(r'(?<=id="coworld-recorded">)([^<]*)', page.read_text(encoding="utf-8"), maxsplit=1)
+    messages = json.loads(zlib.decompress(base64.b64decode(packed)))
+    points = [None, {}, {"tick": "1", "slots": []}, {"tick": 2, "slots": [{"share": "<b>"}, {"share": 9e9}]}]
+    curve = [point for point in points if point is not None]
+    moves = [
+        {"tick": 10**9, "slot": 0},
+        {"tick": 1, "slot": 77},
+        {"tick": 1, "slot": 0, "action": "<img src=x>", "cost": "x"},
+    ]
+    messages.append(json.dumps({"type": "chances", "curve": curve, "moves": moves}))
+    written_by_others = base64.b64encode(zlib.compress(json.dumps(messages).encode())).decode()
+    page.write_text(head + written_by_others + rest, encoding="utf-8")
+    shown = pages(page.as_uri(), alone=True)
+    shown.keyboard.press("End")
+    expect(shown.locator("#status")).to_have_text("The game is over")
+    assert shown.locator("main img").count() == 0
 
 
 def test_a_replay_of_paint_arena(pages: Pages, tmp_path: Path) -> None:

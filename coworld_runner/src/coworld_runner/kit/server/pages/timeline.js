@@ -106,7 +106,7 @@ function findEvents(ticks, names, spoken, score) {
 // between two ticks that were looked at, it is on the line between them.
 function expectations(curve, names) {
   const number = (value, usual) => (Number.isFinite(value) ? Math.min(Math.max(value, 0), 1) : usual);
-  const known = (curve || []).filter(({ tick, slots }) => Number.isInteger(tick) && Array.isArray(slots));
+  const known = (curve || []).filter((one) => one && Number.isInteger(one.tick) && Array.isArray(one.slots));
   const between = (tick, read) => {
     const after = known.findIndex((point) => point.tick >= tick);
     if (after < 0 || (after === 0 && known[0].tick > tick)) return NaN;
