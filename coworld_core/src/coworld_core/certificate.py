@@ -15,7 +15,7 @@ from pydantic import Field
 
 from .documents.canonical_json import json_digest
 from .documents.findings import pointer
-from .documents.records import OpenEnum, Record, SchemaVersion, open_record, read_as
+from .documents.records import OpenEnum, Record, SchemaVersion, is_empty, open_record, read_as
 from .documents.seals import ED25519, Signature, Signer, key_id_of, seal_digest, sealed_bytes
 from .issues import Issue
 from .text.phrases import listed
@@ -127,6 +127,12 @@ class Certificate(Record):
         default_factory=dict[str, str], description="Versions of coworld, Python and the engine."
     )
     authority: Authority = Field(description="Who certified.")
+    verifiable: str = Field(
+        default="",
+        exclude_if=is_empty,
+        description="How runs of it can be verified: replay, as of games of the kit; frames, if they are recorded; "
+        "left out if they cannot, or that was not tried.",
+    )
     signature: Signature | None = Field(default=None, description="Null: it is not signed.")
 
     def to_json(self) -> str:

@@ -56,6 +56,7 @@ def make_certificate(
         started_at=certification.started_at,
         ended_at=certification.ended_at,
         versions=certification.versions,
+        verifiable=_verifiable(certification),
         authority=Authority(name=_plain(options.authority or _account()), host=_plain(platform.node())),
     )
     return issue_certificate(draft, signer=options.signer)
@@ -70,3 +71,13 @@ def _account() -> str:
 
 def _plain(text: str) -> str:
     return strip_controls(writable(text))[:200]
+
+
+def _verifiable(certification: Certification) -> str:
+    """How runs can be verified, as far as the steps have shown it."""
+    steps = {step.id: step for step in certification.own_steps}
+    audit, repeats = steps.get("rules-audit"), steps.get("seed-repeats")
+    if audit is not None and audit.status == "pass":
+        return "replay"
+    found = {row.code for row in repeats.evidence} if repeats is not None else set[str]()
+    return "frames" if found & {"verifiable", "verifiable_in_time"} else ""

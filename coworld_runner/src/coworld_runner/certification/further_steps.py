@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 
+from coworld_core.errors import CoworldError
 from coworld_core.text.phrases import listed
 
+from ..episode.episode_recorder import require_recording
+from ..episode.single import run_episode
+from ..package.kit_programs import rules_served
+from ..package.plan import plan_episode
 from .candidate import Candidate
 from .certification_record import Evidence, Level
 from .further_episodes import play_further
@@ -25,6 +30,7 @@ from .step_answers import (
     required,
 )
 from .step_ledger import SCREENSHOTS, StepLedger
+from .verification.seats_again import DELAY, play_seats_again, same_parts
 
 __all__ = ["clients_handled", "pages_drawn", "rules_audit", "seed_repeats"]
 
@@ -88,12 +94,13 @@ def _keep_picture(place: Path, picture: bytes) -> None:
 
 
 async def seed_repeats(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
-    """The two further episodes, which had the same seed, ended alike."""
+    """The two further episodes, which had the same seed, ended alike; and the game repeats what was recorded."""
     assert ledger.further is not None
+    repeated = [] if rules_served(candidate.manifest) else [await _plays_again(candidate)]
     results = ledger.further.results
     if results is None:
         detail = "The game takes no seed, so that no two episodes could be compared."
-        return passed(detail, [note("seed_repeats", detail)])
+        return passed(f"{detail}{_verifiable(repeated)}", [note("seed_repeats", detail), *repeated])
     promised = "deterministic" in (candidate.manifest.tags or ())
     level: Level = "required" if promised else "advice"
     difference = _difference(*results)
@@ -106,7 +113,45 @@ async def seed_repeats(candidate: Candidate, ledger: StepLedger) -> StepAnswer:
         if difference is None
         else "Draw everything random, and the order of everything, from the config's seed; time must not matter.",
     )
-    return failed_on("seed_ignored", [row]) if row.broken else passed(row.message, [row])
+    rows = [row, *repeated]
+    if row.broken:
+        return failed_on("seed_ignored", rows)
+    return passed(f"{row.message}{_verifiable(repeated)}", rows)
+
+
+def _verifiable(repeated: Sequence[Evidence]) -> str:
+    """Say that recorded runs can be verified, if that was found."""
+    return "".join(" Recorded runs can be verified." for row in repeated if row.code.startswith("verifiable"))
+
+
+async def _plays_again(candidate: Candidate) -> Evidence:
+    """Whether recorded episodes of a game that is not of the kit can be verified: seats send what one has recorded.
+
+    They send it a little later than before; only if another game comes out, once more without that.
+    """
+    plan = plan_episode(candidate.package)
+    options = dataclasses.replace(candidate.options.episode, record="frames", watch=False)
+    options = dataclasses.replace(options, platform=options.platform or candidate.platform)
+    place = candidate.layout.workspace / "recorded"
+    try:
+        require_recording(plan, candidate.backend, options)
+        record = await run_episode(plan, backend=candidate.backend, workspace=place, options=options)
+        if record.status != "completed":
+            return note("not_recorded", "Not checked: the episode that was recorded was not played to its end.")
+        for delay in (DELAY, 0.0):
+            again = await play_seats_again(candidate.package, record, place, backend=candidate.backend, delay=delay)
+            same = same_parts(record, place, again)
+            if "results" in same and len(same) > 1:
+                when = " again, a little later" if delay else " again at the same times"
+                message = f"When its seats sent the same{when}, the same game came out: recorded runs can be verified."
+                return note("verifiable" if delay else "verifiable_in_time", message)
+    except CoworldError as error:
+        # Whatever it is, it says nothing against the game
+        return note("not_recorded", f"Not checked: what its seats send could not be recorded here. {error.message}")
+    return note(
+        "not_verifiable",
+        "When its seats sent the same again, another game came out: its runs cannot be verified, even if recorded.",
+    )
 
 
 def _difference(first: Mapping[str, Any] | None, second: Mapping[str, Any] | None) -> str | None:

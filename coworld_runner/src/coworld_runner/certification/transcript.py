@@ -146,7 +146,9 @@ OWN_STEPS = (
         "seed-repeats",
         checks="The same seed gives the same results.",
         criterion="Always; a difference is a warning, unless the manifest has the tag `deterministic`.",
-        how="Results of two undisturbed episodes of the fixture with the same seed are compared.",
+        how="Results of two undisturbed episodes of the fixture with the same seed are compared. A game that is not of "
+        "the kit is played once more with what its seats send recorded, and seats then send that again, a little "
+        "later: whether the same game comes out is noted.",
     ),
     _step(
         "pages-drawn",

@@ -37,7 +37,7 @@ from ..certificate_check import CERTIFIED_MANIFEST, check_certificate
 from ..certification_record import RECORD_NAME
 from .kept_files import changed_artifacts, changed_layout, changed_manifest, changed_record, object_in
 from .provenance import PROVENANCE_NAME, changed_provenance
-from .seats_again import SeatedAgain, digest_of_told, play_seats_again
+from .seats_again import DELAY, SeatedAgain, play_seats_again, same_parts
 from .verification_record import ChangedFile, Verification, shortened
 
 __all__ = ["Verifier", "verify_run"]
@@ -143,7 +143,8 @@ class _Case:
         assert self.framed is not None
         last, was = found[-1], to_json(self.framed.results)
         outcomes = [one.problem if one.results is None else to_json(one.results) for one in found]
-        if outcomes[0] != was:
+        same = same_parts(self.framed, self.place, found[0])
+        if "results" not in same:
             # What comes out otherwise once may come out otherwise each time
             if len(found) == 1:
                 return True
@@ -154,16 +155,11 @@ class _Case:
             else:
                 self.differs = shortened(was), shortened(outcomes[1])
             return False
-        replays = [file.sha256 for file in self.framed.artifacts if file.path == EpisodeLayout.replay_name]
-        compared = {
-            "replay": last.replay_sha256 != "" and replays == [last.replay_sha256],
-            "frames": last.told != "" and last.told == digest_of_told(EpisodeLayout(self.place).frames),
-        }
-        if not any(compared.values()):
+        if same == ["results"]:
             # Results alone may be the same by chance
             self.cannot = "rules_unsteady", "its results are the same, but not its replay, nor what its seats were told"
             return False
-        self.checked += [name for name, same in compared.items() if same]
+        self.checked += same[1:]
         assert last.results is not None
         self._compare_kept(last.results)
         return False
@@ -320,7 +316,7 @@ class Verifier:
         assert game.package is not None
         assert case.framed is not None
         found: list[SeatedAgain] = []
-        for delay in (0.0, _DELAY):
+        for delay in (0.0, DELAY):
             found.append(await play_seats_again(game.package, case.framed, case.place, delay=delay))
             if not case.compare_seated(found):
                 return
@@ -495,8 +491,6 @@ def _of_bundle(run: str, place: Path, named: bool) -> _Case:
     return case
 
 
-_DELAY = 0.03
-"""The most seconds by which seats send something later, to see whether what came out depends on that."""
 _PLAYED = (EpisodeLayout.replay_name, "results")
 """Parts of a bundle that are compared."""
 _MOST_OF_BUNDLE = 64 << 20

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio.to_thread
 
@@ -16,7 +16,9 @@ from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.manifest.models import Runnable
 from coworld_core.records.samples import iter_frames, recording_end
+from coworld_core.rules.plain_values import to_json
 
+from ...backend import Backend
 from ...episode.episode_options import EpisodeOptions
 from ...episode.run_context import entered_backend
 from ...episode.single import run_episode
@@ -24,7 +26,10 @@ from ...package.plan import plan_episode
 from ...package.resolver import Package
 from ...runs.scratch import open_scratch
 
-__all__ = ["SeatedAgain", "digest_of_told", "play_seats_again"]
+__all__ = ["DELAY", "SeatedAgain", "play_seats_again", "same_parts"]
+
+DELAY: Final = 0.03
+"""The most seconds by which seats send something later, to see whether what comes out depends on that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +68,32 @@ def digest_of_told(frames: Path) -> str:
     return json_digest({str(seat): digest.hexdigest() for seat, digest in digests.items()})
 
 
-async def play_seats_again(package: Package, record: EpisodeRecord, place: Path, *, delay: float = 0.0) -> SeatedAgain:
+def same_parts(record: EpisodeRecord, place: Path, again: SeatedAgain) -> list[str]:
+    """What of an episode is the same: `results`, `replay`, and `frames`, which is what its seats were told."""
+    replays = [file.sha256 for file in record.artifacts if file.path == EpisodeLayout.replay_name]
+    same = {
+        "results": again.results is not None and to_json(again.results) == to_json(record.results),
+        "replay": again.replay_sha256 != "" and replays == [again.replay_sha256],
+        "frames": again.told != "" and again.told == digest_of_told(EpisodeLayout(place).frames),
+    }
+    return [name for name, held in same.items() if held]
+
+
+async def play_seats_again(
+    package: Package,
+    record: EpisodeRecord,
+    place: Path,
+    *,
+    backend: Backend | str | None = None,
+    delay: float = 0.0,
+) -> SeatedAgain:
     """Play an episode again with seats that send the frames that were recorded.
 
     Args:
         package: The game, which is executed.
         record: The episode's record.
         place: Its directory, with its frames.
+        backend: Where to play; None: on the backend that the record names.
         delay: The most seconds by which each message is sent later.
 
     Raises:
@@ -77,7 +101,7 @@ async def play_seats_again(package: Package, record: EpisodeRecord, place: Path,
     """
     words = [f"recording:{place}@{seat.slot}" for seat in record.slots]
     known = {variant.id for variant in package.manifest.variants}
-    async with open_scratch() as scratch, entered_backend(record.backend, package) as backend:
+    async with open_scratch() as scratch, entered_backend(backend or record.backend, package) as entered:
         there = scratch.path / "again"
         try:
             plan = plan_episode(package, variant=record.variant if record.variant in known else None, players=words)
@@ -86,7 +110,7 @@ async def play_seats_again(package: Package, record: EpisodeRecord, place: Path,
                 for seat, was in zip(plan.seats, record.slots, strict=True)
             )
             plan = replace(plan, game_config=record.game_config, seats=seats, player_secret=record.player_secret)
-            again = await run_episode(plan, backend=backend, workspace=there, options=EpisodeOptions(record="frames"))
+            again = await run_episode(plan, backend=entered, workspace=there, options=EpisodeOptions(record="frames"))
         except EnvironmentFault:
             raise
         except CoworldError as error:
