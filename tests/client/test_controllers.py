@@ -19,6 +19,7 @@ from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.answers import NOTHING, default_action, spoken, understood
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
+from coworld_client.seat.recorded_frames import GameProgress
 from coworld_core.errors import UsageError
 from coworld_core.roles.bundle import BundleItem, plan_bundle
 from coworld_core.roles.bundle_file import Pieces, pack_bundle
@@ -310,3 +311,26 @@ def test_a_model_is_handed_its_prompt_and_its_key_apart(tmp_path: Path, monkeypa
     said = json.loads(player.files["llm.json"])
     assert said == {"controller": "llm", "model": "acme/tiny", "prompt": "Win.", "budget": 0.5, "price": [1.0, 2.0]}
     assert KEY not in repr(player)
+
+
+@pytest.mark.parametrize(
+    ("sent", "frame", "due"),
+    [
+        # By number, if no message tells a tick
+        (["a", b"b"], {"after": 2}, True),
+        (["a"], {"after": 2}, False),
+        # By tick and the messages of that tick: one more before the start does no harm, and one less neither
+        (['{"tick": 0}', '{"tick": 0}', '{"tick": 1}'], {"after": 2, "tick": 1, "nth": 1}, True),
+        (['{"tick": 0}', '{"tick": 0}'], {"after": 2, "tick": 1, "nth": 1}, False),
+        (['{"tick": 1}', '{"prompt": 1}'], {"after": 4, "tick": 1, "nth": 1}, True),
+        (['{"tick": 1}'], {"after": 1, "tick": 1, "nth": 2}, False),
+        (['{"tick": 2}'], {"after": 9, "tick": 1, "nth": 2}, True),
+        # Whatever strangers call a tick is none
+        (['{"tick": true}', '{"tick": "7"}', "[" * 99999, "7", "null"], {"after": 9, "tick": 0, "nth": 1}, False),
+    ],
+)
+def test_a_recorded_message_is_due_when_the_game_is_as_far(sent: list[str | bytes], frame: Any, due: bool) -> None:
+    progress = GameProgress()
+    for one in sent:
+        progress.take(one)
+    assert progress.reached(frame) == due

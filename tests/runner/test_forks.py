@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.framed_games import lucky_game, painted
 from support.kit_packages import write_game
 from support.nim_episode import NIM
 from support.played_runs import Lines, leave_run, reseal, rewrite_replay
 
 from coworld_core.episode.record import EpisodeRecord, read_record, read_rows
-from coworld_core.errors import UsageError
+from coworld_core.errors import CapabilityError, UsageError
 from coworld_core.rules import read_replay
 from coworld_runner.certification.verification import verify_run
 from coworld_runner.evaluation import fork_run, played_game, run_chances
@@ -257,6 +258,68 @@ async def test_no_time_is_no_curve_and_little_time_a_coarse_one(dice: Path) -> N
         await run_chances(dice, seconds=0)
     report = await run_chances(dice, seconds=1e-9)
     assert [point.tick for point in report.curve] == [8]
+
+
+# --- games that are not of the kit -----------------------------------------------------------------------------------
+
+LEFT = """
+async def play(seat):
+    seen = 0
+    async for told in seat:
+        seen += 1
+        if told["type"] == "observation":
+            print(told["tick"], seen)
+            await seat.send({"move": "left"})
+"""
+
+
+def moves(run: Path, slot: int) -> list[str]:
+    """Where a seat was after each tick, from 1 on."""
+    frames: list[dict[str, Any]] = json.loads((run / "replay").read_bytes())["frames"]
+    return [str(frame["positions"][slot]) for frame in frames]
+
+
+async def test_any_game_goes_on_from_its_frames(tmp_path: Path) -> None:
+    run = await painted(tmp_path / "run")
+    report = await fork_run(run, at=3)
+    assert (report.same, report.last, report.completed) == (True, 8, 1)
+    (tmp_path / "left.py").write_text(LEFT)
+    report = await fork_run(run, at=4, players={1: str(tmp_path / "left.py")}, workspace=tmp_path / "on")
+    other = tmp_path / "on" / "tick-4.1"
+    assert ([seat.original for seat in report.slots], report.completed) == ([True, False], 1)
+    assert moves(other, 0)[:4] == moves(run, 0)[:4]
+    assert moves(other, 1)[:4] == moves(run, 1)[:4]
+    assert moves(other, 1)[4:] != moves(run, 1)[4:]
+    # It was told all from the beginning
+    assert (other / "logs" / "policy_agent_1.log").read_text().startswith("0 1\n")
+
+
+async def test_what_cannot_go_on_from_frames(tmp_path: Path) -> None:
+    run = await painted(tmp_path / "run")
+    with pytest.raises(UsageError) as refused:
+        await fork_run(run, at=9)
+    assert refused.value.code == "no_such_tick"
+    (tmp_path / "fails.py").write_text("async def play(seat):\n    raise SystemExit(3)\n")
+    report = await fork_run(run, at=2, players={0: str(tmp_path / "fails.py")})
+    assert (report.completed, "exited with status" in report.problems[0]) == (0, True)
+    for ask in (run_chances(run), played_game(run)):
+        with pytest.raises(UsageError) as refused:
+            await ask
+        assert refused.value.code == "not_replayable"
+    reseal(run, backend="docker")
+    with pytest.raises(CapabilityError):
+        await fork_run(run, at=2)
+    (run / "frames.ndjson").unlink()
+    with pytest.raises(UsageError) as refused:
+        await fork_run(run, at=2)
+    assert refused.value.code == "not_replayable"
+
+
+async def test_a_game_that_does_not_repeat_itself_is_refused(tmp_path: Path) -> None:
+    run = await painted(tmp_path / "run", game=lucky_game(tmp_path / "game"))
+    with pytest.raises(UsageError) as refused:
+        await fork_run(run, at=2)
+    assert refused.value.code == "unsteady"
 
 
 # --- in a notebook ---------------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 import pytest
 from support.contest import contest, held, played_on
+from support.framed_games import lucky_game, painted
 from support.kit_packages import claims_game
 from support.nim_episode import NIM, nim_bundle
 from support.played_runs import Lines, leave_run, reseal, rewrite_replay, sha256
@@ -23,7 +24,7 @@ from support.small_world import fast, world
 from coworld_core.episode.record import ArtifactRecord, EpisodeRow, read_record
 from coworld_core.errors import UsageError
 from coworld_core.roles.report import zip_of
-from coworld_runner import EpisodeOptions, LocalRuns, run_episode
+from coworld_runner import LocalRuns
 from coworld_runner.certification import make_key, public_path, read_public_keys, read_signing_key
 from coworld_runner.certification.verification import (
     PROVENANCE_NAME,
@@ -440,32 +441,9 @@ async def test_provenance_says_what_the_record_says(run: Path, tmp_path: Path) -
 
 # --- games that are not of the kit -----------------------------------------------------------------------------------
 
-PAINT = NIM.parent / "paintarena"
-LUCKY = """import os
-from paintarena import rules, server
-
-start = rules.Board.__init__
-
-def lucky(board, width, height, *, slots):
-    start(board, width, height, slots=slots)
-    board._positions = [(os.urandom(1)[0] % width, os.urandom(1)[0] % height) for _ in range(slots)]
-
-rules.Board.__init__ = lucky
-if __name__ == "__main__":
-    server.main()
-"""
-
-
-async def _painted(place: Path, *, record: Literal["off", "frames"] = "frames", game: Path = PAINT) -> Path:
-    options = EpisodeOptions(record=record)
-    await run_episode(
-        game, backend="process", workspace=place, options=options, config={"max_ticks": 8, "tick_rate": 5}
-    )
-    return place
-
 
 async def test_seats_of_any_game_send_again_what_they_sent(tmp_path: Path) -> None:
-    run = await _painted(tmp_path / "run")
+    run = await painted(tmp_path / "run")
     found = await verify_run(run)
     assert (found.verdict, found.notes) == ("same", ())
     assert {"results", "files"} < set(found.checked)
@@ -480,7 +458,7 @@ async def test_seats_of_any_game_send_again_what_they_sent(tmp_path: Path) -> No
 
 
 async def test_frames_that_were_forged_are_found(tmp_path: Path) -> None:
-    run = await _painted(tmp_path / "run")
+    run = await painted(tmp_path / "run")
     lines = (run / "frames.ndjson").read_text().splitlines()
     stay = [line if '"to_game"' not in line else line.replace("right", "left") for line in lines]
     assert stay != lines
@@ -495,14 +473,10 @@ async def test_frames_that_were_forged_are_found(tmp_path: Path) -> None:
 
 
 async def test_a_game_with_hidden_randomness_is_refused(tmp_path: Path) -> None:
-    game = Path(shutil.copytree(PAINT, tmp_path / "game", ignore=shutil.ignore_patterns("results", "wheels")))
-    (game / "lucky.py").write_text(LUCKY)
-    template = game / "coworld_manifest_template.json"
-    template.write_text(template.read_text().replace('"paintarena.server"', '"lucky"', 1))
-    found = await verify_run(await _painted(tmp_path / "run", game=game))
+    found = await verify_run(await painted(tmp_path / "run", game=lucky_game(tmp_path / "game")))
     assert (found.verdict, found.code) == ("cannot", "rules_unsteady")
 
 
 async def test_without_frames_nothing_is_played_again(tmp_path: Path) -> None:
-    found = await verify_run(await _painted(tmp_path / "run", record="off"))
+    found = await verify_run(await painted(tmp_path / "run", record="off"))
     assert (found.verdict, found.code, "(frames)" in found.reason) == ("cannot", "not_replayable", True)

@@ -163,6 +163,8 @@ WORDS: Mapping[str, str] = {
     "show_tournament": "That is a tournament: `coworld tournament show {directory!q}`.",
     # Replays and bundles
     "name_game": "Name the game first: coworld replay MANIFEST {bundle!q}.",
+    "fork_frames": "Games that are not of the kit are continued if they were recorded: run --record frames.",
+    "fork_processes": "Play it with --backend process --record frames, and continue that.",
     "name_fork_game": "Name the Coworld after the run; its rules are executed.",
     "name_fork_player": "Name a player for it: --seat SEAT PLAYER.",
     "verify_fork": "`coworld verify {run!q}` compares all of it.",

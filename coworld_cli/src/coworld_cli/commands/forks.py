@@ -60,8 +60,9 @@ def fork(
     see the game from its beginning. One continuation has the random numbers of the game. Of several, each has others
     from that tick on, and what is shown is each seat's share of the points, with its 95 % interval.
 
-    RUN is the directory of an episode of a game of the kit, RUN/N, or latest. PACKAGE is the game, whose rules are
-    executed: by default the one that the record names, if its manifest is still the same.
+    RUN is the directory of an episode, RUN/N, or latest. PACKAGE is the game, which is executed: by default the one
+    that the record names, if its manifest is still the same. Of games that are not of the kit, what seats sent must
+    have been recorded (run --backend process --record frames).
     """
 
     async def work(running: Running) -> int:

@@ -38,6 +38,18 @@ def load_controller(path: str) -> Any:
         from .recorded_frames import recorded_frames
 
         return recorded_frames(said["frames"], source=said["source"], slot=said["slot"])
+    if kind == "fork":
+        from .forked_player import forked_player
+        from .seat_session import seat_url
+
+        place = str(Path(path).parent)
+        return forked_player(
+            said["frames"],
+            takes_over=said["takes_over"],
+            command=[word.replace("{}", place) for word in said["command"]],
+            directory=Path(said["directory"] or place),
+            url=seat_url(),
+        )
     if kind == "llm":
         from .llm import LlmPlayer
 

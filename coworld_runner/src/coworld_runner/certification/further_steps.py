@@ -15,6 +15,7 @@ from coworld_core.text.phrases import listed
 
 from ..episode.episode_recorder import require_recording
 from ..episode.single import run_episode
+from ..evaluation.seats_again import DELAY, play_seats_again, same_parts
 from ..package.kit_programs import rules_served
 from ..package.plan import plan_episode
 from .candidate import Candidate
@@ -30,7 +31,6 @@ from .step_answers import (
     required,
 )
 from .step_ledger import SCREENSHOTS, StepLedger
-from .verification.seats_again import DELAY, play_seats_again, same_parts
 
 __all__ = ["clients_handled", "pages_drawn", "rules_audit", "seed_repeats"]
 

@@ -17,7 +17,7 @@ from coworld_core.evaluation.report_base import IntervalRecord
 from coworld_core.rules import RulesReplay
 
 from ..package.resolver import Package
-from .forks import Continued, open_continuations, open_game, point_share, share_interval
+from .forks import Continued, find_game, open_continuations, open_game, point_share, share_interval
 
 __all__ = ["ChancePoint", "ChanceReport", "CostlyMove", "SeatChance", "run_chances"]
 
@@ -96,7 +96,7 @@ async def run_chances(
     if not seconds > 0:
         raise UsageError("The time for the continuations must be more than 0 seconds.", code="bad_seconds")
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(open_game(run, players=players, game=game))
+        opened = await stack.enter_async_context(open_game(await find_game(run, game=game), players=players))
         if opened.replay.results is None:
             raise UsageError("The game was not played to its end, so nobody has won it.", code="not_over")
         keyed = await stack.enter_async_context(open_continuations(opened))
@@ -104,7 +104,7 @@ async def run_chances(
         curve = _Curve(opened.replay, began + seconds, tell)
         await opened.play(keyed, curve.wanted(), curve.take, seed=seed)
         return ChanceReport(
-            run=str(opened.layout.workspace),
+            run=str(opened.found.layout.workspace),
             names=tuple(opened.replay.header.names),
             players=tuple(seat.image for seat in opened.plan.seats),
             seed=seed,

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Unpack
 
@@ -28,15 +29,20 @@ from coworld_core.rules import Branch, RulesReplay, read_replay
 from coworld_core.secret_seeds import seed_from_key
 
 from ..episode.many import KeyedRun, open_keyed_run
+from ..episode.program_venue import ProgramVenue
+from ..episode.run_context import entered_backend
 from ..episode.run_options import RunArguments, RunOptions
+from ..episode.venue import Venue
 from ..kit.rollout.replays_again import ReplayedFile, ReplaysAgain
 from ..package.locations import expand, missing
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode, not_one_episode
 from ..runs.scratch import open_scratch
+from .frame_forks import forked_plan, last_tick, require_processes
 from .recorded_game import reason_not_to_play
-from .worker_venue import WorkerVenue, refused
+from .seats_again import play_seats_again, same_parts
+from .worker_venue import NOT_OF_THE_KIT, WorkerVenue, refused
 
 __all__ = [
     "Continued",
@@ -109,23 +115,18 @@ class Continued:
 
 @dataclass(frozen=True, kw_only=True)
 class ContinuedGame:
-    """A game that was played, ready to be continued.
+    """A game of the kit that was played, ready to be continued.
 
     Attributes:
-        layout: Its files.
-        record: Its record.
+        found: Its files, its record and its Coworld.
         replay: Its replay, which the rules play again.
-        data: The bytes of that.
-        package: The Coworld.
         plan: Its plan, with those who play now.
         original: For each seat, whether its player is the one that played before.
+        venue: Where it is continued.
     """
 
-    layout: EpisodeLayout
-    record: EpisodeRecord
+    found: FoundGame
     replay: RulesReplay
-    data: bytes
-    package: Package
     plan: EpisodePlan
     original: Sequence[bool]
     venue: WorkerVenue
@@ -134,20 +135,6 @@ class ContinuedGame:
     def last(self) -> int:
         """The last tick that was recorded."""
         return len(self.replay.ticks) - 1
-
-    def require(self, tick: int) -> None:
-        """Check that the game can go on from a tick.
-
-        Raises:
-            UsageError: Code `no_such_tick`: it cannot.
-        """
-        if not 0 <= tick < self.last:
-            raise UsageError(
-                f"The game went from tick 0 to {self.last}, so it cannot go on from {tick}.",
-                code="no_such_tick",
-                hint=f"Name a tick from 0 to {self.last - 1}.",
-                context={"last": self.last},
-            )
 
     def continuation(self, tick: int, number: int, *, seed: int | None) -> tuple[str, EpisodePlan]:
         """The key and the plan of a continuation.
@@ -162,7 +149,7 @@ class ContinuedGame:
         if seed is not None:
             secret = block_secret(seed, number)
             plan, chance = replace(plan, player_secret=secret), seed_from_key(bytes.fromhex(secret))
-        branch = Branch(replay=self.data, tick=tick, new_chance=chance)
+        branch = Branch(replay=self.found.data, tick=tick, new_chance=chance)
         return f"tick-{tick}.{number}", replace(plan, branch=branch)
 
     async def play(
@@ -217,7 +204,8 @@ async def fork_run(
     the same players end it as before, unless they have chance or memory of their own. Of several, each has others.
 
     Args:
-        run: The directory of an episode of a game of the kit, or its path as in `find_episode`.
+        run: The directory of an episode, or its path as in `find_episode`; of a game that is not of the kit, one of
+            programs on this machine whose frames were recorded.
         at: The tick, from 0, before the last.
         players: Who plays now, by seat, as `read_players` reads it; other seats have those who played before.
         times: How many continuations.
@@ -227,8 +215,8 @@ async def fork_run(
         where: Where the continuations are kept, and who is told of them. Without a `workspace`, none is kept.
 
     Raises:
-        UsageError: There is no such run, tick (`no_such_tick`) or seat, its game is not of the kit (`not_replayable`)
-            or does not play again as recorded (`replay_differs`), or somebody who played is not there any more
+        UsageError: There is no such run, tick (`no_such_tick`) or seat, its game is not of the kit, nor recorded
+            (`not_replayable`), or does not play again as recorded (`replay_differs`, `unsteady`), or somebody who played is not there any more
             (`player_unknown`, `player_changed`).
         WorkspaceError: The workspace is not fresh or not writable.
         EnvironmentFault: The machine failed.
@@ -236,14 +224,52 @@ async def fork_run(
     if times < 1:
         raise UsageError("The number of continuations must be at least 1.", code="bad_count")
     async with AsyncExitStack() as stack:
-        opened = await stack.enter_async_context(open_game(run, players=players, game=game))
-        opened.require(at)
+        found_game = await find_game(run, game=game)
+        if not found_game.of_the_kit:
+            return await _fork_by_frames(found_game, at=at, players=players or {}, times=times, seed=seed, where=where)
+        opened = await stack.enter_async_context(open_game(found_game, players=players))
+        require_tick(at, opened.last)
         keyed = await stack.enter_async_context(open_continuations(opened, **where))
         wanted = [(at, number) for number in range(1, times + 1)]
         found: list[Continued] = []
         await opened.play(keyed, wanted, found.append, seed=seed if times > 1 else None, total=times)
         kept = str(keyed.run.layout.workspace) if where.get("workspace") is not None else ""
-        return _report(opened, found, tick=at, seed=seed, workspace=kept)
+        return _report(found_game, opened.plan, opened.original, found, at=at, last=opened.last, seed=seed, kept=kept)
+
+
+async def _fork_by_frames(
+    game: FoundGame, *, at: int, players: Mapping[int, str], times: int, seed: int, where: RunArguments
+) -> ForkReport:
+    """Continue an episode of a game that is not of the kit, whose frames were recorded."""
+    layout, record, package = game.layout, game.record, game.package
+    plan, original = _planned(package, record, players, layout.workspace)
+    require_processes(record.backend, plan)
+    last = await anyio.to_thread.run_sync(last_tick, layout)
+    require_tick(at, last)
+    again = await play_seats_again(package, record, layout.workspace)
+    if "results" not in same_parts(record, layout.workspace, again):
+        problem = again.problem or "when its seats send the same, other results come out"
+        raise UsageError(
+            f"The game cannot be continued, because it does not repeat itself: {problem}.", code="unsteady"
+        )
+    forked = await anyio.to_thread.run_sync(partial(forked_plan, plan, package, layout, tick=at))
+    found: list[Continued] = []
+
+    def plans() -> Iterator[tuple[str, EpisodePlan]]:
+        for number in range(1, times + 1):
+            other = replace(forked, player_secret=block_secret(seed, number)) if times > 1 else forked
+            yield f"tick-{at}.{number}", other
+
+    def take(row: EpisodeRow) -> None:
+        found.append(Continued(tick=at, number=len(found) + 1, row=row))
+
+    async with (
+        entered_backend(record.backend, package) as backend,
+        _open_run(game, where, venue=ProgramVenue(backend)) as keyed,
+    ):
+        await keyed.play(plans(), total=times, on_row=take)
+        kept = str(keyed.run.layout.workspace) if where.get("workspace") is not None else ""
+    return _report(game, plan, original, found, at=at, last=last, seed=seed, kept=kept)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,6 +287,11 @@ class FoundGame:
     record: EpisodeRecord
     data: bytes = field(repr=False)
     package: Package
+
+    @property
+    def of_the_kit(self) -> bool:
+        """Whether its rules can be asked; of another game, there are the frames."""
+        return not refused(self.package, None)
 
 
 async def find_game(run: str | os.PathLike[str], *, game: Package | str | os.PathLike[str] | None = None) -> FoundGame:
@@ -285,25 +316,21 @@ async def find_game(run: str | os.PathLike[str], *, game: Package | str | os.Pat
 
 @asynccontextmanager
 async def open_game(
-    run: str | os.PathLike[str],
-    *,
-    players: Mapping[int, str] | None = None,
-    game: Package | str | os.PathLike[str] | None = None,
-    workers: int | None = None,
+    found: FoundGame, *, players: Mapping[int, str] | None = None, workers: int | None = None
 ) -> AsyncGenerator[ContinuedGame]:
-    """Find the game and the players of an episode, and check that it plays again as it was recorded.
+    """Find the players of an episode of the kit, and check that it plays again as it was recorded.
 
     Args:
-        run: As for `fork_run`.
+        found: The episode.
         players: As for `fork_run`.
-        game: As for `fork_run`.
         workers: Number of worker processes; None: as many as there are processors.
 
     Raises:
         UsageError: As for `fork_run`.
         EnvironmentFault: The machine failed.
     """
-    found = await find_game(run, game=game)
+    if not found.of_the_kit:
+        raise UsageError(f"Its rules cannot be asked: {NOT_OF_THE_KIT}.", code="not_replayable")
     layout, record, package = found.layout, found.record, found.package
     plan, original = _planned(package, record, players or {}, layout.workspace)
     async with WorkerVenue(package, workers=workers) as venue:
@@ -312,27 +339,26 @@ async def open_game(
         play_again, asked = venue.workers[0].play_again, ReplaysAgain(replays=[found.data])
         (again,) = await anyio.to_thread.run_sync(play_again, asked, abandon_on_cancel=True)
         _require_same(again, layout.workspace)
-        yield ContinuedGame(
-            layout=layout,
-            record=record,
-            replay=read_replay(found.data, source=str(layout.replay)),
-            data=found.data,
-            package=package,
-            plan=plan,
-            original=original,
-            venue=venue,
-        )
+        replay = read_replay(found.data, source=str(layout.replay))
+        yield ContinuedGame(found=found, replay=replay, plan=plan, original=original, venue=venue)
 
 
 @asynccontextmanager
 async def open_continuations(opened: ContinuedGame, **where: Unpack[RunArguments]) -> AsyncGenerator[KeyedRun]:
     """Open a run of continuations; without a `workspace`, none of them is kept."""
     async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(_open_run(opened.found, where, venue=opened.venue))
+
+
+@asynccontextmanager
+async def _open_run(game: FoundGame, where: RunArguments, *, venue: Venue) -> AsyncGenerator[KeyedRun]:
+    async with AsyncExitStack() as stack:
         if where.get("workspace") is None:
-            where["workspace"] = (await stack.enter_async_context(open_scratch())).path / "continued"
-        options = replace(RunOptions.of(RunArguments, where), venue=opened.venue)
-        start = RunStarted(what="batch", coworld=opened.record.coworld, version=opened.record.version)
-        yield await stack.enter_async_context(open_keyed_run(options, opened.package, start))
+            place = (await stack.enter_async_context(open_scratch())).path / "continued"
+            where = {**where, "workspace": place}
+        options = replace(RunOptions.of(RunArguments, where), venue=venue)
+        start = RunStarted(what="batch", coworld=game.record.coworld, version=game.record.version)
+        yield await stack.enter_async_context(open_keyed_run(options, game.package, start))
 
 
 def point_share(scores: Sequence[float], slot: int) -> float:
@@ -358,8 +384,12 @@ async def _package(
         code, why = reason
         raise UsageError(f"The game cannot be continued: {why}.", code=code, hint=_NAME_GAME)
     package = game if isinstance(game, Package) else await resolve_package(game or record.manifest)
-    if reason := refused(package, None):
-        raise UsageError(f"The game cannot be continued: {reason}.", code="not_replayable")
+    reason = refused(package, None)
+    if reason and not (reason == NOT_OF_THE_KIT and layout.frames.is_file()):
+        hint = Hint(
+            "fork_frames", 'Games that are not of the kit are continued if they were recorded: record="frames".'
+        )
+        raise UsageError(f"The game cannot be continued: {reason}.", code="not_replayable", hint=hint)
     if game is None and record.manifest_sha256 not in ("", package.sha256):
         was, now = record.manifest_sha256, package.sha256
         raise UsageError(
@@ -432,8 +462,33 @@ def _require_same(again: ReplayedFile, place: Path) -> None:
         )
 
 
-def _report(opened: ContinuedGame, found: Sequence[Continued], *, tick: int, seed: int, workspace: str) -> ForkReport:
-    record, plan = opened.record, opened.plan
+def require_tick(tick: int, last: int) -> None:
+    """Check that a game can go on from a tick.
+
+    Raises:
+        UsageError: Code `no_such_tick`: it cannot.
+    """
+    if not 0 <= tick < last:
+        raise UsageError(
+            f"The game went from tick 0 to {last}, so it cannot go on from {tick}.",
+            code="no_such_tick",
+            hint=f"Name a tick from 0 to {last - 1}.",
+            context={"last": last},
+        )
+
+
+def _report(
+    game: FoundGame,
+    plan: EpisodePlan,
+    original: Sequence[bool],
+    found: Sequence[Continued],
+    *,
+    at: int,
+    last: int,
+    seed: int,
+    kept: str,
+) -> ForkReport:
+    record = game.record
     ended = [one.row.scores for one in found if one.row.scores]
     seats: list[ForkedSeat] = []
     for slot, seat in enumerate(plan.seats):
@@ -443,7 +498,7 @@ def _report(opened: ContinuedGame, found: Sequence[Continued], *, tick: int, see
                 slot=slot,
                 name=seat.name,
                 image=seat.image,
-                original=opened.original[slot],
+                original=original[slot],
                 recorded=record.scores[slot] if record.scores else None,
                 score=sum(scores[slot] for scores in ended) / len(ended) if ended else None,
                 share=sum(shares) / len(shares) if shares else None,
@@ -451,19 +506,18 @@ def _report(opened: ContinuedGame, found: Sequence[Continued], *, tick: int, see
             )
         )
     alone = len(found) == 1
-    same = ended == [record.scores] if alone and all(opened.original) else None
     return ForkReport(
-        run=str(opened.layout.workspace),
-        tick=tick,
-        last=opened.last,
+        run=str(game.layout.workspace),
+        tick=at,
+        last=last,
         new_chance=not alone,
         seed=seed,
         slots=tuple(seats),
         times=len(found),
         completed=len(ended),
-        same=same,
+        same=ended == [record.scores] if alone and all(original) else None,
         problems=tuple(_problems(found)),
-        workspace=workspace,
+        workspace=kept,
     )
 
 

@@ -26,6 +26,7 @@ from ..package.kit_programs import rules_served
 from ..package.resolver import Package
 from .chances import ChanceReport, run_chances
 from .forks import ForkReport, FoundGame, find_game, fork_run
+from .worker_venue import NOT_OF_THE_KIT
 
 __all__ = ["PlayedGame", "played_game"]
 
@@ -51,7 +52,10 @@ async def played_game(
     """
     if isinstance(run, EpisodeRecord):
         run = run.layout.workspace
-    return PlayedGame(found=await find_game(run, game=game))
+    found = await find_game(run, game=game)
+    if not found.of_the_kit:
+        raise UsageError(f"Its rules cannot be asked: {NOT_OF_THE_KIT}.", code="not_replayable")
+    return PlayedGame(found=found)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@ from coworld_core.roles.bundle_file import BundleError, is_bundle, read_bundle
 from coworld_core.rules.plain_values import to_json
 
 from ...evaluation.recorded_game import reason_not_to_play
+from ...evaluation.seats_again import DELAY, SeatedAgain, play_seats_again, same_parts
 from ...evaluation.worker_pool import WorkerPool
 from ...evaluation.worker_venue import NOT_OF_THE_KIT, refused
 from ...kit.rollout.match_process import MatchProcess
@@ -37,7 +38,6 @@ from ..certificate_check import CERTIFIED_MANIFEST, check_certificate
 from ..certification_record import RECORD_NAME
 from .kept_files import changed_artifacts, changed_layout, changed_manifest, changed_record, object_in
 from .provenance import PROVENANCE_NAME, changed_provenance
-from .seats_again import DELAY, SeatedAgain, play_seats_again, same_parts
 from .verification_record import ChangedFile, Verification, shortened
 
 __all__ = ["Verifier", "verify_run"]

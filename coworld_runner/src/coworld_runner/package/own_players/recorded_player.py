@@ -16,7 +16,7 @@ from coworld_core.hints import Hint
 
 from .own_player import MOST_BYTES, PYTHON, OwnPlayer
 
-__all__ = ["ANSWERS", "RECORDING", "read_recording"]
+__all__ = ["ANSWERS", "RECORDING", "read_recording", "sent_frames"]
 
 RECORDING = "recording:"
 ANSWERS = "answers.jsonl"
@@ -46,7 +46,8 @@ def read_recording(word: str) -> OwnPlayer:
     slot = int(match["slot"]) if match["slot"] else None
     layout = EpisodeLayout(place)
     if slot is not None and layout.frames.is_file() and not _acts_by_tick(layout.replay):
-        return _recorded(word, slot, _framed(layout.frames, slot))
+        frames, source = sent_frames(layout.frames, slot), str(layout.frames)
+        return _recorded(word, slot, {"controller": "frames", "source": source, "slot": slot, "frames": frames})
     path = layout.replay if place.is_dir() else place
     try:
         if is_bundle(path):
@@ -101,29 +102,45 @@ def _acts_by_tick(replay: Path) -> bool:
         return False
 
 
-def _framed(path: Path, slot: int) -> dict[str, Any]:
-    """What a seat has sent, and after how many messages from the game."""
+def sent_frames(path: Path, slot: int) -> list[dict[str, Any]]:
+    """What a seat has sent, as `text` or `base64`, and how far the game was then.
+
+    `after` is how many messages from the game had arrived; `tick` the last tick that they told, and `nth` how many of
+    them were of that tick, both left out if none told one.
+
+    Args:
+        path: The file of frames.
+        slot: The seat.
+
+    Raises:
+        UsageError: Code `no_recording`: it cannot be read, or does not have all of it.
+    """
     import base64
 
     from coworld_core.records.samples import iter_frames, recording_end
 
     end = recording_end(path)
     frames: list[dict[str, Any]] = []
-    arrived = 0
+    arrived, place = 0, (-1, 0)
     for frame in iter_frames(path):
-        if frame.seat == slot and frame.direction == "to_player":
+        if frame.seat != slot:
+            continue
+        if frame.direction == "to_player":
             arrived += 1
-        elif frame.seat == slot:
-            if frame.text is None and frame.data is None:
-                raise UsageError(
-                    f"{path} does not have all of what seat {slot} sent: a message was too long.", code="no_recording"
-                )
-            said = {"text": frame.text} if frame.data is None else {"base64": base64.b64encode(frame.data).decode()}
-            frames.append({"after": arrived, **said})
+            if frame.tick is not None:
+                place = (frame.tick, place[1] + 1 if frame.tick == place[0] else 1)
+            continue
+        if frame.text is None and frame.data is None:
+            raise UsageError(
+                f"{path} does not have all of what seat {slot} sent: a message was too long.", code="no_recording"
+            )
+        said = {"text": frame.text} if frame.data is None else {"base64": base64.b64encode(frame.data).decode()}
+        then = {"tick": place[0], "nth": place[1]} if place[1] else {}
+        frames.append({"after": arrived, **then, **said})
     if end is None or not end.complete:
         why = "it has no end" if end is None else end.reason
         raise UsageError(f"{path} does not have the whole game: {why}.", code="no_recording")
-    return {"controller": "frames", "source": str(path), "slot": slot, "frames": frames}
+    return frames
 
 
 def _replay_of_bundle(path: Path) -> bytes:

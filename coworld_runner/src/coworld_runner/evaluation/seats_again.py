@@ -18,13 +18,13 @@ from coworld_core.manifest.models import Runnable
 from coworld_core.records.samples import iter_frames, recording_end
 from coworld_core.rules.plain_values import to_json
 
-from ...backend import Backend
-from ...episode.episode_options import EpisodeOptions
-from ...episode.run_context import entered_backend
-from ...episode.single import run_episode
-from ...package.plan import plan_episode
-from ...package.resolver import Package
-from ...runs.scratch import open_scratch
+from ..backend import Backend
+from ..episode.episode_options import EpisodeOptions
+from ..episode.run_context import entered_backend
+from ..episode.single import run_episode
+from ..package.plan import plan_episode
+from ..package.resolver import Package
+from ..runs.scratch import open_scratch
 
 __all__ = ["DELAY", "SeatedAgain", "play_seats_again", "same_parts"]
 

@@ -1,0 +1,134 @@
+"""A player that takes a seat over from what was recorded: it sees the whole game, and acts from a tick on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from .connection import SeatError
+from .open_seat import OpenSeat
+from .recorded_frames import GameProgress, frame_of
+
+if TYPE_CHECKING:
+    from websockets.asyncio.server import ServerConnection
+
+__all__ = ["forked_player"]
+
+_EXIT_SECONDS = 5.0
+"""How long the program may take to end after its game."""
+
+
+def forked_player(
+    frames: Sequence[Mapping[str, str | int]], *, takes_over: int, command: Sequence[str], directory: Path, url: str
+) -> Callable[[OpenSeat], Awaitable[None]]:
+    """Return a session that lets a program play from a message of the game on; before, it sends what was recorded.
+
+    The program connects to this one as it would to the game. All that the game sends is passed to it; what it sends
+    counts once it was passed a message of the tick from which it takes over.
+
+    Args:
+        frames: The recorded messages to the game, as for `recorded_frames`.
+        takes_over: The tick from which the program's own messages count.
+        command: The program.
+        directory: Where it runs.
+        url: The address of the seat, whose path and query the program gets, too.
+    """
+
+    async def play(seat: OpenSeat) -> None:
+        from websockets.asyncio.server import serve
+
+        fork = _Fork(seat, frames, takes_over)
+        async with serve(fork.meet, "127.0.0.1", 0, compression=None, max_size=None, ping_interval=None) as server:
+            port = next(iter(server.sockets)).getsockname()[1]
+            asked = urlsplit(url)
+            address = asked._replace(scheme="ws", netloc=f"127.0.0.1:{port}").geturl()
+            own = {name: address for name, value in os.environ.items() if value == url}
+            program = await asyncio.create_subprocess_exec(
+                *command, cwd=directory, env={**os.environ, **own}, stdin=asyncio.subprocess.DEVNULL
+            )
+            try:
+                ended = asyncio.create_task(program.wait())
+                game = asyncio.create_task(fork.listen())
+                await asyncio.wait({ended, game}, return_when=asyncio.FIRST_COMPLETED)
+                if not game.done():
+                    # A program that has left plays no more, as at any game
+                    game.cancel()
+                    if ended.result():
+                        raise SeatError(f"The player exited with status {ended.result()}.", code="player_failed")
+                    return
+                await game
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(ended), _EXIT_SECONDS)
+            finally:
+                fork.end()
+                if program.returncode is None:
+                    program.kill()
+                    await program.wait()
+
+    return play
+
+
+class _Fork:
+    """What passes between a game and the program that plays from some message on."""
+
+    def __init__(self, seat: OpenSeat, frames: Sequence[Mapping[str, str | int]], takes_over: int) -> None:
+        self._seat = seat
+        self._recorded = deque(frame for frame in frames if int(frame.get("tick", -1)) < takes_over)
+        self._takes_over = takes_over
+        self._progress = GameProgress()
+        self._history: list[str | bytes] = []
+        """What the game has sent: a program may connect late, and again."""
+        self._more = asyncio.Event()
+        self._over = False
+
+    async def listen(self) -> None:
+        """Hear the game to its end, and send what was recorded while that is due."""
+        await self._send_due()
+        while (frame := await self._seat.receive()) is not None:
+            self._history.append(frame)
+            self._progress.take(frame)
+            self._notify()
+            await self._send_due()
+        self.end()
+
+    def end(self) -> None:
+        """Let the program's connection end."""
+        self._over = True
+        self._notify()
+
+    async def _send_due(self) -> None:
+        while self._recorded and self._progress.reached(self._recorded[0]):
+            await self._seat.send_frame(frame_of(self._recorded.popleft()))
+
+    def _notify(self) -> None:
+        self._more.set()
+        self._more = asyncio.Event()
+
+    async def meet(self, program: ServerConnection) -> None:
+        """Serve the program's connection."""
+        passed, knows = 0, GameProgress()
+
+        async def hear() -> None:
+            async for said in program:
+                if knows.tick >= self._takes_over:
+                    await self._seat.send_frame(said)
+
+        hearing = asyncio.create_task(hear())
+        try:
+            while True:
+                more = self._more
+                while passed < len(self._history):
+                    passed += 1
+                    await program.send(self._history[passed - 1])
+                    knows.take(self._history[passed - 1])
+                if self._over:
+                    return
+                await more.wait()
+        finally:
+            hearing.cancel()
