@@ -215,9 +215,9 @@ async def fork_run(
         where: Where the continuations are kept, and who is told of them. Without a `workspace`, none is kept.
 
     Raises:
-        UsageError: There is no such run, tick (`no_such_tick`) or seat, its game is not of the kit, nor recorded
-            (`not_replayable`), or does not play again as recorded (`replay_differs`, `unsteady`), or somebody who played is not there any more
-            (`player_unknown`, `player_changed`).
+        UsageError: There is no such run, tick (`no_such_tick`) or seat; its game is not of the kit, nor recorded
+            (`not_replayable`), or does not play again as recorded (`replay_differs`, `unsteady`); or somebody who
+            played is not there any more (`player_unknown`, `player_changed`).
         WorkspaceError: The workspace is not fresh or not writable.
         EnvironmentFault: The machine failed.
     """
