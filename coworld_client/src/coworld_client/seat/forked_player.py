@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
+import subprocess
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+import anyio
 
 from .connection import SeatError
 from .open_seat import OpenSeat
@@ -46,30 +47,34 @@ def forked_player(
         fork = _Fork(seat, frames, takes_over)
         async with serve(fork.meet, "127.0.0.1", 0, compression=None, max_size=None, ping_interval=None) as server:
             port = next(iter(server.sockets)).getsockname()[1]
-            asked = urlsplit(url)
-            address = asked._replace(scheme="ws", netloc=f"127.0.0.1:{port}").geturl()
+            address = urlsplit(url)._replace(scheme="ws", netloc=f"127.0.0.1:{port}").geturl()
             own = {name: address for name, value in os.environ.items() if value == url}
-            program = await asyncio.create_subprocess_exec(
-                *command, cwd=directory, env={**os.environ, **own}, stdin=asyncio.subprocess.DEVNULL
+            program = await anyio.open_process(
+                command, cwd=directory, env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=None, stderr=None
             )
             try:
-                ended = asyncio.create_task(program.wait())
-                game = asyncio.create_task(fork.listen())
-                await asyncio.wait({ended, game}, return_when=asyncio.FIRST_COMPLETED)
-                if not game.done():
-                    # A program that has left plays no more, as at any game
-                    game.cancel()
-                    if ended.result():
-                        raise SeatError(f"The player exited with status {ended.result()}.", code="player_failed")
-                    return
-                await game
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(ended), _EXIT_SECONDS)
-            finally:
-                fork.end()
-                if program.returncode is None:
-                    program.kill()
+                async with anyio.create_task_group() as group:
+
+                    async def listen() -> None:
+                        await fork.listen()
+                        with anyio.move_on_after(_EXIT_SECONDS):
+                            await program.wait()
+                        group.cancel_scope.cancel()
+
+                    group.start_soon(listen)
+                    # One that has left plays no more, as at any game
                     await program.wait()
+                    group.cancel_scope.cancel()
+            except* SeatError as lost:
+                raise lost.exceptions[0] from None
+            finally:
+                with anyio.CancelScope(shield=True):
+                    over = fork.end()
+                    if program.returncode is None:
+                        program.kill()
+                    await program.wait()
+        if program.returncode and not over:
+            raise SeatError(f"The player exited with status {program.returncode}.", code="player_failed")
 
     return play
 
@@ -84,7 +89,7 @@ class _Fork:
         self._progress = GameProgress()
         self._history: list[str | bytes] = []
         """What the game has sent: a program may connect late, and again."""
-        self._more = asyncio.Event()
+        self._more = anyio.Event()
         self._over = False
 
     async def listen(self) -> None:
@@ -97,10 +102,11 @@ class _Fork:
             await self._send_due()
         self.end()
 
-    def end(self) -> None:
-        """Let the program's connection end."""
-        self._over = True
+    def end(self) -> bool:
+        """Let the program's connection end; returns whether the game is over."""
+        was, self._over = self._over, True
         self._notify()
+        return was
 
     async def _send_due(self) -> None:
         while self._recorded and self._progress.reached(self._recorded[0]):
@@ -108,27 +114,35 @@ class _Fork:
 
     def _notify(self) -> None:
         self._more.set()
-        self._more = asyncio.Event()
+        self._more = anyio.Event()
 
     async def meet(self, program: ServerConnection) -> None:
         """Serve the program's connection."""
-        passed, knows = 0, GameProgress()
+        from websockets.exceptions import ConnectionClosed
+
+        knows = GameProgress()
 
         async def hear() -> None:
             async for said in program:
                 if knows.tick >= self._takes_over:
                     await self._seat.send_frame(said)
 
-        hearing = asyncio.create_task(hear())
-        try:
-            while True:
+        async def tell() -> None:
+            passed = 0
+            while passed < len(self._history) or not self._over:
                 more = self._more
                 while passed < len(self._history):
+                    await program.send(self._history[passed])
+                    knows.take(self._history[passed])
                     passed += 1
-                    await program.send(self._history[passed - 1])
-                    knows.take(self._history[passed - 1])
-                if self._over:
-                    return
-                await more.wait()
-        finally:
-            hearing.cancel()
+                if not self._over:
+                    await more.wait()
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(hear)
+                await tell()
+                group.cancel_scope.cancel()
+        except* ConnectionClosed:
+            # It may come again, as to a game
+            pass
