@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from coworld_core.errors import unwrapped
+
 from .connection import SeatError
 from .open_seat import OpenSeat
 from .recorded_frames import GameProgress, frame_of
@@ -52,21 +54,21 @@ def forked_player(
             program = await anyio.open_process(
                 command, cwd=directory, env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=None, stderr=None
             )
-            try:
-                async with anyio.create_task_group() as group:
 
-                    async def listen() -> None:
-                        await fork.listen()
-                        with anyio.move_on_after(_EXIT_SECONDS):
-                            await program.wait()
-                        group.cancel_scope.cancel()
-
-                    group.start_soon(listen)
-                    # One that has left plays no more, as at any game
+            async def heard(both: anyio.CancelScope) -> None:
+                await fork.listen()
+                with anyio.move_on_after(_EXIT_SECONDS):
                     await program.wait()
-                    group.cancel_scope.cancel()
-            except* SeatError as lost:
-                raise lost.exceptions[0] from None
+                both.cancel()
+
+            over = False
+            try:
+                # One that has left plays no more, as at any game
+                with unwrapped():
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(heard, group.cancel_scope)
+                        await program.wait()
+                        group.cancel_scope.cancel()
             finally:
                 with anyio.CancelScope(shield=True):
                     over = fork.end()
