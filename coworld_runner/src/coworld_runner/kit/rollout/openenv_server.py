@@ -144,7 +144,7 @@ def as_openenv(
             )
 
         def close(self) -> None:
-            self._seat.__exit__()
+            self._seat.close()
 
         def _seen(self, gained: float | None) -> Any:
             now, over = self._seat.asked, self._seat.over

@@ -76,15 +76,19 @@ class SeatInWords:
         self._tries = tries
         self._tried = 0
         self._why = ""
-        self._table = others_table(self.rules, opponents, seat=seat, config=config, seats=count)
         own = rules_config(self.rules, config)
+        self._table = others_table(self.rules, opponents, seat=seat, config=own, seats=count)
         self._game = SeatGame(self.rules, config=own, seats=count, seat=seat, table=self._table)
 
     def __enter__(self) -> SeatInWords:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._table.__exit__(*error)
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the opponents."""
+        self._table.__exit__(None, None, None)
 
     def begin(self, seed: int | None = None) -> None:
         """Begin the next game, and play until the seat is asked; without a seed, one is drawn.
