@@ -119,6 +119,7 @@ async def test_a_model_plays_and_its_recording_plays_the_same_without_it(
     assert lines[-1]["default"] == "no answer could be used"
     assert [len(line["tries"]) for line in lines] == [3, 2, MOST_TRIES]
     assert (summary["decisions"], summary["defaults"], summary["asked"]) == (3, 1, 8)
+    assert ([line["refused"] for line in lines], summary["refused"]) == ([2, 0, 3], 5)
     assert (summary["prompt_tokens"], summary["cost"]) == (700, pytest.approx(7 * 0.2))
     assert {ask.headers["authorization"] for ask in chat.asked} == {f"Bearer {KEY}"}
     system, asked = (message["content"] for message in chat.asked[0].json["messages"])

@@ -92,6 +92,8 @@ class LlmPlayer:
         """
         began, legal = time.monotonic(), asked.get("legal")
         tries: list[dict[str, Any]] = []
+        # The game refused the answer before this one, which is in the line before
+        refused = int(bool(asked.get("refused")))
         action: Any = NOTHING
         why = "no answer could be used"
         limit = min(MOST_SECONDS, asked.get("time_left", math.inf) * 0.9)
@@ -107,6 +109,7 @@ class LlmPlayer:
                     action = understood(answer, legal, self._schema)
                     if answer and action is NOTHING:
                         asked = {**asked, "refused": UNCLEAR}
+                        refused += 1
         except TimeoutError:
             why = f"no answer within {limit:.1f} s"
         default = action is NOTHING
@@ -119,6 +122,7 @@ class LlmPlayer:
                 "tick": asked["tick"],
                 "action": None if action is NOTHING else action,
                 "default": why if default else None,
+                "refused": refused,
                 "seconds": round(time.monotonic() - began, 3),
                 "tries": tries,
                 **({"words": self._words} if self._words else {}),
@@ -141,6 +145,7 @@ class LlmPlayer:
             "decisions": len(self._lines),
             "defaults": sum(line["default"] is not None for line in self._lines),
             "asked": len(tries),
+            "refused": sum(line["refused"] for line in self._lines),
             "prompt_tokens": sum(one.get("prompt_tokens", 0) for one in tries),
             "completion_tokens": sum(one.get("completion_tokens", 0) for one in tries),
             "cost": round(self._cost, 6),
