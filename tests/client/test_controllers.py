@@ -16,7 +16,6 @@ from support.served_game import Talk, serving
 from support.talking import TalkingSticks
 
 from coworld_client.seat import SeatError, play_seat
-from coworld_client.seat.answers import NOTHING, default_action, spoken, understood
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_client.seat.recorded_frames import GameProgress
@@ -24,6 +23,7 @@ from coworld_core.errors import UsageError
 from coworld_core.roles.bundle import BundleItem, plan_bundle
 from coworld_core.roles.bundle_file import Pieces, pack_bundle
 from coworld_core.rules import Frame, ReplayHeader, ReplayWriter, read_replay
+from coworld_core.rules.model_words import NOTHING, UNCLEAR, default_action, spoken, understood
 from coworld_runner.errors import unwrapped
 from coworld_runner.package.own_players.named_player import read_own_player
 
@@ -120,9 +120,14 @@ async def test_a_model_plays_and_its_recording_plays_the_same_without_it(
     assert lines[-1]["default"] == "no answer could be used"
     assert [len(line["tries"]) for line in lines] == [3, 2, MOST_TRIES]
     assert (summary["decisions"], summary["defaults"], summary["asked"]) == (3, 1, 8)
+    assert ([line["refused"] for line in lines], summary["refused"]) == ([2, 0, 3], 5)
     assert (summary["prompt_tokens"], summary["cost"]) == (700, pytest.approx(7 * 0.2))
     assert {ask.headers["authorization"] for ask in chat.asked} == {f"Bearer {KEY}"}
-    assert "|||||||" in chat.asked[0].json["messages"][1]["content"]
+    system, asked = (message["content"] for message in chat.asked[0].json["messages"])
+    assert system.startswith("Players take one to three")
+    assert "|||||||" in asked
+    assert UNCLEAR not in asked
+    assert UNCLEAR in chat.asked[1].json["messages"][1]["content"]
     assert KEY.encode() not in path.read_bytes()
 
     monkeypatch.setenv("OPENAI_BASE_URL", f"{chat.url}/v1")

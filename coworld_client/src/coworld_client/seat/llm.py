@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from coworld_core.hints import Hint
+from coworld_core.rules.model_words import NOTHING, UNCLEAR, default_action, instructions, question, spoken, understood
 
-from .answers import NOTHING, default_action, question, spoken, understood
 from .connection import SeatError
 
 if TYPE_CHECKING:
@@ -32,15 +32,13 @@ MOST_TRIES: Final = 3
 MOST_SECONDS: Final = 60.0
 """Upper bound for one decision; in a game with a clock, 90 % of the time left if that is less."""
 
-_SYSTEM: Final = "You play one seat of a game. Choose well, and answer with an action alone."
-
 
 class LlmPlayer:
     """A player that asks a language model, within a spending limit, and keeps every answer.
 
     Args:
         model: The model's name.
-        prompt: The system prompt of every question; empty: the built-in one.
+        prompt: The system prompt of every question; empty: the game's description, and that an action is wanted.
         budget: US dollars that it may spend in one game; None: no limit.
         price: US dollars per million tokens of questions, and of answers.
         base_url: Address of the API, without `/chat/completions`; None: OpenAI's own.
@@ -64,7 +62,7 @@ class LlmPlayer:
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._model = model
-        self._prompt = prompt or _SYSTEM
+        self._prompt = prompt
         self._budget = budget
         self._price = price
         self._url = (base_url or USUAL_ADDRESS).rstrip("/") + "/chat/completions"
@@ -84,6 +82,7 @@ class LlmPlayer:
     def start(self, hello: dict[str, Any]) -> None:
         """Remember the seat, the schema of its actions, and what it may say."""
         self._schema, self._seat, self._talk = hello.get("action_schema"), hello["seat"], hello.get("talk")
+        self._prompt = self._prompt or instructions(hello.get("about"))
 
     async def decide(self, asked: dict[str, Any]) -> Any:
         """The model's action, or the default action if none of its answers can be used; None if there is none.
@@ -93,6 +92,8 @@ class LlmPlayer:
         """
         began, legal = time.monotonic(), asked.get("legal")
         tries: list[dict[str, Any]] = []
+        # The game refused the answer before this one, which is in the line before
+        refused = int(bool(asked.get("refused")))
         action: Any = NOTHING
         why = "no answer could be used"
         limit = min(MOST_SECONDS, asked.get("time_left", math.inf) * 0.9)
@@ -106,6 +107,9 @@ class LlmPlayer:
                     tries.append({"answer": None})
                     answer, self._words = spoken(await self._ask(asked, tries[-1]), self._talk)
                     action = understood(answer, legal, self._schema)
+                    if answer and action is NOTHING:
+                        asked = {**asked, "refused": UNCLEAR}
+                        refused += 1
         except TimeoutError:
             why = f"no answer within {limit:.1f} s"
         default = action is NOTHING
@@ -118,6 +122,7 @@ class LlmPlayer:
                 "tick": asked["tick"],
                 "action": None if action is NOTHING else action,
                 "default": why if default else None,
+                "refused": refused,
                 "seconds": round(time.monotonic() - began, 3),
                 "tries": tries,
                 **({"words": self._words} if self._words else {}),
@@ -140,6 +145,7 @@ class LlmPlayer:
             "decisions": len(self._lines),
             "defaults": sum(line["default"] is not None for line in self._lines),
             "asked": len(tries),
+            "refused": sum(line["refused"] for line in self._lines),
             "prompt_tokens": sum(one.get("prompt_tokens", 0) for one in tries),
             "completion_tokens": sum(one.get("completion_tokens", 0) for one in tries),
             "cost": round(self._cost, 6),

@@ -4,6 +4,9 @@
 `as_parallel_env`, `as_aec_env` and `as_parallel_vector_env` PettingZoo environments, and `SeatEnv` makes a Gymnasium
 environment from a seat of any Coworld. Environments need the extra `env`, whose libraries are imported when they are
 first used. `to_minari` writes recorded samples as a dataset of Minari (extra `minari`).
+
+`SeatInWords` is a seat for language models. `as_verifiers`, `as_openenv` and `coworld_task` make environments of
+verifiers, OpenEnv and Inspect from it, and need that library.
 """
 
 from coworld_core.lazy import lazy_names

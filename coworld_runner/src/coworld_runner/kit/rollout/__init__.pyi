@@ -5,9 +5,14 @@ from .episode_rollout import SeatPolicy as SeatPolicy
 from .episode_rollout import rollout as rollout
 from .gymnasium_env import as_gym_env as as_gym_env
 from .gymnasium_env import as_vector_env as as_vector_env
+from .inspect_task import coworld_task as coworld_task
 from .minari_dataset import to_minari as to_minari
+from .openenv_server import OpenEnvGame as OpenEnvGame
+from .openenv_server import as_openenv as as_openenv
 from .pettingzoo_env import as_aec_env as as_aec_env
 from .pettingzoo_env import as_parallel_env as as_parallel_env
 from .pettingzoo_vector import as_parallel_vector_env as as_parallel_vector_env
 from .rollout_batch import rollouts as rollouts
 from .seat_env import SeatEnv as SeatEnv
+from .seat_in_words import SeatInWords as SeatInWords
+from .verifiers_env import as_verifiers as as_verifiers

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from coworld_core.errors import UsageError
-from coworld_core.rules import ActionRefused, Play, Rules, RulesConfig
+from coworld_core.rules import ActionRefused, Rules, RulesConfig
 from coworld_core.rules.plain_values import to_plain
-from coworld_core.rules.seat_rewards import gives_rewards
 
-from ...package.random_player import RANDOM
 from ._env_extra import env_missing
-from .episode_rollout import PolicyTable, SeatedPlayers, SeatPolicies, several
+from .episode_rollout import PolicyTable, SeatPolicies
+from .seat_game import SeatGame, others_table
 from .seat_spaces import SeatEncoding, misfit
 
 try:
@@ -33,9 +31,6 @@ SAME_STEP: Final = "SameStep"
 
 MISSED: Final = -1
 """The number of no action."""
-
-MOST_BEGUN: Final = 1000
-"""Games in a row that may be over before the learner's seat is to act."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +77,8 @@ class VectorSpec:
         Raises:
             UsageError: As for `rollout`.
         """
-        others = self.seats - 1
-        named = cast("list[Any]", list(cast("Any", opponents)) if several(opponents) else [opponents] * max(others, 1))
-        if len(named) == 1:
-            named *= others
-        if len(named) != others:
-            raise UsageError(
-                f"There are {others} other seats, and {len(named)} opponents.",
-                code="wrong_seats",
-                hint="Name one for all, or one for each.",
-            )
         assert self.seat is not None
-        named.insert(self.seat, RANDOM)
-        return PolicyTable(self.rules, named, config=self.config, seats=self.seats)
+        return others_table(self.rules, opponents, seat=self.seat, config=self.config, seats=self.seats)
 
 
 def _is_fixed(space: Space[Any]) -> bool:
@@ -331,52 +315,22 @@ class VectorGames:
         rows.to_act[:] = to_act
 
 
-class _Game:
-    """One game after another, in the place of one game."""
+class _Game(SeatGame):
+    """One game after another, in the place of one game, played by the elements of spaces."""
 
     def __init__(self, spec: VectorSpec, table: PolicyTable | None) -> None:
-        self.table = table
-        self.last: list[float] = []
-        """The scores when they were last meaningful."""
-        self.seed = 0
-        self.over = False
-        self.play: Play
-        self.seats = range(spec.seats) if spec.seat is None else (spec.seat,)
-        """The seats that have rows."""
-        self._seated: SeatedPlayers
+        super().__init__(
+            spec.rules,
+            config=spec.config,
+            seats=spec.seats,
+            seat=spec.seat,
+            table=table,
+            max_ticks=spec.max_cycles,
+        )
         self._spec = spec
-        self._own = spec.seat
-        self._most = math.inf if spec.max_cycles is None else spec.max_cycles
-        self._live = spec.rules.live_scores
-        self._rewarded = gives_rewards(spec.rules)
-        self._gained = [0.0] * spec.seats
         self._actions = spec.encoding.actions
-        self._seeds = random.Random()
         self.offered: dict[int, tuple[tuple[int, ...] | None, Any]] = {}
         """By seat, the numbers of its legal actions and these."""
-        self.ended = True
-
-    def begin(self, seed: int | None = None) -> None:
-        """Begin the next game; its seed follows from the last unless one is given."""
-        spec = self._spec
-        if seed is not None:
-            self._seeds.seed(seed)
-        self.over = self.ended = False
-        for _ in range(MOST_BEGUN):
-            self.seed = self._seeds.randrange(2**32) if seed is None else seed
-            seed = None
-            play = self.play = Play(spec.rules, config=spec.config, seats=spec.seats, seed=self.seed)
-            self.last = (play.scores_now() if self._live else None) or [0.0] * spec.seats
-            self._gained = [0.0] * spec.seats
-            if self.table is not None:
-                self._seated = self.table.sit_down(self.seed)
-                self._until_asked()
-            if not play.over:
-                return
-        raise UsageError(
-            f"{MOST_BEGUN} games of {spec.rules.__name__} were over before seat {spec.seat or 0} was to act.",
-            code="no_turn",
-        )
 
     def step(self, elements: Sequence[Any], row: int, refused: dict[int, str]) -> list[float] | None:
         """Play a tick, and those of the others until the learner is asked again.
@@ -389,52 +343,13 @@ class _Game:
         Returns:
             What each row has gained; None: nothing.
         """
-        play, own = self.play, self._own
-        if own is None:
-            mine = {seat: self._action(seat, elements[row + seat], row + seat, refused) for seat in play.to_act}
-            play.step(mine, named=False)
-            self._gain()
-        else:
-            actions: dict[int, Any] = {}
-            for seat in play.to_act:
-                mine = seat == own
-                actions[seat] = self._action(seat, elements[row], row, refused) if mine else self._other(seat)
-            play.step(actions, named=False)
-            self._gain()
-            self._until_asked()
-        if not play.to_act:
-            self.over = self.ended = True
-            if self.table is not None:
-                self.table.over(self._seated, play)
-        elif play.tick >= self._most:
-            self.ended = True
-        before = now = self.last
-        if self._live or self.over:
-            now = self.last = play.scores_now() or before
-        if self._rewarded:
-            gained, self._gained = self._gained, [0.0] * len(self._gained)
-            return [gained[seat] for seat in self.seats]
-        if now is before:
-            return None
-        return [now[seat] - before[seat] for seat in self.seats]
+        asked = self.play.to_act
+        rows = ((seat, row + number) for number, seat in enumerate(self.seats) if seat in asked)
+        return self.advance({seat: self._action(seat, elements[at], at, refused) for seat, at in rows})
 
     def element(self, seat: int) -> Any:
         """What a seat sees, as an element of the space."""
         return self._spec.encoding.seen(self.play, seat)
-
-    def _until_asked(self) -> None:
-        play, own, most = self.play, self._own, self._most
-        while (turn := play.to_act) and own not in turn and play.tick < most:
-            play.step({seat: self._other(seat) for seat in turn}, named=False)
-            self._gain()
-
-    def _gain(self) -> None:
-        if self._rewarded and (rewards := self.play.rewards()) is not None:
-            self._gained = [sum + (reward or 0.0) for sum, reward in zip(self._gained, rewards, strict=True)]
-
-    def _other(self, seat: int) -> Any:
-        assert self.table is not None
-        return self.table.move(self._seated, self.play, seat)
 
     def _action(self, seat: int, element: Any, row: int, refused: dict[int, str]) -> Any:
         play = self.play

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.metadata
+import shlex
 import sys
 from collections.abc import Iterable
 from typing import Any, Final
@@ -25,8 +26,12 @@ DISTRIBUTIONS: Final = {
 """The distribution that installs each module."""
 
 
-def imported(module: str) -> Any:
+def imported(module: str, needs: str = "") -> Any:
     """Import the module of a library.
+
+    Args:
+        module: The module.
+        needs: The distribution that has it, with the versions that do; by default as in `DISTRIBUTIONS`.
 
     Raises:
         UsageError: Code `library_missing`: the library is not installed.
@@ -34,13 +39,13 @@ def imported(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if not f"{module}.".startswith(f"{error.name}."):
             raise
-        distribution = DISTRIBUTIONS[module]
+        distribution = needs or DISTRIBUTIONS[module]
         raise UsageError(
             f"This needs {distribution}, which is not installed.",
             code="library_missing",
-            hint=f"Install it where coworld is: pip install {distribution}.",
+            hint=f"Install it where coworld is: pip install {shlex.quote(distribution)}",
         ) from error
 
 

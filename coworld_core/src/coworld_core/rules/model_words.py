@@ -1,4 +1,4 @@
-"""Questions for a language model, and the legal actions that its answers mean."""
+"""What a language model is told and asked in a seat, and the legal actions that its answers mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
-__all__ = ["NOTHING", "default_action", "question", "spoken", "understood"]
+__all__ = ["NOTHING", "UNCLEAR", "default_action", "instructions", "question", "spoken", "understood"]
 
 _MOST_FAILED: Final = 200
 """Failed attempts to parse a JSON value in an answer, after which the rest of it is skipped."""
@@ -15,11 +15,27 @@ _MOST_FAILED: Final = 200
 NOTHING: Final = object()
 """No action; not None, which may be an action of the game."""
 
+UNCLEAR: Final = "it names no action that is legal now"
+"""Why an answer is refused that means nothing."""
+
+_ROLE: Final = "You play one seat of a game. Choose well, and answer with an action alone."
+
+_MOST_ABOUT: Final = 20_000
+"""Characters of a game's description that a model is told."""
 
 _SAY_LINE: Final = re.compile(r"^[ \t]*SAY(?:[ \t]+TO[ \t]+(\d{1,4}|TEAM))?[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
 
 
-def question(asked: dict[str, Any], schema: Any, talk: Mapping[str, Any] | None = None) -> str:
+def instructions(about: object = "") -> str:
+    """The system prompt of a seat: the description of the game, and what is wanted.
+
+    Args:
+        about: The description, as `hello` has it: the docstring of the rules.
+    """
+    return f"{about[:_MOST_ABOUT].strip()}\n\n{_ROLE}" if isinstance(about, str) and about.strip() else _ROLE
+
+
+def question(asked: Mapping[str, Any], schema: Any, talk: Mapping[str, Any] | None = None) -> str:
     """The question for one decision: what the seat sees and hears, and what it may do and say.
 
     Args:
