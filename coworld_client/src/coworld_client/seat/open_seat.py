@@ -51,6 +51,10 @@ class OpenSeat:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the seat."""
         if self._socket is not None:
             await self._socket.close()
 
