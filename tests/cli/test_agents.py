@@ -1,0 +1,48 @@
+"""The commands that offer tools to agents."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters
+from support.cli_kit import invoke
+
+
+async def test_a_host_starts_the_tools_of_a_folder(tmp_path: Path) -> None:
+    command = StdioServerParameters(command=sys.executable, args=["-m", "coworld_cli", "mcp", "--root", str(tmp_path)])
+    async with Client(command) as client:
+        answer = await client.call_tool("read_docs", {"page": "agents"})
+        assert answer.structured_content is not None
+        assert answer.structured_content["text"].startswith("# Agents")
+        assert (await client.call_tool("find_coworlds", {})).structured_content == {"coworlds": [], "more": False}
+
+
+@pytest.mark.parametrize(
+    "command", [("mcp",), ("mcp", "--http"), ("game", "join", "ws://127.0.0.1:9/player?slot=0", "--mcp")]
+)
+def test_without_the_library_a_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    result: Any = invoke(*command)
+    assert result.exit_code == 4, result
+    assert "mcp is not installed" in result.stderr
+    assert "[mcp]'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("mcp", "--port", "8000"), "goes with --http"),
+        (("game", "join", "ws://x/player", "bot.py", "--mcp"), "exclude each other"),
+        (("game", "join", "ws://x/player"), "Name a player"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(arguments: tuple[str, ...], why: str) -> None:
+    result: Any = invoke(*arguments)
+    assert result.exit_code == 2
+    assert why in result.stderr
