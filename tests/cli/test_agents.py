@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
-from support.cli_kit import invoke
+from support.cli_kit import coworld
 
 
 async def test_a_host_starts_the_tools_of_a_folder(tmp_path: Path) -> None:
@@ -22,19 +21,6 @@ async def test_a_host_starts_the_tools_of_a_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("mcp",), ("mcp", "--http"), ("game", "join", "ws://127.0.0.1:9/player?slot=0", "--mcp")]
-)
-def test_without_the_library_a_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    result: Any = invoke(*command)
-    assert result.exit_code == 4, result
-    assert "mcp is not installed" in result.stderr
-    assert "[mcp]'" in result.stderr
-
-
-@pytest.mark.parametrize(
     ("arguments", "why"),
     [
         (("mcp", "--port", "8000"), "goes with --http"),
@@ -43,6 +29,6 @@ def test_without_the_library_a_command_says_what_to_install(
     ],
 )
 def test_options_that_would_do_nothing_are_refused(arguments: tuple[str, ...], why: str) -> None:
-    result: Any = invoke(*arguments)
-    assert result.exit_code == 2
-    assert why in result.stderr
+    done = coworld(*arguments)
+    assert done.status == 2
+    assert why in done.stderr

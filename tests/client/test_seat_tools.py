@@ -17,7 +17,8 @@ from support.served_game import Sticks, Table, Talk, hear, serving, sit, tell
 from support.talking import TalkingSticks
 from websockets.asyncio.server import ServerConnection, serve
 
-from coworld_client.seat import SeatError, open_seat_server, play_seat
+from coworld_client.seat import SeatError, open_seat_server, play_seat, serve_seat
+from coworld_core.errors import EnvironmentFault
 from coworld_core.text.bounded_json import MAX_RESULT
 
 
@@ -169,6 +170,12 @@ async def test_only_games_of_the_kit_are_played() -> None:
             async with open_seat_server(url):
                 pass
     assert refused.value.code == "other_protocol"
+
+
+async def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(EnvironmentFault, match="mcp is not installed"):
+        await serve_seat("ws://127.0.0.1:9/player")
 
 
 async def test_a_host_starts_the_command() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from support.played_runs import leave_run
 
+from coworld_core.errors import EnvironmentFault
 from coworld_core.text.bounded_json import MAX_RESULT, bounded_fields
 from coworld_runner.agent_tools import open_http_tools, open_tools
 
@@ -72,13 +74,13 @@ async def test_an_agent_finds_validates_plays_and_looks(folder: Path) -> None:
         shown = await ask(client, "show_run", run=run)
         assert [seat["name"] for seat in shown["episodes"][0]["seats"]] == ["random", "Counter"]
         logs = (await ask(client, "read_log", run=run))["logs"]
-        assert (
-            "game over"
-            in (await ask(client, "read_log", run=run, name=next(log for log in logs if "game" in log)))["end"]
-        )
+        assert "game.stdout.log" in logs
+        assert "game over" in (await ask(client, "read_log", run=run, name="game.stdout.log"))["end"]
         assert (await ask(client, "verify", run=run, coworld="nim"))["verdict"] == "same"
         forked = await ask(client, "fork", run=run, coworld="nim", at=1, players=["counter", "counter"])
         assert forked["completed"] == 1
+        # Players of a record may be files of other folders
+        assert "player_count" in await refused(client, "fork", run=run, coworld="nim", at=1, players=["counter"])
 
 
 async def test_an_agent_compares_two_players(folder: Path) -> None:
@@ -188,6 +190,14 @@ def test_the_longest_fields_are_cut_and_the_others_are_whole() -> None:
     assert (cut["b"], cut["cut"]) == ([1, 2], {"a": 900, "c": 1809})
     assert len(json.dumps(cut)) < 450
     assert bounded_fields({"a": [1]}) == {"a": [1]}
+
+
+async def test_without_the_library_it_is_said_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(EnvironmentFault, match="mcp is not installed") as missing:
+        async with open_http_tools(folder):
+            pass
+    assert missing.value.hint == "pip install 'coworld-runner[mcp]'"
 
 
 async def test_by_http_only_whoever_has_the_token_and_is_no_page_gets_in(folder: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final, ParamSpec
+from typing import Annotated, Any, Final, ParamSpec, TypedDict
 
 import anyio
 import anyio.to_thread
@@ -19,6 +20,7 @@ from pydantic import Field
 
 from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.record import read_record
 from coworld_core.errors import CoworldError, ManifestError, UsageError
 from coworld_core.files.regular import open_regular
 from coworld_core.ids import new_run_id
@@ -63,6 +65,12 @@ _Seed = Annotated[int | None, Field(ge=0, description="Repeats what was played w
 _Limit = Annotated[int, Field(ge=1, le=_MOST_LISTED)]
 
 
+class _Place(TypedDict):
+    workspace: Path
+    run_id: str
+    latest: bool
+
+
 class FolderTools:
     """Tools that work in a folder.
 
@@ -88,7 +96,7 @@ class FolderTools:
             *((tool, _REMOVES) for tool in (self.remove_run,) if allow),
         ]
         for tool, what in chosen:
-            server.add_tool(_told(tool), annotations=what)
+            server.add_tool(_told(tool), description=inspect.getdoc(tool), annotations=what)
         return server
 
     async def find_coworlds(self, folder: str = ".") -> _Result:
@@ -133,7 +141,7 @@ class FolderTools:
     ) -> _Result:
         """Play one episode. Returns its record: scores, faults, and the directory with replay and logs."""
         package = await self._limit.package(coworld)
-        workspace = self._workspace(package)
+        where = self._place(package)
         async with _progress(context) as listener:
             record = await run_episode(
                 package,
@@ -141,10 +149,10 @@ class FolderTools:
                 variant=variant,
                 seed=seed,
                 config=config,
-                workspace=workspace,
                 listeners=(listener,),
+                **where,
             )
-        return {"run": self._shown(workspace), **record.model_dump(mode="json")}
+        return {"run": self._shown(where["workspace"]), **record.model_dump(mode="json")}
 
     async def compare(
         self,
@@ -159,11 +167,11 @@ class FolderTools:
         """Find out whether one player is better than another. They play in blocks, until the evidence decides."""
         package = await self._limit.package(coworld)
         first, second = self._players([new, old], package)
-        workspace = self._workspace(package)
+        where = self._place(package)
         rules = EvaluationRules(variant=variant, seed=seed, max_blocks=max_blocks)
         async with _progress(context) as listener:
-            report = await compare(package, first, second, rules=rules, workspace=workspace, listeners=(listener,))
-        return {"run": self._shown(workspace), **report.model_dump(mode="json")}
+            report = await compare(package, first, second, rules=rules, listeners=(listener,), **where)
+        return {"run": self._shown(where["workspace"]), **report.model_dump(mode="json")}
 
     async def verify(self, run: _Run, coworld: _Coworld) -> _Result:
         """Verify that an episode is what its record says, by playing its game again from the replay."""
@@ -184,7 +192,9 @@ class FolderTools:
         """Continue an episode of a game of the kit another way, from a tick. Nothing of it is kept."""
         package = await self._limit.package(coworld)
         episode = await self._episode(run)
-        # A record may name players anywhere, so all seats are named here
+        # Those who played before may be anywhere, so nobody is left to the record
+        if len(players) != (seats := len(read_record(episode).slots)):
+            raise UsageError(f"Name {seats} players, one for each seat.", code="player_count")
         named = dict(enumerate(self._players(players, package)))
         async with _progress(context) as listener:
             report = await fork_run(
@@ -275,8 +285,10 @@ class FolderTools:
     def _players(self, words: list[str], package: Package) -> list[str]:
         return [self._limit.player(word, package) for word in words]
 
-    def _workspace(self, package: Package) -> Path:
-        return self._limit.inside(default_workspace(package.default_results_dir(), new_run_id()))
+    def _place(self, package: Package) -> _Place:
+        run_id = new_run_id()
+        workspace = self._limit.inside(default_workspace(package.default_results_dir(), run_id))
+        return {"workspace": workspace, "run_id": run_id, "latest": True}
 
     def _has(self, path: Path) -> bool:
         return path.resolve().is_relative_to(self._limit.root)
