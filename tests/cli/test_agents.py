@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,6 +20,20 @@ async def test_a_host_starts_the_tools_of_a_folder(tmp_path: Path) -> None:
         assert answer.structured_content is not None
         assert answer.structured_content["text"].startswith("# Agents")
         assert (await client.call_tool("find_coworlds", {})).structured_content == {"coworlds": [], "more": False}
+
+
+def test_a_signal_ends_the_tools_although_the_host_still_listens(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "coworld_cli", "mcp", "--root", str(tmp_path)]
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as served:
+        assert served.stdin is not None
+        assert served.stdout is not None
+        served.stdin.write(json.dumps(hello).encode() + b"\n")
+        served.stdin.flush()
+        assert json.loads(served.stdout.readline())["result"]["serverInfo"]["name"] == "coworld"
+        served.terminate()
+        assert served.wait(60) == 0
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from ..event_loop import Running, run_async
 from ..options.declarations import refuse_options
 from ..options.values import DIRECTORY
 from ..output import Output, output_options
+from ..standard_input import with_piped_input
 from .documentation import all_pages
 
 __all__ = ["commands"]
@@ -47,7 +49,8 @@ def mcp(out: Output, root: Path, allow: bool, http: bool, port: int) -> int:
         from coworld_runner.agent_tools import open_http_tools, serve_tools
 
         if not http:
-            await serve_tools(root, pages=all_pages(), allow=allow)
+            serve = partial(serve_tools, root, pages=all_pages(), allow=allow)
+            await running.until_interrupted(lambda: with_piped_input(serve))
             return exitcodes.OK
         from anyio import sleep_forever
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from ..options.serving_options import ServingOptions
 from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
 from ..render.text import clean, shown_path
+from ..standard_input import with_piped_input
 from .scaffolds import tell_written
 
 __all__ = ["commands"]
@@ -236,12 +238,13 @@ def join(
     elif player is None:
         raise click.UsageError("Name a player, or say --mcp.", click.get_current_context())
 
-    async def tools(_: Running) -> int:
+    async def tools(running: Running) -> int:
         from coworld_client.seat import serve_seat
         from coworld_client.tls import tls_context
         from coworld_runner.kit.dev import socket_address
 
-        await serve_seat(socket_address(address), ssl=tls_context(ca=ca) if ca is not None else None)
+        serve = partial(serve_seat, socket_address(address), ssl=tls_context(ca=ca) if ca is not None else None)
+        await running.until_interrupted(lambda: with_piped_input(serve))
         return exitcodes.OK
 
     async def work(running: Running) -> int:

@@ -110,10 +110,9 @@ async def open_seat_server(url: str, *, ssl: SSLContext | None = None) -> AsyncG
 
 async def _greeting(seat: OpenSeat) -> Mapping[str, Any]:
     async for message in seat:
-        if isinstance(message, dict):
-            hello = cast("dict[str, Any]", message)
-            if hello.get("type") == "hello" and hello.get("protocol") == PROTOCOL:
-                return hello
+        hello = _fields(message)
+        if hello.get("type") == "hello" and hello.get("protocol") == PROTOCOL:
+            return hello
         break
     raise SeatError(f"The game does not speak {PROTOCOL}.", code="other_protocol")
 
@@ -123,7 +122,7 @@ class _SeatTools:
         self._seat = seat
         self._hello = hello
         self._schema = _short(hello.get("action_schema"))
-        self._talk: Mapping[str, Any] | None = hello.get("talk")
+        self._talk: Mapping[str, Any] | None = _fields(hello.get("talk")) or None
         self._ticking = _is_ticking(hello)
         self._seen: dict[str, Any] = {}
         """The newest observation."""
@@ -134,7 +133,7 @@ class _SeatTools:
         """The tick for which it has acted."""
         self._refused = self._not_said = ""
         own = hello.get("seat")
-        self._heard: list[Any] = [one for one in hello.get("talked") or () if one.get("seat") != own]
+        self._heard: list[Any] = [one for one in _listed(hello.get("talked")) if _fields(one).get("seat") != own]
         self._early: list[Any] = []
         """What was heard at once, which the next observation tells again."""
         self._over: dict[str, Any] | None = None
@@ -145,7 +144,9 @@ class _SeatTools:
     def instructions(self) -> str:
         rules = strip_controls(str(self._hello.get("about") or "")) or "(none)"
         rules = rules if len(rules) <= _MOST_RULES else f"{rules[:_MOST_RULES]} … (cut)"
-        return _HOW.format(seat=self._hello.get("seat"), seats=self._hello.get("seats"), rules=rules)
+        told = (self._hello.get("seat"), self._hello.get("seats"))
+        seat, seats = (number if isinstance(number, int) else "?" for number in told)
+        return _HOW.format(seat=seat, seats=seats, rules=rules)
 
     # --- from the game ----------------------------------------------------------------------------------------------
 
@@ -153,8 +154,7 @@ class _SeatTools:
         """Take in the game's messages to the last one."""
         try:
             async for message in self._seat:
-                if isinstance(message, dict):
-                    self._take(cast("dict[str, Any]", message))
+                self._take(_fields(message))
                 if self._over is not None:
                     break
             self._ended = "the game is over" if self._over else "the game has closed the connection"
@@ -170,7 +170,7 @@ class _SeatTools:
                 # After a reconnection: an action may have been lost with the connection
                 self._acted = None
             case "observe":
-                heard: list[Any] = message.pop("heard", None) or []
+                heard = _listed(message.pop("heard", None))
                 # One that is sent again repeats what was heard
                 if message.get("tick") != self._seen.get("tick"):
                     self._refused = ""
@@ -179,8 +179,8 @@ class _SeatTools:
                 self._ticking = _is_ticking(message) if "pace" in message else self._ticking
                 self._seen, self._seen_at = message, time.monotonic()
             case "heard":
-                self._early += message.get("heard") or []
-                self._listen(message.get("heard") or [])
+                self._early += _listed(message.get("heard"))
+                self._listen(_listed(message.get("heard")))
             case "refused":
                 self._acted, self._refused = None, str(message.get("reason"))
                 if self._seen.get("your_turn") and message.get("legal") is not None:
@@ -233,8 +233,7 @@ class _SeatTools:
     async def list_tools(self, _context: ServerRequestContext[Any, Any], _params: Any) -> ListToolsResult:
         from mcp.types import ListToolsResult
 
-        # What is legal may change while the host keeps the list
-        return ListToolsResult(tools=self._tools(), cache_scope="private", ttl_ms=0)
+        return ListToolsResult(tools=self._tools())
 
     def _tools(self) -> list[Tool]:
         from mcp.types import Tool, ToolAnnotations
@@ -242,8 +241,8 @@ class _SeatTools:
         # References of a schema begin at the root
         action = {name: value for name, value in self._schema.items() if name != "$defs"}
         legal = self._seen.get("legal") if self._to_act else None
-        if isinstance(legal, list):
-            action["examples"] = cast("list[Any]", legal)[:_MOST_LEGAL]
+        if legal := _listed(legal):
+            action["examples"] = legal[:_MOST_LEGAL]
         defs = {"$defs": self._schema["$defs"]} if "$defs" in self._schema else {}
         reads = ToolAnnotations(read_only_hint=True)
         found = [
@@ -266,15 +265,15 @@ class _SeatTools:
         ]
         if (talk := self._talk) is not None:
             ways = {"all": {"const": "all"}, "team": {"const": "team"}, "seat": {"type": "integer", "minimum": 0}}
-            to = [ways[kind] for kind in talk.get("to", ()) if kind in ways]
+            length = talk.get("length")
+            text = {"type": "string", "maxLength": length if isinstance(length, int) else 0}
+            to = [way for kind, way in ways.items() if kind in _listed(talk.get("to"))]
             found.append(
                 Tool(
                     name="say",
                     description="Say something to other seats: to all, to your team, or to one seat, by its number. "
                     "If the game does not pass it on, a later result says why in `not_said`.",
-                    input_schema=_input(
-                        "text", text={"type": "string", "maxLength": talk.get("length")}, to={"anyOf": to}
-                    ),
+                    input_schema=_input("text", text=text, to={"anyOf": to} if to else {}),
                 )
             )
         return found
@@ -333,10 +332,17 @@ def _input(*required: str, **properties: Any) -> dict[str, Any]:
 
 
 def _is_ticking(message: Mapping[str, Any]) -> bool:
-    pace = message.get("pace")
-    return isinstance(pace, dict) and cast("dict[str, Any]", pace).get("kind") == "ticks"
+    return _fields(message.get("pace")).get("kind") == "ticks"
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _short(schema: Any) -> dict[str, Any]:
     """A schema of actions; empty, which allows any, if it is none or too long to be read."""
-    return cast("dict[str, Any]", schema) if isinstance(schema, dict) and len(str(schema)) <= _MOST_SCHEMA else {}  # pyright: ignore[reportUnknownArgumentType]
+    return found if len(str(found := _fields(schema))) <= _MOST_SCHEMA else {}

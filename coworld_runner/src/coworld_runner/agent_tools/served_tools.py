@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from coworld_core.lazy import load_library
 
 from ..errors import unwrapped
-from ..runs._task_groups import nursery
 from ..runs.scratch import open_scratch
 from ..web.http_server import listen
 from .folder_limit import FolderLimit
@@ -109,9 +110,13 @@ async def open_http_tools(
             security = TransportSecuritySettings(allowed_hosts=[f"{_HOST}:{port}", f"localhost:{port}"])
             app = _with_token(server.streamable_http_app(host=_HOST, transport_security=security), token)
             config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
-            async with nursery() as tasks:
-                tasks.start_soon(Server(config).serve, [listener])
-                yield HttpTools(address=f"http://{_HOST}:{port}/mcp", token=token)
+            async with anyio.create_task_group() as tasks:
+                serving = Server(config)
+                tasks.start_soon(serving.serve, [listener])
+                try:
+                    yield HttpTools(address=f"http://{_HOST}:{port}/mcp", token=token)
+                finally:
+                    serving.should_exit = True
 
 
 def _with_token(app: Any, token: str) -> Any:
