@@ -191,6 +191,7 @@ async def test_a_game_that_sends_nonsense_reaches_no_further_than_results() -> N
     async def send(socket: ServerConnection) -> None:
         for message in ({**hello, **odd}, *HOSTILE):
             await socket.send(json.dumps(message))
+        await socket.send("[" * 200_000)
         await socket.wait_closed()
 
     async with serve(send, "127.0.0.1", 0) as game:
@@ -200,6 +201,9 @@ async def test_a_game_that_sends_nonsense_reaches_no_further_than_results() -> N
             tools = (await client.list_tools()).tools
             assert words not in f"{client.instructions}{tools}"
             assert "Plain rules." in str(client.instructions)
+            while "ended" not in (seen := await ask(client, "observe")):
+                await anyio.lowlevel.checkpoint()
+            assert "not JSON" in seen["ended"]
 
 
 async def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,11 +36,12 @@ commands = NounGroup()
 )
 @output_options
 def mcp(out: Output, root: Path, allow: bool, http: bool, port: int) -> int:
-    """Offer what is in a folder as tools to agents, by the Model Context Protocol.
+    """Offer what is in a folder as tools to agents.
 
-    An agent finds, validates and plays Coworlds, reads runs and logs, compares players, verifies and forks episodes,
-    and reads the documentation. No tool reads or writes outside the folder; but games and players that are played are
-    programs, and may do what you may. A host of agents starts this command and talks to it on stdin and stdout.
+    By the Model Context Protocol, an agent finds, validates and plays Coworlds, reads runs and logs, compares players,
+    verifies and forks episodes, and reads the documentation. No tool reads or writes outside the folder; but games and
+    players that are played are programs, and may do what you may. A host of agents starts this command and talks to it
+    on stdin and stdout.
     """
     if not http:
         refuse_options({"port"}, "goes with --http.")

@@ -72,7 +72,7 @@ class OpenSeat:
             raise StopAsyncIteration
         try:
             return json.loads(frame)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise SeatError("The game has sent a message that is not JSON.", code="other_protocol") from None
 
     async def receive(self) -> str | bytes | None:

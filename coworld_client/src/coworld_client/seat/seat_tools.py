@@ -173,7 +173,6 @@ class _SeatTools:
                 heard = _listed(message.pop("heard", None))
                 # One that is sent again repeats what was heard
                 if message.get("tick") != self._seen.get("tick"):
-                    self._refused = ""
                     self._listen([one for one in heard if one not in self._early])
                     self._early = []
                 self._ticking = _is_ticking(message) if "pace" in message else self._ticking
