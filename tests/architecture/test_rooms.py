@@ -127,11 +127,11 @@ def floors(rows: Mapping[str, tuple[str, ...]]) -> int:
     return max(number for room, number in level.items() if room != "__init__")
 
 
-def test_the_runner_stands_on_seven_floors() -> None:
-    """The uppermost improves players: it stands on measuring, and that on the kit, whose games it plays itself."""
+def test_the_runner_stands_on_eight_floors() -> None:
+    """The uppermost hands all others to agents. Those below it certify and improve, and stand on measuring."""
     rows = TABLES["coworld_runner"].rows
-    assert floors(rows) <= 7
-    assert floors({**rows, "planted": ("improvement",)}) == 8
+    assert floors(rows) <= 8
+    assert floors({**rows, "planted": ("agent_tools",)}) == 9
 
 
 # --- each fault is found --------------------------------------------------------------------------------------------

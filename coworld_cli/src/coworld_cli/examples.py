@@ -144,6 +144,7 @@ coworld game serve count-up --port 8080
 coworld game serve count-up --host 0.0.0.0 --port 8443 --announce games.example --tls-cert cert.pem --tls-key key.pem
 coworld game join 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' ./bot.py
 coworld game join 'ws://127.0.0.1:8080/player?slot=1&token=TOKEN' bot:act
+coworld game join 'http://127.0.0.1:8080/client/player?slot=0&token=TOKEN' --mcp
 coworld game update count-up
 coworld game update count-up --dry-run
 coworld game wrap openspiel:hanabi -o hanabi
@@ -162,6 +163,8 @@ coworld certificate verify certified
 coworld certificate verify certified/certificate.json examples/paintarena --key ada.pub
 coworld certificate keygen ~/.coworld-key
 coworld certificate keygen ci-key --json
+coworld mcp --root games
+coworld mcp --root games --http --port 8765
 coworld schema manifest
 coworld schema episode-request -o episode_request.schema.json
 coworld login

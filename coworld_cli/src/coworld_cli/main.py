@@ -45,6 +45,7 @@ _COMMANDS: CommandTable = {
         "certify": ("packages", "Check step by step that a Coworld follows the runtime contract."),
         "certificate": ("certificates", "Verify certificates, and make keys that sign them."),
         "game": ("development", "Serve, join, update or wrap a game."),
+        "mcp": ("agents", "Offer what is in a folder as tools to agents."),
         "schema": ("packages", "Print the JSON Schema of a document."),
         "kubernetes": ("clusters", "Make the Job in which a cluster plays an episode."),
     },

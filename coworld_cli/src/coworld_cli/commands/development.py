@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from ..options.serving_options import ServingOptions
 from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
 from ..render.text import clean, shown_path
+from ..standard_input import with_piped_input
 from .scaffolds import tell_written
 
 __all__ = ["commands"]
@@ -205,7 +207,10 @@ def serve(
 
 @game.command("join")
 @click.argument("address")
-@click.argument("player")
+@click.argument("player", required=False, metavar="[PLAYER]")
+@click.option(
+    "--mcp", is_flag=True, help="Play it as tools of the Model Context Protocol, over standard input and output."
+)
 @declared_by(PlayOptions, "secret_env")
 @declared_by(PlayOptions, "secret_env_file")
 @ca_option
@@ -213,7 +218,8 @@ def serve(
 def join(
     out: Output,
     address: str,
-    player: str,
+    player: str | None,
+    mcp: bool,
     secret_env: tuple[str, ...],
     secret_env_file: tuple[Path, ...],
     ca: Path | None,
@@ -223,7 +229,23 @@ def join(
     ADDRESS is the link of the seat's page, or its ws:// address. PLAYER is a file (./bot.py), a directory, or a
     function (bot:act). It runs on this machine, and sees only those variables of your environment that --secret-env
     names.
+
+    With --mcp, the host of agents that starts this command plays: its model observes, acts, talks and waits for its
+    turn with tools. The game must be of the kit.
     """
+    if mcp:
+        refuse_options({"player", "secret_env", "secret_env_file"}, "and --mcp exclude each other.")
+    elif player is None:
+        raise click.UsageError("Name a player, or say --mcp.", click.get_current_context())
+
+    async def tools(running: Running) -> int:
+        from coworld_client.seat import serve_seat
+        from coworld_client.tls import tls_context
+        from coworld_runner.kit.dev import socket_address
+
+        serve = partial(serve_seat, socket_address(address), ssl=tls_context(ca=ca) if ca is not None else None)
+        await running.until_interrupted(lambda: with_piped_input(serve))
+        return exitcodes.OK
 
     async def work(running: Running) -> int:
         from coworld_runner.kit.dev import follow_log, open_seat
@@ -231,7 +253,7 @@ def join(
         from ..run_preparation import read_secrets
 
         secrets = read_secrets(secret_env, secret_env_file, out)
-        async with open_seat(address, player, secret_env=secrets.values, ca=ca) as unit:
+        async with open_seat(address, str(player), secret_env=secrets.values, ca=ca) as unit:
             await follow_log(unit, lambda line: out.note(clean(line, one_line=True)))
             ended = await unit.wait()
         out.answer({"ok": ended.ok, "exit": ended.model_dump(mode="json")})
@@ -239,7 +261,7 @@ def join(
             out.note(f"The player {clean(str(ended), one_line=True)}.")
         return exitcodes.OK if ended.ok else exitcodes.ANSWER_IS_NO
 
-    return run_async(out, work)
+    return run_async(out, tools if mcp else work)
 
 
 @game.command("wrap")

@@ -17,7 +17,7 @@ from ..render.markdown import show_markdown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["commands"]
+__all__ = ["all_pages", "commands"]
 
 commands = NounGroup()
 
@@ -58,6 +58,11 @@ def _names() -> list[str]:
 def _page(name: str) -> _Page:
     # Pictures are not installed: what they show is said instead.
     return _Page(name, _PICTURE.sub(r"*Picture: \1.*", page_text(name)))
+
+
+def all_pages() -> dict[str, str]:
+    """The pages by name, in Markdown, those first that a newcomer reads first."""
+    return {name: _page(name).text for name in _names()}
 
 
 def _asked(name: str) -> _Page:

@@ -5,4 +5,6 @@ from .seat_session import load_player as load_player
 from .seat_session import play_seat as play_seat
 from .seat_session import seat_seed as seat_seed
 from .seat_session import seat_url as seat_url
+from .seat_tools import open_seat_server as open_seat_server
+from .seat_tools import serve_seat as serve_seat
 from .typed_seat import TypedSeat as TypedSeat

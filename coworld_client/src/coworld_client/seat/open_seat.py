@@ -51,6 +51,10 @@ class OpenSeat:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave the seat."""
         if self._socket is not None:
             await self._socket.close()
 
@@ -68,7 +72,7 @@ class OpenSeat:
             raise StopAsyncIteration
         try:
             return json.loads(frame)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise SeatError("The game has sent a message that is not JSON.", code="other_protocol") from None
 
     async def receive(self) -> str | bytes | None:
