@@ -16,11 +16,11 @@ import anyio
 
 from coworld_core.errors import unwrapped
 from coworld_core.lazy import load_library
+from coworld_core.rules.model_words import NOTHING, understood
 from coworld_core.rules.seat_wire import PROTOCOL
 from coworld_core.text.bounded_json import bounded_fields
 from coworld_core.text.terminal import strip_controls
 
-from .answers import NOTHING, understood
 from .connection import SeatError
 from .open_seat import OpenSeat
 
