@@ -52,7 +52,7 @@ async def test_demo_league_plays_and_resumes_after_a_restart(tmp_path: Path) -> 
                 assert TRUST_NOTICE.replace("'", "&#39;") in page.text
     assert token.stat().st_mode & 0o777 == 0o600
     # The address is another, and everything else the same
-    first, second = (json.dumps(said).replace(said["url"], "URL").replace(str(said["pid"]), "PID") for said in seen)
+    first, second = (json.dumps({**said, "pid": 0}).replace(said["url"], "URL") for said in seen)
     assert first == second
     assert all(shlex.split(line)[0] == "coworld" for line in seen[0]["commands"])
     assert TRUST_NOTICE in (tmp_path / "log").read_text()
