@@ -196,7 +196,8 @@ async def _opened(watched: WatchedPage, link: str) -> int:
         with anyio.fail_after(_PATIENCE):
             await page.emulate_media(media="print", reduced_motion="reduce")
             await page.set_viewport_size({"width": _WIDTH, "height": _HEIGHTS[0]})
-            await page.goto(link)
+            # Held at its start: what is drawn may depend on what was shown before
+            await page.goto(f"{link.partition('#')[0]}#tick=0")
             await page.wait_for_selector("body[data-tick]", state="attached", timeout=_PATIENCE * 1000)
             count = await page.get_attribute("body", "data-ticks") or ""
             ticks = int(count) if count.isascii() and count.isdecimal() and len(count) < 9 else 0
