@@ -89,9 +89,10 @@ async def test_a_good_coworld_is_executable(tmp_path: Path, kind: Kind) -> None:
     assert codes >= {"refuses_other_slots_token", "refuses_slot_not_a_number", "viewer", "late_viewer"}
     codes = {item.code for item in found.step("clients-handled").evidence if item.ok and item.level == "required"}
     assert codes >= {"survives_oversized", "finishes", "reconnects", "reconnects_before_start"}
-    # Its seats send again what was recorded, and the same game comes out
-    assert "verifiable" in {item.code for item in found.step("seed-repeats").evidence}
-    assert json.loads((tmp_path / "out/certificate.json").read_bytes())["verifiable"] == "frames"
+    if kind == "process":
+        # Its seats send again what was recorded, and the same game comes out
+        assert "verifiable" in {item.code for item in found.step("seed-repeats").evidence}
+        assert json.loads((tmp_path / "out/certificate.json").read_bytes())["verifiable"] == "frames"
     for name in ("replay-zlib", "replay-gzip", "replay-plain"):
         assert (tmp_path / "out/logs" / name / "replay.stdout.log").read_text().startswith("misfits")
 
