@@ -140,6 +140,8 @@ async def _plays_again(candidate: Candidate) -> Evidence:
             return note("not_recorded", "Not checked: the episode that was recorded was not played to its end.")
         for delay in (DELAY, 0.0):
             again = await play_seats_again(candidate.package, record, place, backend=candidate.backend, delay=delay)
+            if again.results is None:
+                return note("not_recorded", f"Not checked: seats could not send it again. {again.problem}.")
             same = same_parts(record, place, again)
             if "results" in same and len(same) > 1:
                 when = " again, a little later" if delay else " again at the same times"
