@@ -18,8 +18,9 @@ from support.talking import TalkingSticks
 from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
-from coworld_client.seat.recorded_frames import GameProgress
+from coworld_client.seat.recorded_frames import tick_of
 from coworld_core.errors import UsageError
+from coworld_core.records.frame_places import FramePlace
 from coworld_core.roles.bundle import BundleItem, plan_bundle
 from coworld_core.roles.bundle_file import Pieces, pack_bundle
 from coworld_core.rules import Frame, ReplayHeader, ReplayWriter, read_replay
@@ -335,7 +336,7 @@ def test_a_model_is_handed_its_prompt_and_its_key_apart(tmp_path: Path, monkeypa
     ],
 )
 def test_a_recorded_message_is_due_when_the_game_is_as_far(sent: list[str | bytes], frame: Any, due: bool) -> None:
-    progress = GameProgress()
+    progress = FramePlace()
     for one in sent:
-        progress.take(one)
+        progress.take(tick_of(one))
     assert progress.reached(frame) == due

@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import anyio
 
 from coworld_core.errors import unwrapped
+from coworld_core.records.frame_places import FramePlace
 
 from .connection import SeatError
 from .open_seat import OpenSeat
-from .recorded_frames import GameProgress, frame_of
+from .recorded_frames import frame_of, tick_of
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
@@ -88,7 +89,7 @@ class _Fork:
         self._seat = seat
         self._recorded = deque(frame for frame in frames if int(frame.get("tick", -1)) < takes_over)
         self._takes_over = takes_over
-        self._progress = GameProgress()
+        self._progress = FramePlace()
         self._history: list[str | bytes] = []
         """What the game has sent: a program may connect late, and again."""
         self._more = anyio.Event()
@@ -99,7 +100,7 @@ class _Fork:
         await self._send_due()
         while (frame := await self._seat.receive()) is not None:
             self._history.append(frame)
-            self._progress.take(frame)
+            self._progress.take(tick_of(frame))
             self._notify()
             await self._send_due()
         self.end()
@@ -122,7 +123,7 @@ class _Fork:
         """Serve the program's connection."""
         from websockets.exceptions import ConnectionClosed
 
-        knows = GameProgress()
+        knows = FramePlace()
 
         async def hear() -> None:
             async for said in program:
@@ -135,7 +136,7 @@ class _Fork:
                 more = self._more
                 while passed < len(self._history):
                     await program.send(self._history[passed])
-                    knows.take(self._history[passed])
+                    knows.take(tick_of(self._history[passed]))
                     passed += 1
                 if not self._over:
                     await more.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -12,12 +13,13 @@ from typing import Any, Final
 from pydantic import Field
 
 from coworld_core.documents.records import Record, SchemaVersion
+from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import UsageError
 from coworld_core.evaluation.report_base import IntervalRecord
 from coworld_core.rules import RulesReplay
 
 from ..package.resolver import Package
-from .forks import Continued, find_game, open_continuations, open_game, point_share, share_interval
+from .forks import find_game, open_continuations, open_game, point_share, share_interval
 
 __all__ = ["ChancePoint", "ChanceReport", "CostlyMove", "SeatChance", "run_chances"]
 
@@ -99,10 +101,11 @@ async def run_chances(
         opened = await stack.enter_async_context(open_game(await find_game(run, game=game), players=players))
         if opened.replay.results is None:
             raise UsageError("The game was not played to its end, so nobody has won it.", code="not_over")
-        keyed = await stack.enter_async_context(open_continuations(opened))
+        keyed = await stack.enter_async_context(open_continuations(opened.found, venue=opened.venue))
         began = time.monotonic()
         curve = _Curve(opened.replay, began + seconds, tell)
-        await opened.play(keyed, curve.wanted(), curve.take, seed=seed)
+        plans = (opened.continuation(tick, number, seed=seed) for tick, number in curve.wanted())
+        await keyed.play(plans, on_row=curve.take)
         return ChanceReport(
             run=str(opened.found.layout.workspace),
             names=tuple(opened.replay.header.names),
@@ -128,6 +131,8 @@ class _Curve:
         final = [point_share(replay.results["scores"], slot) for slot in self._seats]
         self._shares: dict[int, list[list[float]]] = {self._last: [final]}
         self._asked: dict[int, int] = {self._last: _MOST}
+        self._coming: deque[int] = deque()
+        """The ticks of continuations that have no row yet."""
         self._done = 0
 
     @property
@@ -135,12 +140,13 @@ class _Curve:
         """Whether all continuations ended as the game did."""
         return all(share == self._shares[self._last][0] for shares in self._shares.values() for share in shares)
 
-    def take(self, found: Continued) -> None:
-        """Take in a continuation."""
+    def take(self, row: EpisodeRow) -> None:
+        """Take in a continuation: rows come in the order in which they were wanted."""
+        tick = self._coming.popleft()
         self._done += 1
-        if found.row.scores:
-            shares = [point_share(found.row.scores, slot) for slot in self._seats]
-            self._shares.setdefault(found.tick, []).append(shares)
+        if row.scores:
+            shares = [point_share(row.scores, slot) for slot in self._seats]
+            self._shares.setdefault(tick, []).append(shares)
         if self._tell is not None:
             self._tell(self._done)
 
@@ -153,6 +159,7 @@ class _Curve:
             for number in range(first, first + _BATCH):
                 if time.monotonic() > self._ends:
                     return
+                self._coming.append(tick)
                 yield tick, number
             tick = self._next()
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,11 @@ from coworld_core.documents.records import Record, SchemaVersion, is_empty
 from coworld_core.episode.events import RunStarted
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord, EpisodeRow, SlotRecord, read_record
-from coworld_core.errors import ManifestError, UsageError
+from coworld_core.errors import UsageError
 from coworld_core.evaluation.estimates import Scale, mean_interval
 from coworld_core.evaluation.report_base import IntervalRecord
 from coworld_core.files.regular import read_regular
 from coworld_core.hints import Hint
-from coworld_core.manifest.game_config import named_players
 from coworld_core.player_seeds import block_secret
 from coworld_core.rules import Branch, RulesReplay, read_replay
 from coworld_core.secret_seeds import seed_from_key
@@ -35,23 +33,23 @@ from ..episode.run_options import RunArguments, RunOptions
 from ..episode.venue import Venue
 from ..kit.rollout.replays_again import ReplayedFile, ReplaysAgain
 from ..package.locations import expand, missing
-from ..package.plan import EpisodePlan, plan_episode
+from ..package.plan import EpisodePlan
 from ..package.resolver import Package, resolve_package
 from ..runs.episode_places import find_episode, not_one_episode
 from ..runs.scratch import open_scratch
 from .frame_forks import forked_plan, last_tick, require_processes
-from .recorded_game import reason_not_to_play
+from .recorded_game import plan_of_record, reason_not_to_play
 from .seats_again import play_seats_again, same_parts
 from .worker_venue import NOT_OF_THE_KIT, WorkerVenue, refused
 
 __all__ = [
-    "Continued",
     "ContinuedGame",
     "ForkReport",
     "ForkedSeat",
     "FoundGame",
     "find_game",
     "fork_run",
+    "open_continuations",
     "open_game",
     "point_share",
     "share_interval",
@@ -99,21 +97,6 @@ class ForkReport(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Continued:
-    """A continuation.
-
-    Attributes:
-        tick: The tick from which it went on.
-        number: Its number among those of this tick, from 1.
-        row: Its row.
-    """
-
-    tick: int
-    number: int
-    row: EpisodeRow
-
-
-@dataclass(frozen=True, kw_only=True)
 class ContinuedGame:
     """A game of the kit that was played, ready to be continued.
 
@@ -145,46 +128,10 @@ class ContinuedGame:
             seed: What its random numbers from there follow from, together with its number; None: they are those of the
                 game.
         """
-        plan, chance = self.plan, None
-        if seed is not None:
-            secret = block_secret(seed, number)
-            plan, chance = replace(plan, player_secret=secret), seed_from_key(bytes.fromhex(secret))
+        plan = _drawn(self.plan, number, seed)
+        chance = None if seed is None else seed_from_key(bytes.fromhex(plan.player_secret))
         branch = Branch(replay=self.found.data, tick=tick, new_chance=chance)
-        return f"tick-{tick}.{number}", replace(plan, branch=branch)
-
-    async def play(
-        self,
-        keyed: KeyedRun,
-        wanted: Iterable[tuple[int, int]],
-        take: Callable[[Continued], object],
-        *,
-        seed: int | None,
-        total: int | None = None,
-    ) -> None:
-        """Play continuations in worker processes.
-
-        Args:
-            keyed: The run that they belong to.
-            wanted: Tick and number of each, taken as there is room.
-            take: Receives them in that order, as they end.
-            seed: As for `continuation`.
-            total: How many there are, if known.
-
-        Raises:
-            EnvironmentFault: The machine failed.
-        """
-        asked: deque[tuple[int, int]] = deque()
-
-        def plans() -> Iterator[tuple[str, EpisodePlan]]:
-            for tick, number in wanted:
-                asked.append((tick, number))
-                yield self.continuation(tick, number, seed=seed)
-
-        def on_row(row: EpisodeRow) -> None:
-            tick, number = asked.popleft()
-            take(Continued(tick=tick, number=number, row=row))
-
-        await keyed.play(plans(), total=total, on_row=on_row)
+        return _key(tick, number), replace(plan, branch=branch)
 
 
 async def fork_run(
@@ -223,58 +170,53 @@ async def fork_run(
     """
     if times < 1:
         raise UsageError("The number of continuations must be at least 1.", code="bad_count")
+    found = await find_game(run, game=game)
+    chance = seed if times > 1 else None
     async with AsyncExitStack() as stack:
-        found_game = await find_game(run, game=game)
-        if not found_game.of_the_kit:
-            return await _fork_by_frames(found_game, at=at, players=players or {}, times=times, seed=seed, where=where)
-        opened = await stack.enter_async_context(open_game(found_game, players=players))
-        require_tick(at, opened.last)
-        keyed = await stack.enter_async_context(open_continuations(opened, **where))
-        wanted = [(at, number) for number in range(1, times + 1)]
-        found: list[Continued] = []
-        await opened.play(keyed, wanted, found.append, seed=seed if times > 1 else None, total=times)
+        if found.of_the_kit:
+            opened = await stack.enter_async_context(open_game(found, players=players))
+            plan, original, last, venue = opened.plan, opened.original, opened.last, opened.venue
+            require_tick(at, last)
+            plans = (opened.continuation(at, number, seed=chance) for number in range(1, times + 1))
+        else:
+            plan, original = _planned(found.package, found.record, players or {}, found.layout.workspace)
+            last = await _frames_last(found, plan, at=at)
+            forked = await anyio.to_thread.run_sync(partial(forked_plan, plan, found.package, found.layout, tick=at))
+            plans = ((_key(at, number), _drawn(forked, number, chance)) for number in range(1, times + 1))
+            venue = ProgramVenue(await stack.enter_async_context(entered_backend(found.record.backend, found.package)))
+        keyed = await stack.enter_async_context(open_continuations(found, venue=venue, **where))
+        rows: list[EpisodeRow] = []
+        await keyed.play(plans, total=times, on_row=rows.append)
         kept = str(keyed.run.layout.workspace) if where.get("workspace") is not None else ""
-        return _report(found_game, opened.plan, opened.original, found, at=at, last=opened.last, seed=seed, kept=kept)
+        return _report(found, plan, original, rows, at=at, last=last, seed=seed, kept=kept)
 
 
-async def _fork_by_frames(
-    game: FoundGame, *, at: int, players: Mapping[int, str], times: int, seed: int, where: RunArguments
-) -> ForkReport:
-    """Continue an episode of a game that is not of the kit, whose frames were recorded."""
-    layout, record, package = game.layout, game.record, game.package
-    plan, original = _planned(package, record, players, layout.workspace)
-    require_processes(record.backend, plan)
-    last = await anyio.to_thread.run_sync(last_tick, layout)
+async def _frames_last(game: FoundGame, plan: EpisodePlan, *, at: int) -> int:
+    """Check that a game that is not of the kit can go on from a tick; returns the last that it told."""
+    require_processes(game.record.backend, plan)
+    last = await anyio.to_thread.run_sync(last_tick, game.layout)
     require_tick(at, last)
-    again = await play_seats_again(package, record, layout.workspace)
-    if "results" not in same_parts(record, layout.workspace, again):
+    again = await play_seats_again(game.package, game.record, game.layout.workspace)
+    if "results" not in same_parts(game.record, game.layout.workspace, again):
         problem = again.problem or "when its seats send the same, other results come out"
         raise UsageError(
             f"The game cannot be continued, because it does not repeat itself: {problem}.", code="unsteady"
         )
-    forked = await anyio.to_thread.run_sync(partial(forked_plan, plan, package, layout, tick=at))
-    found: list[Continued] = []
+    return last
 
-    def plans() -> Iterator[tuple[str, EpisodePlan]]:
-        for number in range(1, times + 1):
-            other = replace(forked, player_secret=block_secret(seed, number)) if times > 1 else forked
-            yield f"tick-{at}.{number}", other
 
-    def take(row: EpisodeRow) -> None:
-        found.append(Continued(tick=at, number=len(found) + 1, row=row))
+def _key(tick: int, number: int) -> str:
+    return f"tick-{tick}.{number}"
 
-    async with (
-        entered_backend(record.backend, package) as backend,
-        _open_run(game, where, venue=ProgramVenue(backend)) as keyed,
-    ):
-        await keyed.play(plans(), total=times, on_row=take)
-        kept = str(keyed.run.layout.workspace) if where.get("workspace") is not None else ""
-    return _report(game, plan, original, found, at=at, last=last, seed=seed, kept=kept)
+
+def _drawn(plan: EpisodePlan, number: int, seed: int | None) -> EpisodePlan:
+    """The plan with other chance for its players; None: with that of the game."""
+    return plan if seed is None else replace(plan, player_secret=block_secret(seed, number))
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoundGame:
-    """A game of the kit that was played.
+    """A game that was played.
 
     Attributes:
         layout: Its files.
@@ -344,18 +286,13 @@ async def open_game(
 
 
 @asynccontextmanager
-async def open_continuations(opened: ContinuedGame, **where: Unpack[RunArguments]) -> AsyncGenerator[KeyedRun]:
+async def open_continuations(
+    game: FoundGame, *, venue: Venue, **where: Unpack[RunArguments]
+) -> AsyncGenerator[KeyedRun]:
     """Open a run of continuations; without a `workspace`, none of them is kept."""
     async with AsyncExitStack() as stack:
-        yield await stack.enter_async_context(_open_run(opened.found, where, venue=opened.venue))
-
-
-@asynccontextmanager
-async def _open_run(game: FoundGame, where: RunArguments, *, venue: Venue) -> AsyncGenerator[KeyedRun]:
-    async with AsyncExitStack() as stack:
         if where.get("workspace") is None:
-            place = (await stack.enter_async_context(open_scratch())).path / "continued"
-            where = {**where, "workspace": place}
+            where["workspace"] = (await stack.enter_async_context(open_scratch())).path / "continued"
         options = replace(RunOptions.of(RunArguments, where), venue=venue)
         start = RunStarted(what="batch", coworld=game.record.coworld, version=game.record.version)
         yield await stack.enter_async_context(open_keyed_run(options, game.package, start))
@@ -407,8 +344,7 @@ def _planned(
         if not 0 <= slot < count:
             raise UsageError(f"There is no seat {slot}; there are {count}, from 0.", code="no_such_seat")
     words = [players.get(slot) or _who_played(seat, workspace) for slot, seat in enumerate(record.slots)]
-    known = {variant.id for variant in package.manifest.variants}
-    plan = plan_episode(package, variant=record.variant if record.variant in known else None, players=words)
+    plan = plan_of_record(package, record, words, new=players)
     original: list[bool] = []
     for slot, (seat, before) in enumerate(zip(plan.seats, record.slots, strict=True)):
         original.append(seat.image == before.image.image and seat.player_id == before.player_id)
@@ -418,14 +354,7 @@ def _planned(
                 code="player_changed",
                 hint=_NAME_PLAYERS,
             )
-    names = [before.name if slot not in players else plan.seats[slot].name for slot, before in enumerate(record.slots)]
-    config = record.game_config
-    if players:
-        # A config that cannot take other names keeps those of the game
-        with suppress(ManifestError):
-            config = named_players(package.manifest, config, names)
-    seats = tuple(replace(seat, name=name) for seat, name in zip(plan.seats, names, strict=True))
-    return replace(plan, game_config=config, seats=seats, player_secret=record.player_secret), original
+    return plan, original
 
 
 def _who_played(seat: SlotRecord, workspace: Path) -> str:
@@ -481,7 +410,7 @@ def _report(
     game: FoundGame,
     plan: EpisodePlan,
     original: Sequence[bool],
-    found: Sequence[Continued],
+    rows: Sequence[EpisodeRow],
     *,
     at: int,
     last: int,
@@ -489,7 +418,7 @@ def _report(
     kept: str,
 ) -> ForkReport:
     record = game.record
-    ended = [one.row.scores for one in found if one.row.scores]
+    ended = [row.scores for row in rows if row.scores]
     seats: list[ForkedSeat] = []
     for slot, seat in enumerate(plan.seats):
         shares = [point_share(scores, slot) for scores in ended]
@@ -505,7 +434,7 @@ def _report(
                 interval=share_interval(shares),
             )
         )
-    alone = len(found) == 1
+    alone = len(rows) == 1
     return ForkReport(
         run=str(game.layout.workspace),
         tick=at,
@@ -513,14 +442,9 @@ def _report(
         new_chance=not alone,
         seed=seed,
         slots=tuple(seats),
-        times=len(found),
+        times=len(rows),
         completed=len(ended),
         same=ended == [record.scores] if alone and all(original) else None,
-        problems=tuple(_problems(found)),
+        problems=tuple(f"{row.key}: {row.message}" for row in rows if row.message)[:10],
         workspace=kept,
     )
-
-
-def _problems(found: Sequence[Continued]) -> Iterator[str]:
-    said = [f"{one.row.key}: {one.row.message}" for one in found if one.row.message]
-    yield from said[:10]

@@ -15,6 +15,7 @@ from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import EpisodeRecord
 from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
 from coworld_core.manifest.models import Runnable
+from coworld_core.records.frame_places import FRAMES_DELAY_ENV
 from coworld_core.records.samples import iter_frames, recording_end
 from coworld_core.rules.plain_values import to_json
 
@@ -22,9 +23,9 @@ from ..backend import Backend
 from ..episode.episode_options import EpisodeOptions
 from ..episode.run_context import entered_backend
 from ..episode.single import run_episode
-from ..package.plan import plan_episode
 from ..package.resolver import Package
 from ..runs.scratch import open_scratch
+from .recorded_game import plan_of_record
 
 __all__ = ["DELAY", "SeatedAgain", "play_seats_again", "same_parts"]
 
@@ -100,16 +101,12 @@ async def play_seats_again(
         EnvironmentFault: The machine or the engine failed.
     """
     words = [f"recording:{place}@{seat.slot}" for seat in record.slots]
-    known = {variant.id for variant in package.manifest.variants}
     async with open_scratch() as scratch, entered_backend(backend or record.backend, package) as entered:
         there = scratch.path / "again"
         try:
-            plan = plan_episode(package, variant=record.variant if record.variant in known else None, players=words)
-            seats = tuple(
-                replace(seat, name=was.name, runnable=_delayed(seat.runnable, delay))
-                for seat, was in zip(plan.seats, record.slots, strict=True)
-            )
-            plan = replace(plan, game_config=record.game_config, seats=seats, player_secret=record.player_secret)
+            plan = plan_of_record(package, record, words)
+            seats = tuple(replace(seat, runnable=_delayed(seat.runnable, delay)) for seat in plan.seats)
+            plan = replace(plan, seats=seats)
             again = await run_episode(plan, backend=entered, workspace=there, options=EpisodeOptions(record="frames"))
         except EnvironmentFault:
             raise
@@ -126,4 +123,4 @@ async def play_seats_again(
 def _delayed(runnable: Runnable | None, most: float) -> Runnable | None:
     if runnable is None or not most:
         return runnable
-    return runnable.model_copy(update={"env": {**runnable.env, "COWORLD_FRAMES_DELAY": str(most)}})
+    return runnable.model_copy(update={"env": {**runnable.env, FRAMES_DELAY_ENV: str(most)}})

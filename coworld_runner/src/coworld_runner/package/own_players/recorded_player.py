@@ -103,10 +103,7 @@ def _acts_by_tick(replay: Path) -> bool:
 
 
 def sent_frames(path: Path, slot: int) -> list[dict[str, Any]]:
-    """What a seat has sent, as `text` or `base64`, and how far the game was then.
-
-    `after` is how many messages from the game had arrived; `tick` the last tick that they told, and `nth` how many of
-    them were of that tick, both left out if none told one.
+    """What a seat has sent, as `text` or `base64`, and how far the game was then (`FramePlace.fields`).
 
     Args:
         path: The file of frames.
@@ -117,26 +114,24 @@ def sent_frames(path: Path, slot: int) -> list[dict[str, Any]]:
     """
     import base64
 
+    from coworld_core.records.frame_places import FramePlace
     from coworld_core.records.samples import iter_frames, recording_end
 
     end = recording_end(path)
     frames: list[dict[str, Any]] = []
-    arrived, place = 0, (-1, 0)
+    place = FramePlace()
     for frame in iter_frames(path):
         if frame.seat != slot:
             continue
         if frame.direction == "to_player":
-            arrived += 1
-            if frame.tick is not None:
-                place = (frame.tick, place[1] + 1 if frame.tick == place[0] else 1)
+            place.take(frame.tick)
             continue
         if frame.text is None and frame.data is None:
             raise UsageError(
                 f"{path} does not have all of what seat {slot} sent: a message was too long.", code="no_recording"
             )
         said = {"text": frame.text} if frame.data is None else {"base64": base64.b64encode(frame.data).decode()}
-        then = {"tick": place[0], "nth": place[1]} if place[1] else {}
-        frames.append({"after": arrived, **then, **said})
+        frames.append({**place.fields(), **said})
     if end is None or not end.complete:
         why = "it has no end" if end is None else end.reason
         raise UsageError(f"{path} does not have the whole game: {why}.", code="no_recording")
