@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Unpack
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core.rules import Rules
 from coworld_core.rules.plain_values import to_json
 
-from ...package.random_player import RANDOM
 from ..wrappers.libraries import imported
-from .episode_rollout import SeatPolicies
-from .seat_in_words import TRIES, SeatInWords
+from .seat_in_words import SeatArguments, SeatInWords
 
 __all__ = ["coworld_task"]
 
@@ -23,12 +21,8 @@ _RESULTS: Final = "coworld_results"
 def coworld_task(
     rules: type[Rules] | str,
     *,
-    seat: int = 0,
-    opponents: SeatPolicies = RANDOM,
-    config: RulesConfig | Mapping[str, Any] | None = None,
-    seats: int | None = None,
-    tries: int = TRIES,
     episodes: int = 10,
+    **seated: Unpack[SeatArguments],
 ) -> Any:
     """Make a task of Inspect from one seat of a game.
 
@@ -45,12 +39,8 @@ def coworld_task(
 
     Args:
         rules: As for `SeatInWords`.
-        seat: As for `SeatInWords`.
-        opponents: As for `SeatInWords`.
-        config: As for `SeatInWords`.
-        seats: As for `SeatInWords`.
-        tries: As for `SeatInWords`.
         episodes: Number of samples.
+        seated: As for `SeatInWords`.
 
     Raises:
         UsageError: Inspect is not installed (`library_missing`); or as for `SeatInWords`.
@@ -60,8 +50,7 @@ def coworld_task(
         imported(f"inspect_ai.{part}", NEEDS) for part in ("dataset", "model", "scorer", "solver")
     )
 
-    def sit() -> SeatInWords:
-        return SeatInWords(rules, seat=seat, opponents=opponents, config=config, seats=seats, tries=tries)
+    sit = partial(SeatInWords, rules, **seated)
 
     @solver.solver(name="coworld_seat")
     def coworld_seat() -> Any:
@@ -91,7 +80,7 @@ def coworld_task(
         return score
 
     with sit() as known:
-        name, about = known.rules.__name__, known.instructions
+        name, about, seat = known.rules.__name__, known.instructions, known.seat
     samples = [
         dataset.Sample(input=f"{name}, seed {seed}", id=seed, metadata={"seed": seed}) for seed in range(episodes)
     ]

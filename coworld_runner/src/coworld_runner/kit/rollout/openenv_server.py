@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, Unpack
 
 from pydantic import Field, WithJsonSchema, create_model
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core.rules import Rules
 
-from ...package.random_player import RANDOM
 from ..wrappers.libraries import imported
-from .episode_rollout import SeatPolicies
-from .seat_in_words import TRIES, SeatInWords
+from .seat_in_words import SeatArguments, SeatInWords
 
 __all__ = ["OpenEnvGame", "as_openenv"]
 
@@ -53,12 +51,7 @@ class OpenEnvGame:
 
 def as_openenv(
     rules: type[Rules] | str,
-    *,
-    seat: int = 0,
-    opponents: SeatPolicies = RANDOM,
-    config: RulesConfig | Mapping[str, Any] | None = None,
-    seats: int | None = None,
-    tries: int = TRIES,
+    **seated: Unpack[SeatArguments],
 ) -> OpenEnvGame:
     """Make a server and a client of OpenEnv from one seat of a game.
 
@@ -76,20 +69,14 @@ def as_openenv(
 
     Args:
         rules: As for `SeatInWords`.
-        seat: As for `SeatInWords`.
-        opponents: As for `SeatInWords`.
-        config: As for `SeatInWords`.
-        seats: As for `SeatInWords`.
-        tries: As for `SeatInWords`.
+        seated: As for `SeatInWords`.
 
     Raises:
         UsageError: OpenEnv is not installed (`library_missing`); or as for `SeatInWords`.
     """
     core: Any = imported("openenv.core", NEEDS)
 
-    def sit() -> SeatInWords:
-        return SeatInWords(rules, seat=seat, opponents=opponents, config=config, seats=seats, tries=tries)
-
+    sit = partial(SeatInWords, rules, **seated)
     with sit() as known:
         played, about = known.rules, known.instructions
         # What the schema refers to is looked up in the schema of the whole action

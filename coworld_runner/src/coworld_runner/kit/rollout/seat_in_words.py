@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypedDict, cast
 
 from coworld_core.errors import UsageError
 from coworld_core.rules import ActionRefused, Play, Rules, RulesConfig, action_schema, load_rules, rules_config
@@ -14,10 +14,25 @@ from ...package.random_player import RANDOM
 from .episode_rollout import SeatPolicies, new_seed, several
 from .seat_game import SeatGame, others_table
 
-__all__ = ["SeatInWords"]
+__all__ = ["SeatArguments", "SeatInWords"]
 
 TRIES: Final = 3
 """How often a model may answer for one action."""
+
+
+class SeatArguments(TypedDict, total=False):
+    """Which seat a model has, and who else plays: the arguments of `SeatInWords`."""
+
+    seat: int
+    """Which seat."""
+    opponents: SeatPolicies
+    """The players of the other seats, as for `rollout`: one for all, or one for each."""
+    config: RulesConfig | Mapping[str, Any] | None
+    """The rules' config, or its fields as JSON."""
+    seats: int | None
+    """How many seats; by default one for each opponent that is named, if the game has that many."""
+    tries: int
+    """How many answers are heard for one action."""
 
 
 class SeatInWords:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final, Unpack
 
 from pydantic import create_model
 
-from coworld_core.rules import Rules, RulesConfig
+from coworld_core.rules import Rules
 
-from ...package.random_player import RANDOM
 from ..wrappers.libraries import imported
-from .episode_rollout import SeatPolicies
-from .seat_in_words import TRIES, SeatInWords
+from .seat_in_words import SeatArguments, SeatInWords
 
 __all__ = ["as_verifiers"]
 
@@ -23,12 +22,8 @@ NEEDS: Final = "verifiers>=0.4,<0.5"
 def as_verifiers(
     rules: type[Rules] | str,
     *,
-    seat: int = 0,
-    opponents: SeatPolicies = RANDOM,
-    config: RulesConfig | Mapping[str, Any] | None = None,
-    seats: int | None = None,
-    tries: int = TRIES,
     episodes: int | None = None,
+    **seated: Unpack[SeatArguments],
 ) -> tuple[Any, Any]:
     """Make a taskset and an environment of verifiers from one seat of a game, for a module that exports both.
 
@@ -45,12 +40,8 @@ def as_verifiers(
 
     Args:
         rules: As for `SeatInWords`.
-        seat: As for `SeatInWords`.
-        opponents: As for `SeatInWords`.
-        config: As for `SeatInWords`.
-        seats: As for `SeatInWords`.
-        tries: As for `SeatInWords`.
         episodes: How many tasks there are; None: as many as are asked for.
+        seated: As for `SeatInWords`.
 
     Returns:
         The class of the taskset, and that of the environment.
@@ -60,11 +51,9 @@ def as_verifiers(
     """
     vf = imported("verifiers.v1", NEEDS)
 
-    def sit() -> SeatInWords:
-        return SeatInWords(rules, seat=seat, opponents=opponents, config=config, seats=seats, tries=tries)
-
+    sit = partial(SeatInWords, rules, **seated)
     with sit() as known:
-        name, system_prompt = known.rules.__name__, known.instructions
+        name, system_prompt, seat = known.rules.__name__, known.instructions, known.seat
     data: Any = create_model("GameData", __base__=vf.TaskData, seed=(int, ...))
     role = vf.AgentConfig(harness={"id": "null"}, runtime=vf.SubprocessConfig())
     env_config: Any = create_model("GameEnvConfig", __base__=vf.EnvConfig, player=(vf.AgentConfig, role))
