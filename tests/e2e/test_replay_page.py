@@ -47,6 +47,15 @@ def test_a_replay_of_the_kit(pages: Pages, tmp_path: Path) -> None:
         expect(pages(address).locator("#status")).to_have_text(f"Tick {tick}")
 
 
+def test_a_key_pressed_before_the_replay_has_arrived(pages: Pages, tmp_path: Path) -> None:
+    written(NIM, tmp_path, "--player", "random", "--seed", "7")
+    page = tmp_path / "page.html"
+    pressed = 'document.dispatchEvent(new KeyboardEvent("keydown", { key: "End" }));'
+    head, last, rest = page.read_text(encoding="utf-8").rpartition("</script>")
+    page.write_text(f"{head}\n{pressed}\n{last}{rest}", encoding="utf-8")
+    expect(pages(page.as_uri()).locator("#status")).to_have_text("The game is over", timeout=1500)
+
+
 def test_what_seats_could_expect_and_what_it_cost(pages: Pages, tmp_path: Path) -> None:
     address = written(NIM, tmp_path, "--player", "random", "--seed", "7")
     options = ("--html", tmp_path / "why.html", "--chances", "--seconds", "5")

@@ -9,6 +9,7 @@ let speed = 1;
 let playing = true;
 let timer = 0;
 let since = { tick: 0, time: 0 }; // where and when playing began, so that no delay adds up
+let pressed = null; // the last key before there was a tick
 let sought = null; // the tick to stop at that has not arrived yet
 const SEATS = 256; // a stranger's replay may name any number
 const NAME = 80;
@@ -175,7 +176,8 @@ share.addEventListener("click", async () => {
 });
 const KEYS = { ArrowLeft: () => at - 1, ",": () => at - 1, ArrowRight: () => at + 1, ".": () => at + 1, Home: () => 0, End: () => head.count - 1 };
 document.addEventListener("keydown", (event) => {
-  if (!ticks.length || event.ctrlKey || event.altKey || event.metaKey || event.target instanceof HTMLSelectElement) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target instanceof HTMLSelectElement) return;
+  if (!ticks.length) { pressed = event.key; return; }
   if (event.key === " " && !(event.target instanceof HTMLButtonElement) && event.target !== loop) { event.preventDefault(); pause.click(); }
   if (!(event.key in KEYS)) return;
   event.preventDefault();
@@ -209,8 +211,10 @@ askServer = talk(socketUrl("replay"), (message) => {
   message.ticks.forEach((seen, place) => { if ((seen.said || []).length) spoken.push(ticks.length + place); });
   ticks.push(...message.ticks);
   layOut();
-  if (!started) follow();
-  else if (sought !== null) hold(sought);
+  if (!started) {
+    follow();
+    if (pressed in KEYS) hold(KEYS[pressed]());
+  } else if (sought !== null) hold(sought);
   else show(at);
   started = true;
 }, () => started && ticks.length >= head.count);
