@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from coworld_runner.web.https_proxy import Proxy, is_named, is_public
+from coworld_runner.web.proxies.https_proxy import Proxy, is_named, is_public
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,6 @@ __all__ = [
 ]
 
 
-_LLM_VARIABLES = ("COWORLD_LLM_ENDPOINT", "OPENROUTER_API_KEY")
-
-
 async def find_package(options: PackageOptions, running: Running) -> Package:
     """Resolve the package of a command, build it with `--build`, and report the issues of its manifest.
 
@@ -286,7 +283,9 @@ def tell_players(
     for line in (*describe_registered(registered, frozen=measured), *housing):
         out.note(clean(line, one_line=True))
     if backend is not None and backend.capabilities.network_isolation:
-        theirs = {name: value for player in own for name, value in player.secret_env.items()}
+        # The keys of models go to the way there, and not to players
+        keyed = [player for player in own if options.models is None or player.kind != "llm"]
+        theirs = {name: value for player in keyed for name, value in player.secret_env.items()}
         tell_network(options, {**theirs, **secrets}, out)
 
 
@@ -412,10 +411,7 @@ async def player_secrets(options: PlayOptions, out: Output) -> Mapping[str, str]
     """The secrets of the players."""
     from coworld_runner.episode import bedrock_environment
 
-    names = [name for name in _LLM_VARIABLES if name in os.environ] if options.use_llm else []
-    if options.use_llm and not names:
-        raise click.UsageError(f"--use-llm passes on {' or '.join(_LLM_VARIABLES)}, and your environment has neither.")
-    secrets = read_secrets((*options.secret_env, *names), options.secret_env_file, out)
+    secrets = read_secrets(options.secret_env, options.secret_env_file, out)
     if not options.use_bedrock:
         return secrets.values
     credentials = await bedrock_environment(

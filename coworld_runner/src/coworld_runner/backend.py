@@ -81,7 +81,7 @@ _OTHER_MACHINE = re.compile(r"\bexec format error\b", re.IGNORECASE)
 """The words of a kernel for a program that it cannot run, as whatever was to run it repeats them."""
 
 Network = Literal["open", "game-only", "none"]
-"""`open`: the machine's network; `game-only`: only the units named by `connects_to` and `proxy`; `none`: no
+"""`open`: the machine's network; `game-only`: only the units named by `connects_to` and `proxies`; `none`: no
 network."""
 
 
@@ -113,7 +113,7 @@ class Capabilities:
     separate_streams: bool = True
     """Keeps standard output and standard error apart; False writes both to the log of standard output."""
     proxies: bool = False
-    """Can let a unit reach a second one, its `proxy`, and has a `helper_image` to run that in."""
+    """Can let a unit reach further ones, its `proxies`, and has a `helper_image` to run that in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,8 +246,8 @@ class UnitSpec:
     """Names of units that will connect to this one; they cannot reach each other."""
     connects_to: str | None = None
     """Name of the unit this one connects to, if any."""
-    proxy: str | None = None
-    """Name of the unit through which this one may call out, if any; that unit's own network is `open`."""
+    proxies: tuple[str, ...] = ()
+    """Names of the units through which this one may call out; the network of those is `open`."""
     network: Network = "open"
     direct: tuple[str, ...] = ()
     """Hosts that it reaches without a proxy, whatever proxies its image or its variables name."""
@@ -613,7 +613,7 @@ class Backend(abc.ABC):
                 "a processor limit": (spec.limits.cpus is not None, can.cpu_limit),
                 "a process limit": (spec.limits.pids is not None, can.pids_limit),
                 "a disk limit": (spec.limits.of_disk, can.disk_limit),
-                "a way out through a proxy": (spec.proxy is not None, can.proxies),
+                "a way out through a proxy": (bool(spec.proxies), can.proxies),
             }
             for what, (wanted, possible) in asked.items():
                 if wanted and not possible:

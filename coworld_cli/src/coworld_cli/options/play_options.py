@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from coworld_runner.backend import Limits
     from coworld_runner.backends import ClusterOptions
-    from coworld_runner.episode import EpisodeOptions, Parallel
+    from coworld_runner.episode import EpisodeOptions, ModelAccess, Parallel
 
 __all__ = [
     "ONE_VARIANT",
@@ -446,18 +447,56 @@ class PlayOptions(PackageOptions):
         is_flag=True,
         help="Pass AWS credentials for Bedrock to players.",
     )
-    use_llm: bool = option(
-        "--use-llm",
-        section="Secrets for players",
-        default=False,
-        is_flag=True,
-        help="Pass COWORLD_LLM_ENDPOINT and OPENROUTER_API_KEY of your environment to players.",
-    )
     aws_profile: str | None = option(
         "--aws-profile", section="Secrets for players", metavar="NAME", help="AWS profile; needs --use-bedrock."
     )
     aws_region: str | None = option(
         "--aws-region", section="Secrets for players", metavar="REGION", help="AWS region; needs --use-bedrock."
+    )
+    use_llm: bool = option(
+        "--use-llm",
+        section="Language models",
+        default=False,
+        is_flag=True,
+        help="Give the game and its players a way to language models. OPENAI_API_KEY, ANTHROPIC_API_KEY, "
+        "OPENROUTER_API_KEY, or COWORLD_LLM_ENDPOINT of your environment say where; no program sees a key.",
+    )
+    llm_model: tuple[str, ...] = option(
+        "--llm-model",
+        section="Language models",
+        default=(),
+        multiple=True,
+        metavar="MODEL[=IN,OUT]",
+        help="A model that may be asked, with US dollars per million tokens in and out; repeatable, the usual one "
+        "first.  [default: any]",
+    )
+    llm_budget: str = option(
+        "--llm-budget",
+        section="Language models",
+        default="",
+        metavar="LIMITS",
+        help="What each seat, and the game, may use: calls=100,tokens=1e6,usd=0.5, or some of these.",
+    )
+    llm_episode_budget: str = option(
+        "--llm-episode-budget",
+        section="Language models",
+        default="",
+        metavar="LIMITS",
+        help="The same for all of an episode together.",
+    )
+    record_models: bool = option(
+        "--record-models",
+        section="Language models",
+        default=False,
+        is_flag=True,
+        help="Keep every question to a model and its answer, in models.ndjson.",
+    )
+    replay_models: Path | None = option(
+        "--replay-models",
+        section="Language models",
+        type=DIRECTORY,
+        metavar="EPISODE",
+        help="Answer from such a recording: no network, no key, no cost.",
     )
 
     def check(self) -> None:
@@ -496,6 +535,23 @@ class PlayOptions(PackageOptions):
         """The network of players; Bedrock cannot be reached from the game's network, unless hosts are named."""
         return self.player_network or ("open" if self.use_bedrock and not self.player_https else None)
 
+    @property
+    def models(self) -> ModelAccess | None:
+        """The language models that programs may use; None: none of the options is given."""
+        words = (self.llm_model, self.llm_budget, self.llm_episode_budget, self.record_models, self.replay_models)
+        if not self.use_llm and not any(words):
+            return None
+        from coworld_runner.episode import read_model_access
+
+        return read_model_access(
+            os.environ,
+            models=self.llm_model,
+            budget=self.llm_budget,
+            episode_budget=self.llm_episode_budget,
+            record=self.record_models,
+            replay=self.replay_models,
+        )
+
     def episode(self, *, watch: bool, countdown: float = 0.0, rematch: bool = False) -> EpisodeOptions:
         """Options of the episode. Capabilities that were named explicitly must be enforced.
 
@@ -520,6 +576,7 @@ class PlayOptions(PackageOptions):
             "watch": watch,
             "countdown_seconds": countdown,
             "rematch": rematch,
+            "models": self.models,
         }
         return EpisodeOptions(**named | special)
 

@@ -66,6 +66,11 @@ class EpisodeLayout:
         return self.workspace / "frames.ndjson"
 
     @property
+    def models(self) -> Path:
+        """The calls of language models, if programs had a way to them; with what was said, if that was recorded."""
+        return self.workspace / "models.ndjson"
+
+    @property
     def logs(self) -> Path:
         """The directory of logs."""
         return self.workspace / "logs"

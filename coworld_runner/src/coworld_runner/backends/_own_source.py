@@ -14,7 +14,7 @@ def own_source(path: str) -> bytes:
     """Return the source of one module of this package.
 
     Args:
-        path: Its file below the package, such as `web/https_proxy.py`.
+        path: Its file below the package, such as `web/proxies/https_proxy.py`.
 
     Raises:
         EnvironmentFault: This installation has compiled files alone.

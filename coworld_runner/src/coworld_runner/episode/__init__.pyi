@@ -4,6 +4,11 @@ from .bedrock import bedrock_environment as bedrock_environment
 from .episode_options import ContractProbe as ContractProbe
 from .episode_options import EpisodeOptions as EpisodeOptions
 from .https_access import read_hosts as read_hosts
+from .model_access import ModelAccess as ModelAccess
+from .model_access import ModelBudget as ModelBudget
+from .model_access import ModelProvider as ModelProvider
+from .model_access import find_providers as find_providers
+from .model_access import read_model_access as read_model_access
 from .parallelism import Parallel as Parallel
 from .plan_hooks import find_hooks as find_hooks
 from .play_links import PlayLinks as PlayLinks

@@ -24,7 +24,7 @@ from .unit_specs import CONFIG, MORE, REPLAY, RESULTS
 __all__ = ["ARTIFACT_LIMIT", "REPLAY_LIMIT", "ArtifactCollector"]
 
 MEBIBYTE = 1024 * 1024
-_RESERVED = frozenset({"episode.json", "events.ndjson", "samples.ndjson", "frames.ndjson"})
+_RESERVED = frozenset({"episode.json", "events.ndjson", "samples.ndjson", "frames.ndjson", "models.ndjson"})
 """Names of files that the runner writes beside the game's files."""
 _ROOM = 1024 * MEBIBYTE
 """Total size limit of a game's further files."""

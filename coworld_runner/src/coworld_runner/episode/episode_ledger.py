@@ -24,6 +24,7 @@ from .episode_inputs import Setup
 from .phase_times import Phases
 
 if TYPE_CHECKING:
+    from coworld_core.episode.model_use import ModelUse
     from coworld_core.episode.record import RecordingRecord, StarvationRecord
 
     from .blame import Circumstances, ObservationKind
@@ -48,6 +49,8 @@ class UnitState:
     exit: Exit | None = None
     connected: bool | None = None
     """Whether it was seen to connect to the game; None: that could not be seen."""
+    model_use: ModelUse | None = None
+    """What it asked language models through the episode's own way to them; None: nothing."""
     cut_off: bool = False
     """Whether it still ran when everything was stopped. It may then end by itself, because the game has gone."""
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from coworld_core import time_limits
 
 from ..backend import Limits, Network, Unit
 from .play_links import PlayLinks
+
+if TYPE_CHECKING:
+    from .model_access import ModelAccess
 
 __all__ = ["GAME_LIMITS", "PLAYER_LIMITS", "ContractProbe", "EpisodeOptions", "OnReady", "Recorded"]
 
@@ -92,6 +95,9 @@ class EpisodeOptions:
     """`samples` keeps what each seat saw and did in each turn, which games of the kit tell. `frames` keeps every
     message between players and their game, of any game; players then connect through a recorder that passes them on.
     Either is a file of the workspace that grows while the game is played (`iter_samples`, `iter_frames`)."""
+    models: ModelAccess | None = None
+    """The language models that the game and its players may use, through a program beside the episode; None: whatever
+    they reach with what they were given."""
     admin: bool = False
     """Whether to ask the game for its admin page (`COWORLD_ADMIN=1`); only ever for local play."""
     countdown_seconds: float = 0.0

@@ -10,7 +10,6 @@ import contextlib
 import json
 import re
 import secrets
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
+from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.hints import Hint
 from coworld_core.rules.seat_wire import PROTOCOL
 
-from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, Unit, UnitSpec, without_limits
+from ..backend import Backend, Port, Unit
 from ..errors import unwrapped
 from ..package.plan import EpisodePlan
 from ..runs._append_log import AppendedFile
@@ -30,6 +29,7 @@ from ..runs.scratch import Scratch
 from .episode_inputs import Setup
 from .episode_ledger import Ledger
 from .episode_options import EpisodeOptions
+from .helper_units import helper_spec, open_helper, require_helper
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -39,7 +39,6 @@ __all__ = ["RECORDER", "Recorder", "require_recording"]
 RECORDER = "recorder"
 """Name of the unit between players and game."""
 
-_LIMITS = Limits(memory_bytes=512 << 20, pids=64, disk_bytes=16 << 20, disk_entries=100, log_bytes=1 << 20)
 _MOST_OF_MESSAGE = 256 << 20
 _MOST_OF_FILE = 16 << 30
 """Bytes of the largest file: samples come from a game, which may be hostile."""
@@ -68,12 +67,7 @@ def require_recording(plan: EpisodePlan, backend: Backend, options: EpisodeOptio
         return
     if plan.game_hosts:
         raise UsageError(f"{game.name} runs its players itself: there are no frames to record.", code="no_frames")
-    if backend.capabilities.images and not backend.helper_image:
-        raise CapabilityError(
-            f"The {backend.name} backend puts no recorder between players and game.",
-            hint=Hint("other_backend", 'Use a backend that can (backend="docker"), or do not ask for it.'),
-            context={"backend": backend.name, "capability": "record"},
-        )
+    require_helper(backend, "puts no recorder between players and game", "record")
 
 
 class Recorder:
@@ -158,67 +152,31 @@ class Recorder:
             self._tasks.start_soon(self._take_all, self._socket)
 
     async def _start(self, stack: AsyncExitStack) -> Unit:
-        spec = self._spec()
-        try:
-            await self._setup.backend.ensure_image(spec.image, publish=self._ledger.publish)
-        except ImageError as error:
-            error.hint = "COWORLD_COLLECTOR_IMAGE names another image with Python 3.9 or later, for the recorder."
-            raise
-        try:
-            (unit,) = await stack.enter_async_context(
-                self._setup.backend.units([spec], publish=self._ledger.publish, grace=0)
-            )
-            probe = HttpProbe(port="frames", timeout=self._setup.options.ready_timeout_seconds)
-            await unit.wait_ready(probe)
-        except (StartError, NotReadyError) as error:
-            raise EnvironmentFault(
-                f"The recorder could not be started: {error.message}",
-                code="recorder_failed",
-                hint=error.hint or f"It needs an image with Python 3.9 or later, and runs in {spec.image}.",
-                context=error.context,
-            ) from error
-        return unit
-
-    def _spec(self) -> UnitSpec:
-        from ..backends._own_source import own_sources
         from ..web.recorder.recorder_program import FRAMES_PORT, PLAYERS_PORT
 
         setup = self._setup
-        backend, plan = setup.backend, setup.plan
-        inputs = self._scratch.directory(f"{RECORDER}-files")
-        place = inputs / "recorder"
-        place.mkdir()
-        for name, source in own_sources("web/recorder").items():
-            (place / name).write_bytes(source)
-            (place / name).chmod(0o644)
-        for directory in (inputs, place):
-            directory.chmod(0o755)
-        contained = backend.capabilities.images
-        path = INPUTS_MOUNT if contained else str(inputs)
-        code = f"import sys; sys.path.insert(0, {path!r}); from recorder.recorder_program import main; main()"
-        tokens = json.dumps(setup.tokens)
-        spec = UnitSpec(
-            run_id=setup.run.bus.run_id,
+        spec = helper_spec(
+            setup,
+            self._scratch,
             name=RECORDER,
-            component="proxy",
-            image=backend.helper_image if contained else plan.manifest.game.runnable.image,
-            argv=("python3" if contained else sys.executable, "-I", "-S", "-c", code),
-            environment=lambda placement: {
+            package="web/recorder",
+            module="recorder_program",
+            environment=lambda placement, _: {
                 "COWORLD_RECORDER_GAME": self._game_address(),
                 "COWORLD_RECORDER_HOST": placement.listen_host,
                 "COWORLD_RECORDER_PORTS": f"{placement.listen['http']} {placement.listen['frames']}",
             },
-            secret_env={"COWORLD_RECORDER_TOKEN": self._token, "COWORLD_RECORDER_SEAT_TOKENS": tokens},
-            inputs=inputs,
+            secret_env={
+                "COWORLD_RECORDER_TOKEN": self._token,
+                "COWORLD_RECORDER_SEAT_TOKENS": json.dumps(setup.tokens),
+            },
             ports=(Port(name="http", number=PLAYERS_PORT), Port(name="frames", number=FRAMES_PORT)),
             clients=tuple(f"player-{slot}" for slot in self._ledger.seats),
             connects_to="game",
             network=setup.options.player_network or "game-only",
-            limits=_LIMITS,
-            stdout=setup.layout.logs / f"{RECORDER}.log",
-            lifetime=setup.lifetime,
         )
-        return without_limits(spec, backend.capabilities)
+        what = "the recorder between players and game"
+        return await stack.enter_async_context(open_helper(setup, self._ledger, spec, what=what))
 
     def _game_address(self) -> str:
         assert self._ledger.game.unit is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from ..backend import Component, HttpProbe, ImageInfo, Unit, UnitSpec
 from ..backends.base import LISTENS_ELSEWHERE
 from ..errors import OWN_DOING, unwrapped
 from ..package.plan import Seat
-from ..runs.scratch import Scratch, open_scratch
+from ..runs.scratch import open_scratch
 from . import contract_probes
 from .artifact_collector import ArtifactCollector
 from .episode_inputs import Setup
@@ -27,6 +28,7 @@ from .episode_ledger import Ledger
 from .episode_options import ContractProbe, OnReady
 from .episode_recorder import Recorder
 from .https_access import open_proxy
+from .model_place import open_models
 from .play_links import play_links
 from .player_images import prepare_player_image
 from .run_start import started
@@ -136,13 +138,17 @@ class Flow:
             recorder = Recorder(self._setup, self._ledger, scratch)
             async with (
                 open_proxy(self._setup, self._ledger, scratch) as proxy,
-                self._units([game_spec(self._setup, scratch, secret_env=recorder.variables)], start=True) as (game,),
+                open_models(self._setup, self._ledger, scratch) as models,
+                self._units(
+                    [game_spec(self._setup, scratch, secret_env=recorder.variables, models=models)], start=True
+                ) as (game,),
             ):
                 self._ledger.game.unit = game
                 self._phases.end()
                 try:
                     async with recorder.between(game) as door:
-                        await self._with_game(game, door, scratch, proxy, recorder)
+                        player_at = partial(player_spec, self._setup, scratch=scratch, proxy=proxy, models=models)
+                        await self._with_game(game, door, recorder, player_at)
                 finally:
                     await self._collector.game(game)
         except StartError as error:
@@ -153,9 +159,8 @@ class Flow:
             component, slot = self._author(error)
             await self._ledger.see("not_started", component or "game", slot, error=error)
 
-    async def _with_game(self, game: Unit, door: Unit, scratch: Scratch, proxy: str, recorder: Recorder) -> None:
-        place = {"address": door.endpoint().there, "door": door.name}
-        specs = [player_spec(self._setup, slot, scratch, **place, proxy=proxy) for slot in self._ledger.seats]
+    async def _with_game(self, game: Unit, door: Unit, recorder: Recorder, player_at: Callable[..., UnitSpec]) -> None:
+        specs = [player_at(slot, address=door.endpoint().there, door=door.name) for slot in self._ledger.seats]
         # Created while the game boots, started when it is ready
         async with self._units(specs, start=False) as players:
             for player in players:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from coworld_core.errors import CapabilityError, EnvironmentFault, ImageError, NotReadyError, StartError, UsageError
+from coworld_core.errors import CapabilityError, UsageError
 from coworld_core.hints import Hint
 
-from ..backend import INPUTS_MOUNT, Backend, HttpProbe, Limits, Port, UnitSpec, without_limits
+from ..backend import Backend, Port
 from ..package.plan import EpisodePlan
 from ..runs.scratch import Scratch
 from .episode_inputs import Setup
 from .episode_ledger import Ledger
 from .episode_options import EpisodeOptions
+from .helper_units import helper_spec, open_helper
 
 __all__ = ["PROXY", "open_proxy", "proxy_variables", "read_hosts", "require_way_out"]
 
 PROXY = "https-proxy"
 """Name of the proxy's unit."""
-_PROGRAM = "https_proxy.py"
-_LIMITS = Limits(memory_bytes=256 << 20, pids=512, disk_bytes=16 << 20, disk_entries=100, log_bytes=1 << 20)
 _MOST_NOTES = 20
 
 
@@ -36,7 +35,7 @@ def read_hosts(text: str) -> tuple[str, ...]:
         UsageError: An entry is not a host; the message says what would be right.
     """
     # Imported here because the module is also the proxy's program: it imports a server that few episodes need
-    from ..web.https_proxy import host_problem
+    from ..web.proxies.https_proxy import host_problem
 
     hosts = tuple(dict.fromkeys(entry.strip().lower() for entry in text.split(",")))
     for host in hosts:
@@ -95,23 +94,18 @@ async def open_proxy(setup: Setup, ledger: Ledger, scratch: Scratch) -> AsyncGen
     if not setup.options.player_https:
         yield ""
         return
-    spec = _spec(setup, scratch)
-    try:
-        await setup.backend.ensure_image(spec.image, publish=ledger.publish)
-    except ImageError as error:
-        error.hint = "COWORLD_COLLECTOR_IMAGE names another image with Python 3.9 or later, for the players' proxy."
-        raise
-    async with AsyncExitStack() as stack:
-        try:
-            (proxy,) = await stack.enter_async_context(setup.backend.units([spec], publish=ledger.publish, grace=0))
-            await proxy.wait_ready(HttpProbe(timeout=setup.options.ready_timeout_seconds))
-        except (StartError, NotReadyError) as error:
-            raise EnvironmentFault(
-                f"The players' proxy could not be started: {error.message}",
-                code="proxy_failed",
-                hint=error.hint or f"It needs an image with Python 3.9 or later, and runs in {spec.image}.",
-                context=error.context,
-            ) from error
+    from ..web.proxies.https_proxy import LISTENS
+
+    spec = helper_spec(
+        setup,
+        scratch,
+        name=PROXY,
+        package="web/proxies",
+        module="https_proxy",
+        argv=setup.options.player_https,
+        ports=(Port(name="http", number=LISTENS),),
+    )
+    async with open_helper(setup, ledger, spec, what="the players' proxy") as proxy:
         try:
             yield proxy.endpoint().there
         finally:
@@ -134,30 +128,6 @@ def proxy_variables(proxy: str) -> Mapping[str, str]:
     url = f"http://{proxy}"
     # What an image reaches directly elsewhere is reached here through this proxy or not at all
     return {"HTTPS_PROXY": url, "https_proxy": url, "NO_PROXY": "", "no_proxy": ""}
-
-
-def _spec(setup: Setup, scratch: Scratch) -> UnitSpec:
-    from ..backends._own_source import own_source
-    from ..web.https_proxy import LISTENS
-
-    inputs = scratch.directory(f"{PROXY}-files")
-    program = inputs / _PROGRAM
-    program.write_bytes(own_source(f"web/{_PROGRAM}"))
-    for path, mode in ((inputs, 0o755), (program, 0o644)):
-        path.chmod(mode)
-    spec = UnitSpec(
-        run_id=setup.run.bus.run_id,
-        name=PROXY,
-        component="proxy",
-        image=setup.backend.helper_image,
-        argv=("python3", "-I", "-S", f"{INPUTS_MOUNT}/{_PROGRAM}", *setup.options.player_https),
-        inputs=inputs,
-        ports=(Port(name="http", number=LISTENS),),
-        limits=_LIMITS,
-        stdout=setup.layout.logs / f"{PROXY}.log",
-        lifetime=setup.lifetime,
-    )
-    return without_limits(spec, setup.backend.capabilities)
 
 
 def _refusals(log: Path | None) -> list[str]:

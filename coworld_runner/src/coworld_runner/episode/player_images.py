@@ -19,19 +19,20 @@ from ..runs.scratch import open_scratch
 if TYPE_CHECKING:
     # A program of one's own needs no plan
     from ..package.plan import EpisodePlan, Seat
+    from .episode_options import EpisodeOptions
 
 __all__ = ["house_own", "prepare_player_image", "require_players"]
 
 
-def require_players(plan: EpisodePlan, backend: Backend) -> None:
+def require_players(plan: EpisodePlan, backend: Backend, options: EpisodeOptions) -> None:
     """Check that a backend can run the user's own players; starts nothing.
 
     Raises:
-        UsageError: A player is for another machine, or the program that plays it is not installed.
+        UsageError: A player is for another machine, the program that plays it is not installed, or it has no key.
         CapabilityError: The backend cannot run such a player.
     """
     for player in _own(plan):
-        require_own_player(player, backend, platform=None)
+        require_own_player(player, backend, platform=None, gets_models=options.models is not None)
 
 
 async def prepare_player_image(seat: Seat, backend: Backend, *, platform: str | None, publish: Publish) -> ImageInfo:
@@ -68,7 +69,7 @@ async def house_own(
         info = await _built(own, backend, platform, publish)
     else:
         info = await backend.ensure_image(image, platform=platform, publish=publish)
-        require_own_player(own, backend, platform=info.platform or None)
+        require_own_player(own, backend, platform=info.platform or None, gets_models=True)
         if not backend.capabilities.images:
             await _with_packages(own, backend, publish)
     return dataclasses.replace(info, image=own.reference, digest=own.digest)

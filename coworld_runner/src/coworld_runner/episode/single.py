@@ -19,6 +19,7 @@ from .episode_options import ContractProbe, EpisodeOptions, OnReady
 from .episode_recorder import require_recording
 from .flow import Flow
 from .https_access import require_way_out
+from .model_place import require_models
 from .player_images import require_players
 from .run_context import entered_backend, find_plan
 from .run_options import EpisodeArguments, RunOptions
@@ -83,10 +84,11 @@ async def run_episode(
         plan = await apply_hooks(plan, options.hooks, timeout=episode.hook_timeout_seconds)
     async with entered_backend(options.backend, origin, install=options.install) as backend:
         require_images(plan, backend)
-        require_players(plan, backend)
+        require_players(plan, backend, episode)
         _require(backend, episode)
         require_way_out(plan, backend, episode)
         require_recording(plan, backend, episode)
+        require_models(backend, episode)
         _require_gpu(backend, plan)
         with open_run(options, origin) as opened:
             setup = Setup(plan=plan, backend=backend, options=episode, run=opened, tokens=plan.new_tokens())

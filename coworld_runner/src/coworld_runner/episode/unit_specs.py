@@ -23,6 +23,7 @@ from .episode_options import GAME_LIMITS, PLAYER_LIMITS
 from .episode_recorder import RECORDER
 from .file_players import hosted_players, stage_players
 from .https_access import PROXY, proxy_variables
+from .model_place import MODELS, VARIABLES, ModelPlace
 from .play_links import extra_port_environment, extra_unit_ports
 
 __all__ = [
@@ -54,13 +55,16 @@ MORE = {
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
 
-def game_spec(setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str]) -> UnitSpec:
+def game_spec(
+    setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str], models: ModelPlace | None = None
+) -> UnitSpec:
     """Build the game's spec, and write its config: with tokens for the game, without them for the evidence.
 
     Args:
         setup: The episode's surroundings.
         scratch: Holds the game's directory.
         secret_env: Further variables, which nobody else may see.
+        models: Where it finds language models, if it may.
     """
     runnable = setup.plan.manifest.game.runnable
     directory = scratch.directory("game", shared=True)
@@ -93,6 +97,7 @@ def game_spec(setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str]) 
             **game_place(placement),
             **game_files(placement.uri),
             **game_identity(setup.plan.manifest.game, setup.run.bus.run_id),
+            **(models.variables() if models is not None else {}),
         }
 
     return without_limits(
@@ -108,6 +113,8 @@ def game_spec(setup: Setup, scratch: Scratch, *, secret_env: Mapping[str, str]) 
             ports=(Port(name="http"), *extra_unit_ports(extra)),
             clients=(RECORDER,) if setup.options.record == "frames" else players,
             secret_env=secret_env,
+            proxies=_ways_out(setup, models),
+            direct=(models.host,) if models is not None else (),
             network=setup.options.player_network or "game-only",
             gpu=wants_gpu(runnable),
             limits=declared_limits(setup.options.game_limits, setup.options.usual(GAME_LIMITS), runnable),
@@ -160,7 +167,14 @@ def game_identity(game: GameManifest, episode: str) -> dict[str, str]:
 
 
 def player_spec(
-    setup: Setup, slot: int, scratch: Scratch, *, address: str, door: str = "game", proxy: str = ""
+    setup: Setup,
+    slot: int,
+    scratch: Scratch,
+    *,
+    address: str,
+    door: str = "game",
+    proxy: str = "",
+    models: ModelPlace | None = None,
 ) -> UnitSpec:
     """Build a player's spec.
 
@@ -171,6 +185,7 @@ def player_spec(
         address: Where players reach the game, as they see it.
         door: Name of the unit that is there.
         proxy: The address of the players' proxy; empty if there is none.
+        models: Where it finds language models, if it may.
     """
     seat = setup.plan.seats[slot]
     runnable = seat.runnable
@@ -194,6 +209,7 @@ def player_spec(
             **{variable: placement.uri(name) for variable, name in secrets.items()},
             **player_variables(placement, slot, url, seed=setup.plan.player_seed(slot)),
             **proxy_variables(proxy),
+            **(models.variables(slot) if models is not None else {}),
             # The game is ready before its players start, so this answers at once
             **({"COWORLD_PLAYER_START_URL": f"http://{address}/healthz"} if setup.plan.startup(slot) else {}),
         }
@@ -207,14 +223,17 @@ def player_spec(
             argv=argv,
             environment=environment,
             inputs=inputs,
-            secret_env=dict(seat.secret_env),
+            # Whoever has a way to models needs no key
+            secret_env={
+                name: value for name, value in seat.secret_env.items() if models is None or name not in VARIABLES
+            },
             slot=slot,
             directory=directory,
             mount="/coworld-artifact",
             connects_to=door,
-            proxy=PROXY if proxy else None,
+            proxies=(*([PROXY] if proxy else []), *_ways_out(setup, models)),
             network=setup.options.player_network or "game-only",
-            direct=reached_directly(url),
+            direct=(*reached_directly(url), *([models.host] if models is not None else [])),
             drops_privileges=setup.options.players_drop_privileges,
             gpu=wants_gpu(runnable),
             limits=declared_limits(setup.options.player_limits, setup.options.usual(PLAYER_LIMITS), runnable),
@@ -224,6 +243,11 @@ def player_spec(
         ),
         setup.backend.capabilities,
     )
+
+
+def _ways_out(setup: Setup, models: ModelPlace | None) -> tuple[str, ...]:
+    """The units through which a program calls models, where its network is closed."""
+    return (MODELS,) if models is not None and setup.backend.capabilities.proxies else ()
 
 
 def wants_gpu(runnable: Runnable) -> bool:

@@ -62,6 +62,8 @@ def refused(package: Package, options: EpisodeOptions | None) -> str:
         return reason_against
     if options is not None and options.record != "off":
         return "what is played is to be recorded"
+    if options is not None and options.models is not None:
+        return "programs are to ask models"
     return "something is to be enforced" if options is not None and (options.required or options.player_https) else ""
 
 

@@ -47,6 +47,8 @@ def refuse_programs(options: EpisodeOptions | None) -> None:
         missing.append("network_isolation" if asked.player_https else "dropped privileges")
     if asked.record == "frames":
         missing.append("a recorder between players and game")
+    if asked.models is not None:
+        missing.append("a way to models")
     if missing:
         raise CapabilityError(
             f"The containers of one pod cannot have: {', '.join(missing)}.",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from ..web.https_proxy import HTTPS, host_problem
+from ..web.proxies.https_proxy import HTTPS, host_problem
 
 __all__ = ["CalledServices", "find_called_services"]
 

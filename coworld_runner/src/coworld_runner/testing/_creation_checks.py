@@ -108,7 +108,7 @@ class MakingChecks(Suite):
             (can.cpu_limit, {"limits": Limits(cpus=1.0)}),
             (can.pids_limit, {"limits": Limits(pids=100)}),
             (can.disk_limit, {"limits": Limits(disk_bytes=1 << 30)}),
-            (can.proxies, {"proxy": "proxy"}),
+            (can.proxies, {"proxies": ("proxy",)}),
         ]
         async with arena.open() as backend:
             for possible, changes in asked:

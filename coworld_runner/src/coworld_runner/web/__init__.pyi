@@ -5,7 +5,7 @@ from .game_socket import connect_to_game as connect_to_game
 from .gateway import Gateway as Gateway
 from .gateway import open_gateway as open_gateway
 from .http_server import listen as listen
-from .https_proxy import is_named as is_named
 from .page_documents import Document as Document
 from .page_documents import document as document
+from .proxies.https_proxy import is_named as is_named
 from .public_address import PublicAddress as PublicAddress

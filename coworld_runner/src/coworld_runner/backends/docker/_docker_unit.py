@@ -146,7 +146,7 @@ class DockerUnit(BaseUnit):
             StartError: It could not be created; `remove` cleans up what was created.
         """
         try:
-            peers = [self._peer(name) for name in (self.spec.connects_to, self.spec.proxy) if name is not None]
+            peers = [self._peer(name) for name in (self.spec.connects_to, *self.spec.proxies) if name is not None]
             await self._networks.make([peer.spec for peer in peers])
             await self._make_container()
             for peer in peers:

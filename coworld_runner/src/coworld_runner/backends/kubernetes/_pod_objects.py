@@ -370,7 +370,7 @@ def policy_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str
         ports = [{"protocol": "TCP", "port": port.number} for port in spec.ports]
         ingress.append({"from": peers(*spec.clients), "ports": ports})
     egress: list[dict[str, Any]] = []
-    targets = [name for name in (spec.connects_to, spec.proxy) if name is not None]
+    targets = [name for name in (spec.connects_to, *spec.proxies) if name is not None]
     if targets and spec.network == "game-only":
         egress.append({"to": peers(*targets)})
     fields = {

@@ -30,7 +30,7 @@ def read_llm(word: str, environment: Mapping[str, str]) -> OwnPlayer:
         environment: Holds the key and the address.
 
     Raises:
-        UsageError: The word is malformed, the prompt file cannot be read, or neither key nor address is set.
+        UsageError: The word is malformed, or the prompt file cannot be read.
     """
     model, _, said = word.removeprefix(LLM).partition("?")
     settings: dict[str, Any] = {"controller": "llm", "model": model}
@@ -51,12 +51,6 @@ def read_llm(word: str, environment: Mapping[str, str]) -> OwnPlayer:
     if "prompt" in options:
         settings["prompt"] = _prompt(Path(options["prompt"]).expanduser())
     secrets = {name: environment[name] for name in VARIABLES if environment.get(name)}
-    if not secrets:
-        raise UsageError(
-            f"Neither a key nor an address is set for {model}.",
-            code="llm_without_key",
-            hint="Set OPENAI_API_KEY, or OPENAI_BASE_URL for your own server, in the environment.",
-        )
     return OwnPlayer(
         name=model.rpartition("/")[2],
         kind="llm",

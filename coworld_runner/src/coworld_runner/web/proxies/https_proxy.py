@@ -1,9 +1,8 @@
 """A proxy that lets players reach named HTTPS hosts and nothing else, and the syntax of host names.
 
-This file is also a program, for Python 3.9 or later without dependencies. An episode whose players may reach other
-hosts runs it beside them; their networks are closed, so the proxy is their only way out. It answers
-`CONNECT HOST:443` for the hosts that its arguments name and forwards the bytes unchanged: TLS stays between the
-player and the host.
+An episode whose players may reach other hosts runs this beside them; their networks are closed, so the proxy is their
+only way out. It answers `CONNECT HOST:443` for the hosts that its arguments name and forwards the bytes unchanged: TLS
+stays between the player and the host.
 
 The proxy resolves names itself and connects to the addresses that it has checked, so no name can lead into a private
 network. It writes each refusal to standard output once, as a line of JSON.
@@ -18,12 +17,13 @@ import select
 import socket
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from .limited_server import LimitedServer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
 
 __all__ = ["HTTPS", "LISTENS", "Proxy", "host_problem", "is_named", "is_public", "main"]
 
@@ -99,7 +99,7 @@ class _Refused(Exception):
     """A host that may not be reached; the message says why."""
 
 
-class Proxy(ThreadingHTTPServer):
+class Proxy(LimitedServer):
     """The proxy's server.
 
     Args:
@@ -107,40 +107,20 @@ class Proxy(ThreadingHTTPServer):
         hosts: The hosts that may be reached.
     """
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(self, address: tuple[str, int], hosts: Sequence[str]) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler, _MOST_EACH)
         self.hosts = tuple(hosts)
         self._logged: set[tuple[str, str]] = set()
-        self._open: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._telling = threading.Lock()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own, unless its client has too many."""
-        with self._lock:
-            before = self._open.get(client_address[0], 0)
-            if before < _MOST_EACH:
-                self._open[client_address[0]] = before + 1
-        if before < _MOST_EACH:
-            super().process_request(request, client_address)
-        else:
-            self.tell(f"more than {_MOST_EACH} connections at a time", "are not allowed for one player")
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._open[client_address[0]] -= 1
+    def tell_too_many(self, most: int) -> None:
+        """Report that a client has opened too many connections."""
+        self.tell(f"more than {most} connections at a time", "are not allowed for one player")
 
     def tell(self, target: str, why: str) -> None:
         """Report a refusal, once."""
         target = re.sub(r"[^ -~]", "?", target)[:300]
-        with self._lock:
+        with self._telling:
             if (target, why) not in self._logged and len(self._logged) < _MOST_LOGGED:
                 self._logged.add((target, why))
                 sys.stdout.write(json.dumps({"refused": target, "why": why}) + "\n")
@@ -247,7 +227,3 @@ def _pass_on(one: socket.socket, other: socket.socket) -> None:
 def main() -> None:
     """Serve the hosts that the arguments name, until killed."""
     Proxy(("", LISTENS), sys.argv[1:]).serve_forever()
-
-
-if __name__ == "__main__":
-    main()
