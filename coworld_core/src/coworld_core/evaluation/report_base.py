@@ -525,10 +525,8 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             if one.unknown:
                 remarks.append(Remark(code="cost_unknown", message=f"The cost of {name} is not known: {why}."))
             if one.unanswered:
-                given_up = (
-                    f"{plural(one.unanswered, 'call')} of {name} got no answer; a provider may charge for that, too."
-                )
-                remarks.append(Remark(code="unanswered_calls", message=given_up))
+                calls = f"{plural(one.unanswered, 'call')} of {name} got no answer"
+                remarks.append(Remark(code="unanswered_calls", message=f"{calls}; a provider may charge for them."))
         if self.halted == "max_cost":
             more = "With a larger budget, or none, the same measurement goes on from here."
             remarks.append(Remark(code="max_cost", message=more))

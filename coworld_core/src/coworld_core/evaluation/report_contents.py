@@ -81,7 +81,8 @@ class ShownReport(EvaluationReport):
         result, forfeited = self.sentence(f"after {plural(self.blocks, 'block')}"), _forfeited(self)
         said = [result, *forfeited] if self.blocks else [*forfeited, result]
         if self.stopped == "max_cost":
-            said.append(f"It was stopped by the budget of ${self.plan.max_cost or 0:g}: {dollars(self.cost)} is spent.")
+            spent = f"{dollars(self.cost)} is spent" if self.cost is not None else "what is spent is not known"
+            said.append(f"It was stopped by the budget of {dollars(self.plan.max_cost)}: {spent}.")
         return " ".join(said)
 
     @property
@@ -213,10 +214,7 @@ def models_table(report: EvaluationReport) -> Table:
             (
                 names.get(one.label, one.model),
                 str(one.calls),
-                *(
-                    ("about " * bool(one.uncounted)) + str(tokens)
-                    for tokens in (one.prompt_tokens, one.completion_tokens)
-                ),
+                *(f"{'about ' * bool(one.uncounted)}{count}" for count in (one.prompt_tokens, one.completion_tokens)),
                 str(one.refused),
                 dollars(one.cost),
             )
@@ -227,14 +225,14 @@ def models_table(report: EvaluationReport) -> Table:
 
 def dollars(cost: float | None) -> str:
     """An amount of US dollars as text."""
-    return "an unknown amount" if cost is None else f"${number(cost)}"
+    return "not known" if cost is None else f"${number(cost)}"
 
 
 def _spent(report: EvaluationReport) -> list[tuple[str, str]]:
     if not report.models:
         return []
-    most = f", of at most ${report.plan.max_cost:g}" if report.plan.max_cost is not None else ""
-    return [("Cost", f"{'not known' if report.cost is None else dollars(report.cost)}{most}")]
+    most = f", of at most {dollars(report.plan.max_cost)}" if report.plan.max_cost is not None else ""
+    return [("Cost", f"{dollars(report.cost)}{most}")]
 
 
 def seats_table(report: EvaluationReport) -> Table:

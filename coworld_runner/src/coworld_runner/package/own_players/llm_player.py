@@ -77,16 +77,14 @@ def require_prices(players: Iterable[OwnPlayer]) -> None:
         UsageError: A language model among these players has no price (`price_unknown`), or none of them is one
             (`no_model`).
     """
-    models = {one.name: json.loads(one.files["llm.json"]) for one in players if one.kind == "llm"}
+    models = [(one.name, json.loads(one.files["llm.json"])) for one in players if one.kind == "llm"]
     if not models:
-        raise UsageError(
-            "No player is a language model whose cost is known, so there is none to limit.", code="no_model"
-        )
-    if unknown := [name for name, settings in models.items() if "price" not in settings]:
+        raise UsageError("No player is a language model (llm:MODEL), so there is no cost to limit.", code="no_model")
+    if unknown := [name for name, settings in models if "price" not in settings]:
         raise UsageError(
             f"The price of {listed(unknown)} is not known, so what it costs cannot be limited.",
             code="price_unknown",
-            hint="Write llm:MODEL?price=IN,OUT, in US dollars per million tokens; price=0,0 for one that costs nothing.",
+            hint="Write llm:MODEL?price=IN,OUT, in US dollars per million tokens; price=0,0 if it costs nothing.",
         )
 
 
