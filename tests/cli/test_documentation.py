@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -96,3 +97,15 @@ def test_a_list_fits_the_terminal(terminal: Callable[..., Terminal]) -> None:
     assert run.end() == 0
     assert "…" in run.text
     assert max(map(len, run.text.splitlines()[:20])) <= 60
+
+
+def test_all_pages_are_one_file() -> None:
+    done = coworld("docs", "--all")
+    names = [page["page"] for page in coworld("docs", "--json").json["pages"]]
+    assert re.findall(r"^<!-- ([\w-]+)\.md -->$", done.stdout, re.MULTILINE) == names
+    assert "<picture>" not in done.stdout
+    assert (DOCS / "concepts.md").read_text(encoding="utf-8") in done.stdout
+    size = len(done.stdout.encode())
+    assert done.stderr == f"{len(names)} pages, {size // 1000} kB: about {size // 4000},000 tokens.\n"
+    assert [page["page"] for page in coworld("docs", "--all", "--json").json["pages"]] == names
+    assert coworld("docs", "concepts", "--all").status == 2

@@ -19,6 +19,7 @@ from coworld_client.seat import SeatError, play_seat
 from coworld_client.seat.controllers import load_controller
 from coworld_client.seat.llm import MOST_TRIES, LlmPlayer
 from coworld_client.seat.recorded_frames import tick_of
+from coworld_core.episode.model_use import ModelUse, read_model_use
 from coworld_core.errors import UsageError
 from coworld_core.records.frame_places import FramePlace
 from coworld_core.roles.bundle import BundleItem, plan_bundle
@@ -87,13 +88,16 @@ def kept(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         return lines, json.loads(artifact.read("summary.json"))
 
 
-def chat_of(answer: Callable[[str], str]) -> Site:
+USAGE = {"prompt_tokens": 100, "completion_tokens": 10}
+
+
+def chat_of(answer: Callable[[str], str], usage: Any = USAGE) -> Site:
     """A server of a language model, which returns the answer to the last message, or `HTTP 503`, say, as a status."""
 
     def completion(ask: Ask) -> Say:
         said = answer(ask.json["messages"][-1]["content"])
         choice = {"message": {"role": "assistant", "content": said}}
-        body = {"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10}}
+        body = {"choices": [choice], "usage": usage}
         return json_say(body, int(said[5:]) if said.startswith("HTTP ") else 200, retry_after="0")
 
     chat = Site()
@@ -148,6 +152,55 @@ async def test_a_spending_limit_ends_the_asking_and_not_the_game(tmp_path: Path)
     assert len(chat.asked) == 2, "each costs 20 cents"
     assert [line["default"] for line in lines] == [None, None, *["the spending limit of $0.3 is reached"] * 3]
     assert summary["defaults"] == 3
+
+
+@pytest.mark.parametrize(
+    ("usage", "price", "counted"),
+    [
+        (USAGE, (1000, 10_000), (100, 10, 0, 0.2, "")),
+        (USAGE, None, (100, 10, 0, None, "no_price")),
+        (None, (1000, 10_000), (None, None, 1, None, "uncounted")),
+        (None, (0, 0), (None, None, 1, 0.0, "")),
+        ({"prompt_tokens": -(10**9), "completion_tokens": 10}, (1, 1), (None, None, 1, None, "uncounted")),
+        ({"prompt_tokens": 10**400, "completion_tokens": 10}, (1, 1), (None, None, 1, None, "uncounted")),
+        ({"prompt_tokens": "100", "completion_tokens": None}, (1, 1), (None, None, 1, None, "uncounted")),
+    ],
+    ids=["counted", "no price", "uncounted", "free", "negative", "absurd", "words"],
+)
+async def test_a_cost_is_known_or_said_not_to_be(
+    tmp_path: Path, usage: Any, price: Any, counted: tuple[Any, ...]
+) -> None:
+    path = tmp_path / "artifact.zip"
+    with site_in_thread(chat_of(lambda words: '{"take": 1}', usage)) as chat:
+        where = {"base_url": f"{chat.url}/v1", "artifact": path.as_uri()}
+        await played(LlmPlayer(model="tiny", price=price, **where), sticks=1)
+    use = read_model_use(path)
+    assert (use.model, use.calls, use.unanswered, use.refused) == ("tiny", 1, 0, 0)
+    tokens = (use.prompt_tokens, use.completion_tokens) if usage is USAGE else (None, None)
+    assert (*tokens, use.uncounted, use.cost, use.unknown) == counted
+    assert use.prompt_tokens > 0
+    both = use.plus(ModelUse(calls=2, cost=None, unknown="no_account"))
+    assert (both.calls, both.cost, both.unknown) == (3, None, use.unknown or "no_account")
+
+
+async def test_what_cannot_be_used_is_paid_for_too(tmp_path: Path) -> None:
+    path = tmp_path / "artifact.zip"
+    strange = Site()
+    strange.on("POST", "/v1/chat/completions", json_say({"usage": USAGE, "choices": []}))
+    with site_in_thread(strange):
+        where: Any = {"base_url": f"{strange.url}/v1", "artifact": path.as_uri()}
+        await played(LlmPlayer(model="tiny", price=(1000, 10_000), **where), sticks=1)
+    use = read_model_use(path)
+    assert (use.calls, use.cost) == (MOST_TRIES, pytest.approx(MOST_TRIES * 0.2))
+
+
+@pytest.mark.parametrize("summary", [None, b"[]", b'{"model": "tiny"}', b"[" * 9999, b" " * (2 << 20)])
+def test_a_seat_without_an_account_has_an_unknown_cost(tmp_path: Path, summary: bytes | None) -> None:
+    nothing = ModelUse(cost=None, unknown="no_account")
+    assert read_model_use(tmp_path / "none.zip") == nothing
+    with zipfile.ZipFile(tmp_path / "some.zip", "w") as archive:
+        archive.writestr("summary.json" if summary is not None else "other", summary or b"")
+    assert read_model_use(tmp_path / "some.zip") == nothing
 
 
 @pytest.mark.parametrize(("answer", "code"), [("HTTP 401", "llm_refused"), (None, "llm_unreachable")])

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -21,6 +22,7 @@ from support.full import FULL
 from support.simulated import DIFFERENCES, comparison_plan, episode_row, pair_rows, ranking_plan, strength_blocks
 
 from coworld_cli.options.values import RATINGS
+from coworld_core.episode.model_use import ModelUse
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
 from coworld_core.errors import EnvironmentFault
@@ -46,8 +48,10 @@ from coworld_core.evaluation.estimates import (
     sign_evidence,
     student_quantile,
 )
+from coworld_core.evaluation.evaluation_files import require_same_plan
 from coworld_core.evaluation.lost_blocks import FirstDifference, LineOfPlay, LossNote, LossNotes
 from coworld_core.evaluation.markdown import report_markdown
+from coworld_core.evaluation.needed_episodes import NeededEpisodes
 from coworld_core.evaluation.power import forecast
 from coworld_core.evaluation.ranking import Ranking, RankingReport, least_ranking_blocks, not_apart
 from coworld_core.evaluation.ratings import RatingName, pairings, rate
@@ -968,3 +972,64 @@ def test_nothing_heavy_is_loaded() -> None:
         "assert not {'numpy', 'scipy', 'anyio', 'jsonschema'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# --- language models ----------------------------------------------------------------------------------------------
+
+
+def asked(block: int, cost: float | None, *, unknown: str = "") -> list[EpisodeRow]:
+    """A drawn block whose new player is a model, each of whose episodes costs this."""
+    use = ModelUse(model="m", calls=3, prompt_tokens=30, completion_tokens=6, refused=1, cost=cost, unknown=unknown)  # pyright: ignore[reportArgumentType]
+    seats = [(SlotRow(name="New", model_use=use), SlotRow(name="Old")), (SlotRow(name="Old"), SlotRow(name="New"))]
+    seats[1] = (seats[1][0], seats[0][0])
+    return [row.model_copy(update={"slots": at}) for row, at in zip(pair_rows(block, 0.0), seats, strict=True)]
+
+
+def test_models_cost_beside_the_verdict() -> None:
+    rows = [*asked(1, 0.1), *asked(2, 0.25)]
+    report = compare_rows(comparison_plan(max_blocks=2), rows)
+    assert [(one.label, one.calls, one.prompt_tokens, one.refused, one.cost) for one in report.models] == [
+        ("new", 12, 120, 4, 0.7)
+    ]
+    assert compare_rows(comparison_plan(max_blocks=2), reversed(rows)) == report
+    shown = report_markdown(report)
+    assert "| New | 12 | 120 | 24 | 4 | $0.7 |" in shown
+    assert "- Cost: $0.7\n" in shown
+    assert "models" not in compare_rows(comparison_plan(), pair_rows(1, 0.0)).model_dump()
+    dear = compare_rows(comparison_plan(), [*asked(1, 0.1), *asked(2, None, unknown="uncounted")])
+    assert (dear.cost, dear.stopped) == (None, "")
+    assert [remark.code for remark in dear.remarks][:1] == ["cost_unknown"]
+    assert "- Cost: not known\n" in report_markdown(dear)
+
+
+def test_no_further_block_is_begun_once_the_budget_is_used_up() -> None:
+    comparison = Comparison(comparison_plan(max_cost=0.5))
+    needed = NeededEpisodes(comparison)
+    rows = {row.key: row for block in (1, 2, 3) for row in asked(block, 0.2)}
+    taken = [needed.take() for _ in range(3)]
+    for found in taken:
+        assert found is not None
+        comparison.add(rows[found[1]])
+    assert comparison.over_budget
+    # The second block has begun, and is played to its end
+    assert (last := needed.take()) is not None
+    assert last[1] == episode_key(2, 1, 2)
+    assert needed.take() is None
+    comparison.add(rows[last[1]])
+    needed.restart()
+    assert needed.take() is None
+    report = comparison.report()
+    assert (report.stopped, report.blocks, report.verdict, report.cost) == ("max_cost", 2, "undecided", 0.8)
+    assert "after 2 blocks. It was stopped by the budget of $0.5: $0.8 is spent." in report.headline
+    # Read again with more, it goes on; a cost that is not known uses up any budget
+    more = Comparison(comparison_plan(max_cost=1.0))
+    for row in [*asked(1, 0.2), *asked(2, 0.2)]:
+        more.add(row)
+    assert ((found := NeededEpisodes(more).take()) and found[0], more.halted) == (3, "")
+    more.add(asked(3, None, unknown="no_account")[0])
+    assert more.halted == "max_cost"
+    assert "what is spent is not known" in more.report().headline
+    require_same_plan(comparison.plan, more.plan, Path())
+    # A verdict is a verdict
+    won = [row for block in range(1, 16) for row in pair_rows(block, 1.0)]
+    assert compare_rows(comparison_plan(max_cost=0.1), [*asked(16, 9.0), *won]).stopped == "evidence"

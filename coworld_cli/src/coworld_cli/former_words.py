@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
-from importlib.resources import files
 
-__all__ = ["former_word", "page_text"]
+from .pages import page_text
+
+__all__ = ["former_word"]
 
 _PAGES = ("from-cogames", "from-the-published-package", "from-cogment")
 _ROW = re.compile(r"^\| (?P<there>[^|]*`[^|]*) \| (?P<here>[^|]+) \|", re.MULTILINE)
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[([^]]+)\]\([^)]*\)")
-
-
-def page_text(name: str) -> str:
-    """The text of a page of the documentation, which is installed with the command."""
-    return (files("coworld_cli") / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def former_word(typed: Sequence[str], commands: Container[str] = ()) -> str | None:

@@ -206,7 +206,7 @@ async def play_evaluation(
         # Report a wrong player before opening a backend
         named = read_players(everyone, package)
         secrets = await player_secrets(options, out)
-        rules = replace(evaluation_rules(options, package, secrets), others=options.others)
+        rules = replace(evaluation_rules(options, package, secrets), others=options.others, max_cost=options.max_cost)
         run_id = new_run_id()
         workspace = evidence_directory(options, package, run_id)
         where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"

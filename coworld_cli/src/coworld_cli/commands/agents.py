@@ -13,8 +13,8 @@ from ..event_loop import Running, run_async
 from ..options.declarations import refuse_options
 from ..options.values import DIRECTORY
 from ..output import Output, output_options
+from ..pages import read_pages
 from ..standard_input import with_piped_input
-from .documentation import all_pages
 
 __all__ = ["commands"]
 
@@ -46,16 +46,18 @@ def mcp(out: Output, root: Path, allow: bool, http: bool, port: int) -> int:
     if not http:
         refuse_options({"port"}, "goes with --http.")
 
+    pages = {name: page.text for name, page in read_pages().items()}
+
     async def work(running: Running) -> int:
         from coworld_runner.agent_tools import open_http_tools, serve_tools
 
         if not http:
-            serve = partial(serve_tools, root, pages=all_pages(), allow=allow)
+            serve = partial(serve_tools, root, pages=pages, allow=allow)
             await running.until_interrupted(lambda: with_piped_input(serve))
             return exitcodes.OK
         from anyio import sleep_forever
 
-        async with open_http_tools(root, port=port, pages=all_pages(), allow=allow) as served:
+        async with open_http_tools(root, port=port, pages=pages, allow=allow) as served:
             out.answer({"address": served.address, "token": served.token})
             out.say(f"{served.address}\nAuthorization: Bearer {served.token}")
             out.note("Anyone who has this token can use the tools. Ctrl-C ends it.")

@@ -136,7 +136,7 @@ def compare(
     must_win = _BETTER in options.require
     options = options.but(manifest=game, require=tuple(word for word in options.require if word != _BETTER))
     if only_plan:
-        refuse_options({"markdown", "output_dir", "on_platform", "others"}, "has no meaning with --plan.")
+        refuse_options({"markdown", "max_cost", "output_dir", "on_platform", "others"}, "has no meaning with --plan.")
         terms = {"margin": margin, "elo0": elo0, "elo1": elo1, "alpha": alpha, "beta": beta}
         return run_async(out, lambda running: _forecast(options, running, new, old, terms))
 

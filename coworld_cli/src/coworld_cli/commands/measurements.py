@@ -62,7 +62,7 @@ def scrimmage(out: Output, options: MeasuringOptions, game: str, bot: str, markd
 
     options = options.but(manifest=game)
     if options.episodes == 1:
-        measures = {"metric", "forfeit", "count_starved", "markdown", "on_platform"}
+        measures = {"max_cost", "metric", "forfeit", "count_starved", "markdown", "on_platform"}
         refuse_options(measures, "needs -n 2 or more: one episode measures nothing.")
         return run_async(out, lambda running: play_episodes(options.but(players=(bot,)), running))
     refuse_options({"verify_replay"}, "is for one episode.")

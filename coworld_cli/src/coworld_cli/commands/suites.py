@@ -33,6 +33,7 @@ _LEFT_OUT = (
         "verify_replay",
         "overwrite",
         "max_blocks",
+        "max_cost",
         "metric",
         "forfeit",
         "count_starved",

@@ -700,6 +700,13 @@ class MeasuringOptions(EvaluationOptions, StoreOptions):
         is_flag=True,
         help="For --store: have the cluster drive the measurement, too, and do not wait. `coworld attach` follows it.",
     )
+    max_cost: float | None = option(
+        "--max-cost",
+        section="What counts",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="USD",
+        help="Begin no further block once language models have cost this much. The same command with more goes on.",
+    )
     others: str | None = option(
         "--others",
         section="What to play",

@@ -29,6 +29,9 @@ USUAL_ADDRESS: Final = "https://api.openai.com/v1"
 MOST_TRIES: Final = 3
 """How often the model is asked for one decision before the default action is played."""
 
+MOST_TOKENS: Final = 10**9
+"""What a provider says of more in one call is not believed."""
+
 MOST_SECONDS: Final = 60.0
 """Upper bound for one decision; in a game with a clock, 90 % of the time left if that is less."""
 
@@ -40,7 +43,7 @@ class LlmPlayer:
         model: The model's name.
         prompt: The system prompt of every question; empty: the game's description, and that an action is wanted.
         budget: US dollars that it may spend in one game; None: no limit.
-        price: US dollars per million tokens of questions, and of answers.
+        price: US dollars per million tokens of questions, and of answers; None: not known.
         base_url: Address of the API, without `/chat/completions`; None: OpenAI's own.
         key: The API key, sent as bearer token; None: none is sent.
         artifact: The `file://` or `http(s)://` address to which the answers are written at the end.
@@ -55,7 +58,7 @@ class LlmPlayer:
         model: str,
         prompt: str = "",
         budget: float | None = None,
-        price: tuple[float, float] = (0.0, 0.0),
+        price: tuple[float, float] | None = None,
         base_url: str | None = None,
         key: str | None = None,
         artifact: str | None = None,
@@ -140,6 +143,9 @@ class LlmPlayer:
         if self._http is not None:
             await self._http.aclose()
         tries = [one for line in self._lines for one in line["tries"]]
+        uncounted = sum(one.get("estimated", False) for one in tries)
+        price = self._price
+        unknown = "no_price" if price is None else "uncounted" if uncounted and any(price) else ""
         told = {
             "model": self._model,
             "decisions": len(self._lines),
@@ -148,7 +154,10 @@ class LlmPlayer:
             "refused": sum(line["refused"] for line in self._lines),
             "prompt_tokens": sum(one.get("prompt_tokens", 0) for one in tries),
             "completion_tokens": sum(one.get("completion_tokens", 0) for one in tries),
-            "cost": round(self._cost, 6),
+            "uncounted": uncounted,
+            "unanswered": sum("prompt_tokens" not in one and "HTTP" not in one.get("problem", "") for one in tries),
+            "cost": None if unknown else round(self._cost, 9),
+            "unknown": unknown,
             "seconds": round(sum(line["seconds"] for line in self._lines), 3),
         }
         print(json.dumps(told), flush=True)
@@ -205,23 +214,25 @@ class LlmPlayer:
                 await asyncio.sleep(min(max(float(response.headers.get("retry-after", "0.2")), 0.0), 10.0))
             return ""
         self._answered = True
+        said: Any = None
+        answer = ""
         try:
-            said: Any = response.json()
+            said = response.json()
             answer = str(said["choices"][0]["message"]["content"] or "")
-        except (ValueError, LookupError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             tried["problem"] = "an answer of another form"
-            return ""
-        self._count(said.get("usage"), words, answer, tried)
+        # It may be charged for all the same
+        self._count(said.get("usage") if isinstance(said, dict) else None, words, answer, tried)
         return answer
 
     def _count(self, usage: Any, words: str, answer: str, tried: dict[str, Any]) -> None:
         """Record an answer, its tokens and its cost; if the API counts no tokens, estimate one for four characters."""
         known: dict[str, Any] = usage if isinstance(usage, dict) else {}  # pyright: ignore[reportUnknownVariableType]
         spent = known.get("prompt_tokens"), known.get("completion_tokens")
-        told = all(isinstance(count, int) for count in spent)
+        told = all(isinstance(count, int) and 0 <= count <= MOST_TOKENS for count in spent)
         if not told:
             spent = (len(self._prompt) + len(words)) // 4 + 1, len(answer) // 4 + 1
-        cost = sum(int(count or 0) * price for count, price in zip(spent, self._price, strict=True)) / 1e6
+        cost = sum(int(count or 0) * price for count, price in zip(spent, self._price or (0, 0), strict=True)) / 1e6
         self._cost += cost
         tried |= {"answer": answer, "prompt_tokens": spent[0], "completion_tokens": spent[1], "cost": cost}
         if not told:

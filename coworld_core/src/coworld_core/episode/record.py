@@ -19,6 +19,7 @@ from ..errors import EpisodeError, UsageError
 from ..text.tables import Tabular, html_table, one_line
 from .hook_record import HookRecord
 from .layout import EpisodeLayout
+from .model_use import ModelUse
 from .outcome import EpisodeStatus, Exit, Fault, decisive
 from .role_summary import RoleSummary
 from .seat_behaviour import SeatBehaviour
@@ -120,6 +121,9 @@ class SlotRecord(UnitRecord):
     )
     artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
+    model_use: ModelUse | None = Field(
+        default=None, exclude_if=is_empty, description="What its language model was asked; left out: it has none."
+    )
 
 
 class SeatedPlayer(Record):
@@ -547,6 +551,9 @@ class SlotRow(SeatedPlayer):
         default="",
         exclude_if=is_empty,
         description="What was named, if each episode plays the newest version: bot:latest; left out otherwise.",
+    )
+    model_use: ModelUse | None = Field(
+        default=None, exclude_if=is_empty, description="What its language model was asked; left out: it has none."
     )
 
 

@@ -221,6 +221,11 @@ class BlockLedger:
         self._rows.setdefault(place[0], {})[place[1], place[2]] = _Episode(row, judge_row(row), starvers)
         return self._over()
 
+    @property
+    def begun(self) -> set[int]:
+        """The blocks that have rows and are not judged."""
+        return {*self._rows}
+
     def withdraw(self, block: int, reason: str = "One of its players has withdrawn.") -> list[JudgedBlock]:
         """Withdraw an unfinished block, for example because an entrant has left.
 

@@ -46,7 +46,7 @@ MARKDOWN_NAME = "report.md"
 PLAYERS_NAME = "players.json"
 """Name of the file that says where the game and the files of players were, if episodes are kept as rows alone."""
 
-_MAY_DIFFER = ("max_blocks", "before", "rating", "lowest", "highest")
+_MAY_DIFFER = ("max_blocks", "max_cost", "before", "rating", "lowest", "highest")
 """Fields of a plan that may change when a run resumes, as they do not affect episodes already played. Plans of older
 versions do not have the lowest and the highest score."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from ..episode.record import EpisodeRow
@@ -15,6 +16,8 @@ __all__ = ["NeededEpisodes"]
 class NeededEpisodes:
     """The missing episodes of an evaluation, each of which is handed out once; void blocks are played again.
 
+    Once its budget is used up, these are those of blocks that have begun.
+
     Args:
         evaluation: The evaluation, with its existing rows.
     """
@@ -24,6 +27,7 @@ class NeededEpisodes:
         self._asked: set[str] = set()
         self._at = 0
         self._spoilt: set[int] = set()
+        self._begun: set[int] = set()
 
     def next(self) -> tuple[int, str, Lineup] | None:
         """The first episode that is missing in the first incomplete block, possibly a replayed one; None: none is.
@@ -33,7 +37,10 @@ class NeededEpisodes:
         """
         ledger = self._evaluation.ledger
         self._at = max(self._at, ledger.judged + 1)
-        for block in itertools.chain(sorted(self._spoilt), range(self._at, self._evaluation.last_block + 1)):
+        blocks: Iterable[int] = range(self._at, self._evaluation.last_block + 1)
+        if self._evaluation.over_budget:
+            blocks = sorted(self._begun | ledger.begun)
+        for block in itertools.chain(sorted(self._spoilt), blocks):
             for key, lineup in ledger.missing(block):
                 if key not in self._asked:
                     return block, key, lineup
@@ -47,6 +54,7 @@ class NeededEpisodes:
         found = self.next()
         if found is not None:
             self._asked.add(found[1])
+            self._begun.add(found[0])
         return found
 
     def note(self, row: EpisodeRow) -> None:

@@ -14,6 +14,7 @@ from pydantic import Field
 from ..documents.records import OpenEnum, Record, SchemaVersion, is_empty
 from ..episode.config_text import variant_text
 from ..episode.events import EvaluationProgressed
+from ..episode.model_use import ModelUse
 from ..episode.record import EpisodeRow, SlotRow
 from ..errors import UsageError
 from ..text.phrases import plural
@@ -35,6 +36,7 @@ __all__ = [
     "ForfeitRecord",
     "IntervalRecord",
     "MeasuredEntrant",
+    "MeasuredModel",
     "MeasuredSlot",
     "MeasuredValue",
     "Remark",
@@ -99,6 +101,12 @@ class EvaluationPlan(EvaluationTerms):
         exclude_if=is_empty,
         description="The player in the seats that no measured player has; left out: the game's own players.",
     )
+    max_cost: float | None = Field(
+        default=None,
+        gt=0,
+        exclude_if=is_empty,
+        description="US dollars of language models from which on no further block is begun; left out: no limit.",
+    )
 
     @property
     def played(self) -> str:
@@ -143,6 +151,12 @@ class MeasuredEntrant(Record):
     digest: str = Field(default="", description="Content id of what ran; empty for local processes.")
     forfeits: int = Field(default=0, ge=0, description="Episodes that it forfeited, because it failed in them.")
     first_forfeit: ForfeitRecord | None = Field(default=None, description="The first of them; null: there is none.")
+
+
+class MeasuredModel(ModelUse):
+    """What the language model of an entrant was asked in all episodes, and what that cost."""
+
+    label: str = Field(description="Label of the entrant; empty: the player in the other seats.")
 
 
 class MeasuredSlot(Record):
@@ -204,7 +218,7 @@ class EvaluationReport(Record, Tabular):
 
     schema_version: SchemaVersion = Field(default=1, description="Version of this file's shape.")
     stopped: Annotated[
-        Literal["", "evidence", "margin", "told_apart", "max_blocks", "rounds"]
+        Literal["", "evidence", "margin", "told_apart", "max_blocks", "max_cost", "rounds"]
         | Literal["never_started", "always_failed", "game_faults", "spoiled"],
         OpenEnum,
     ] = Field(description="Why no more blocks are needed; empty while more are.")
@@ -219,7 +233,15 @@ class EvaluationReport(Record, Tabular):
         default=(), description="The effect of each slot; empty unless every player sat in every slot."
     )
     faults: tuple[FaultCount, ...] = Field(default=(), description="Faults in episodes, including those played again.")
+    models: tuple[MeasuredModel, ...] = Field(
+        default=(), exclude_if=is_empty, description="The use of language models; left out if there are none."
+    )
     remarks: tuple[Remark, ...] = Field(default=(), description="What a reader must know.")
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars that all language models have cost; None: not known."""
+        return _cost(self.models)
 
     def estimates(self) -> list[Estimate]:
         """Every measured number with its interval, the most important first."""
@@ -278,6 +300,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         stopped: Why it is over; empty while it is not.
         digests: Content ids of what ran, by label, if known.
         totals: The totals of its blocks, up to the one that ended it.
+        models: The use of language models in all its episodes, by label.
     """
 
     def __init__(self, plan: _Plan) -> None:
@@ -288,6 +311,18 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         self.stopped: str = ""
         self.digests: dict[str, str] = {}
         self.totals = Totals()
+        self.models: dict[str, MeasuredModel] = {}
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether language models have cost as much as they may, or what they have cost is not known."""
+        most, spent = self.plan.max_cost, _cost(self.models.values())
+        return most is not None and (spent is None or spent >= most)
+
+    @property
+    def halted(self) -> str:
+        """Why no further block is begun; empty while more are."""
+        return self.stopped or ("max_cost" if self.over_budget else "")
 
     @abc.abstractmethod
     def lineups(self, block: int) -> Sequence[Lineup]:
@@ -319,6 +354,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             UsageError: Code `image_changed` if a different image ran than before.
         """
         self._note_digests(row)
+        self._note_models(row)
         for block in self.ledger.add(row):
             self.take_in(block)
 
@@ -390,7 +426,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
             blocks=self.totals.blocks,
             max_blocks=self.plan.max_blocks,
             counted=self.totals.fates["counted"],
-            stopped=self.stopped,
+            stopped=self.halted,
         )
 
     def common(self) -> dict[str, Any]:
@@ -398,7 +434,7 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
         totals, measured = self.totals, self.measured
         effects = self._slot_effects()
         return {
-            "stopped": self.stopped,
+            "stopped": self.halted,
             "blocks": totals.fates["counted"] if measured else 0,
             "void": totals.fates["void"] + totals.fates["unplayed"],
             "spoiled": totals.fates["spoiled"],
@@ -409,8 +445,13 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                 FaultCount(party=party, error_type=kind, episodes=count)
                 for (party, kind), count in sorted(totals.faults.items())
             ),
+            "models": tuple(
+                one if one.cost is None else one.model_copy(update={"cost": rounded(one.cost)})
+                for _, one in sorted(self.models.items())
+            ),
             "remarks": (
                 *self._about_twins(),
+                *self._about_models(),
                 *_remarks(self.plan, totals, self.favoured_seats(effects), self.scale, self.stopped),
             ),
         }
@@ -463,6 +504,34 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                     hint="Begin anew in another directory, or name the image by its digest.",
                 )
 
+    def _note_models(self, row: EpisodeRow) -> None:
+        if not any(seat.model_use for seat in row.slots) or (place := parse_key(row.key)) is None:
+            return
+        for label, seat in zip(self.ledger.lineups(place[0])[place[2] - 1], row.slots, strict=False):
+            if seat.model_use is not None:
+                name = label or ""
+                self.models[name] = self.models.get(name, MeasuredModel(label=name)).plus(seat.model_use)
+
+    def _about_models(self) -> list[Remark]:
+        remarks: list[Remark] = []
+        for label, one in sorted(self.models.items()):
+            player = self.plan.players().get(label, self.plan.others)
+            name = player.name if player is not None else one.model
+            why = {
+                "no_price": "no price was given",
+                "uncounted": f"the provider did not count the tokens of {plural(one.uncounted, 'answer')}",
+                "no_account": "it left no account of an episode",
+            }.get(one.unknown, one.unknown)
+            if one.unknown:
+                remarks.append(Remark(code="cost_unknown", message=f"The cost of {name} is not known: {why}."))
+            if one.unanswered:
+                calls = f"{plural(one.unanswered, 'call')} of {name} got no answer"
+                remarks.append(Remark(code="unanswered_calls", message=f"{calls}; a provider may charge for them."))
+        if self.halted == "max_cost":
+            more = "With a larger budget, or none, the same measurement goes on from here."
+            remarks.append(Remark(code="max_cost", message=more))
+        return remarks
+
     def _about_twins(self) -> list[Remark]:
         players = self.plan.players()
         remarks: list[Remark] = []
@@ -475,6 +544,11 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                     message = f"{' and '.join(names)} are the same program: you compare a player with itself."
                     remarks.append(Remark(code="same_player", message=message))
         return remarks
+
+
+def _cost(models: Iterable[ModelUse]) -> float | None:
+    costs = [one.cost for one in models]
+    return None if None in costs else math.fsum(cost or 0.0 for cost in costs)
 
 
 def rounded(value: float) -> float:

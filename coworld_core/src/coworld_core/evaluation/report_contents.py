@@ -79,7 +79,11 @@ class ShownReport(EvaluationReport):
         That one comes first, and says why, if nothing could be counted.
         """
         result, forfeited = self.sentence(f"after {plural(self.blocks, 'block')}"), _forfeited(self)
-        return " ".join([result, *forfeited] if self.blocks else [*forfeited, result])
+        said = [result, *forfeited] if self.blocks else [*forfeited, result]
+        if self.stopped == "max_cost":
+            spent = f"{dollars(self.cost)} is spent" if self.cost is not None else "what is spent is not known"
+            said.append(f"It was stopped by the budget of {dollars(self.plan.max_cost)}: {spent}.")
+        return " ".join(said)
 
     @property
     def nothing(self) -> str:
@@ -94,8 +98,8 @@ class ShownReport(EvaluationReport):
         return Contents(
             headline=self.headline,
             about=_about(self.plan),
-            tables=tuple(table for table in parts.tables if table.rows),
-            facts=(*parts.facts, *_left_out(self)),
+            tables=tuple(table for table in (*parts.tables, models_table(self)) if table.rows),
+            facts=(*parts.facts, *_spent(self), *_left_out(self)),
             plots=tuple(
                 plot for quantity, zero in parts.quantities.items() for plot in _plot(self, quantity, zero=zero)
             ),
@@ -197,6 +201,38 @@ def players_table(report: EvaluationReport) -> Table:
         ),
         names=(0, 2),
     )
+
+
+def models_table(report: EvaluationReport) -> Table:
+    """What language models were asked, and what that cost; no rows if there are none."""
+    others = report.plan.others.name if report.plan.others is not None else "the other players"
+    names = {"": others, **player_names(report)}
+    return Table(
+        title="Language models",
+        head=("Player", "Calls", "Tokens in", "Tokens out", "Refused", "Cost"),
+        rows=tuple(
+            (
+                names.get(one.label, one.model),
+                str(one.calls),
+                *(f"{'about ' * bool(one.uncounted)}{count}" for count in (one.prompt_tokens, one.completion_tokens)),
+                str(one.refused),
+                dollars(one.cost),
+            )
+            for one in report.models
+        ),
+    )
+
+
+def dollars(cost: float | None) -> str:
+    """An amount of US dollars as text."""
+    return "not known" if cost is None else f"${number(cost)}"
+
+
+def _spent(report: EvaluationReport) -> list[tuple[str, str]]:
+    if not report.models:
+        return []
+    most = f", of at most {dollars(report.plan.max_cost)}" if report.plan.max_cost is not None else ""
+    return [("Cost", f"{dollars(report.cost)}{most}")]
 
 
 def seats_table(report: EvaluationReport) -> Table:

@@ -396,6 +396,8 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         return TournamentReport.model_validate(
             {
                 **self.common(),
+                # Their costs before a stored state are not known
+                "models": (),
                 "plan": self.plan,
                 "standings": tuple(self.standings()),
                 "pairs": self.pairs(),

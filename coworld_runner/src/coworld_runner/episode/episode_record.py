@@ -14,6 +14,7 @@ import anyio.to_thread
 import coworld_core
 from coworld_core.episode.events import LeakFound, Notice, RunFinished
 from coworld_core.episode.layout import EpisodeLayout
+from coworld_core.episode.model_use import read_model_use
 from coworld_core.episode.outcome import EpisodeStatus, Fault
 from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
 
@@ -169,6 +170,7 @@ def _unit_fields(layout: EpisodeLayout, state: UnitState) -> dict[str, Any]:
 
 def _slot_record(layout: EpisodeLayout, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
     artifact = layout.player_artifact(slot)
+    asked = seat.controller == "llm" and state is not None and state.started is not None
     return SlotRecord(
         **_unit_fields(layout, state or UnitState(_without_unit(seat), (), (layout.player_log(slot),))),
         slot=slot,
@@ -181,6 +183,7 @@ def _slot_record(layout: EpisodeLayout, slot: int, seat: Seat, state: UnitState 
         connected=state.connected if state is not None else None,
         artifact=layout.relative(artifact) if artifact.exists() else None,
         secret_env=tuple(sorted(seat.secret_env)),
+        model_use=read_model_use(artifact) if asked else None,
     )
 
 

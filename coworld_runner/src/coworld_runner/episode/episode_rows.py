@@ -197,8 +197,8 @@ def row_of_error(
 
 
 def slot_rows(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[SlotRow, ...]:
-    """Return who sits in an episode, by slot; the digests of images are those of its record, if there is one."""
-    digests = [slot.image.digest for slot in record.slots] if record is not None else [""] * len(plan.seats)
+    """Return who sits in an episode, by slot; digests of images and use of models are its record's, if it has one."""
+    known = [(slot.image.digest, slot.model_use) for slot in record.slots] if record is not None else []
     return tuple(
         SlotRow(
             name=seat.name,
@@ -207,8 +207,9 @@ def slot_rows(plan: EpisodePlan, record: EpisodeRecord | None = None) -> tuple[S
             digest=digest,
             player_version=seat.player_version,
             follows=seat.follows,
+            model_use=model_use,
         )
-        for seat, digest in zip(plan.seats, digests, strict=True)
+        for seat, (digest, model_use) in zip(plan.seats, known or [("", None)] * len(plan.seats), strict=True)
     )
 
 

@@ -19,6 +19,7 @@ from coworld_core.player_seeds import block_secret
 from coworld_core.secret_seeds import fresh_seed, key_commitment, seed_from_key, seed_key
 
 from ..episode.run_options import BatchArguments
+from ..package.own_players.llm_player import require_prices
 from ..package.plan import EpisodePlan, Seat, plan_episode
 from ..package.player_names import PlayerRef, SeatPlayer, read_players
 from ..package.resolver import Package, PackageSource, resolve_package
@@ -46,7 +47,8 @@ class Entrants:
         bases: The episode of each variant as the game's author seats it.
 
     Raises:
-        UsageError: An unknown variant or player, or variants that differ in their numbers of seats.
+        UsageError: An unknown variant or player, variants that differ in their numbers of seats, or a limit to the cost
+            of models without a price.
         ManifestError: A variant does not allow the changes to its config.
     """
 
@@ -70,6 +72,9 @@ class Entrants:
         if not any_seats:
             require_alike({base.variant: len(base.seats) for base in self.bases})
         self._ranges = [seed_range(package.manifest, base.game_config, slots=len(base.seats)) for base in self.bases]
+        if rules.max_cost is not None:
+            seats = [*(self.seat(label) for label in players), *(self.others if self._others is not None else ())]
+            require_prices([seat.own for seat in seats if seat.own is not None])
 
     @property
     def base(self) -> EpisodePlan:
@@ -123,6 +128,7 @@ class Entrants:
             "seeded": self.seeded,
             "metric": rules.metric,
             "max_blocks": rules.most_blocks(least),
+            "max_cost": rules.max_cost,
             "forfeit": rules.forfeit,
             "lowest": lowest,
             "highest": highest,

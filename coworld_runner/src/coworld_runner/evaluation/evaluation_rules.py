@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,6 +43,9 @@ class EvaluationRules:
     """A secret from which the seeds are derived instead of the base seed (`coworld_core.secret_seeds`)."""
     max_blocks: int | None = None
     """Maximum number of blocks; None: 200, and at least three times as many as the clearest possible outcome needs."""
+    max_cost: float | None = None
+    """US dollars: once the language models of the finished episodes have cost as much, no further block is begun; None:
+    no limit. Each model needs a price."""
     metric: str = ""
     """JSON pointer to a list of numbers in the results, one per seat; empty: the scores."""
     forfeit: float | None = None
@@ -53,6 +57,8 @@ class EvaluationRules:
     def __post_init__(self) -> None:
         if self.max_blocks is not None and self.max_blocks < 1:
             raise UsageError("There must be at least 1 block.", code="bad_count")
+        if self.max_cost is not None and not 0 < self.max_cost < math.inf:
+            raise UsageError("The most that models may cost must be above 0.", code="bad_cost")
         require_block_seeds(self.config)
 
     def most_blocks(self, least: int = 0) -> int:

@@ -121,7 +121,7 @@ async def play_blocks(
         nonlocal told
         judged = ledger.judged
         evaluation.add(measure_row(row, plan, keyed.run.layout.workspace))
-        if ledger.judged > judged and ((now := time.monotonic()) - told >= keyed.venue.hurried or evaluation.stopped):
+        if ledger.judged > judged and ((now := time.monotonic()) - told >= keyed.venue.hurried or evaluation.halted):
             told = now
             keyed.run.bus.publish(evaluation.progress())
         needed.note(row)
@@ -222,15 +222,15 @@ async def open_evaluation_run(
             yield keyed
         finally:
             report = evaluation.report()
-            status: EpisodeStatus = "completed" if evaluation.stopped else "interrupted"
-            keyed.finish(RunFinished(status=status, ok=bool(evaluation.stopped), seconds=run.seconds()))
+            status: EpisodeStatus = "completed" if evaluation.halted else "interrupted"
+            keyed.finish(RunFinished(status=status, ok=bool(evaluation.halted), seconds=run.seconds()))
             write_report(directory, report, write=run.reserve.write)
 
 
 def _forecast(evaluation: Evaluation[_Plan, _Report]) -> Notice | None:
     """Say how many blocks are needed at least; None if there is nothing to say."""
     least, most = evaluation.least_blocks, evaluation.plan.max_blocks
-    if least is None or evaluation.stopped or (least <= most and len(evaluation.plan.players()) <= 2):
+    if least is None or evaluation.halted or (least <= most and len(evaluation.plan.players()) <= 2):
         return None
     needs = f"This needs at least {least} blocks for the clearest possible outcome"
     if least <= most:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from coworld_core.errors import UsageError
+from coworld_core.text.phrases import listed
 
 from .own_player import PYTHON, OwnPlayer
 
-__all__ = ["LLM", "read_llm"]
+__all__ = ["LLM", "read_llm", "require_prices"]
 
 LLM = "llm:"
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
@@ -61,6 +62,24 @@ def read_llm(word: str, environment: Mapping[str, str]) -> OwnPlayer:
         needs_client=True,
         secret_env=secrets,
     )
+
+
+def require_prices(players: Iterable[OwnPlayer]) -> None:
+    """Refuse to limit a cost that nobody will know.
+
+    Raises:
+        UsageError: A language model among these players has no price (`price_unknown`), or none of them is one
+            (`no_model`).
+    """
+    models = [(one.name, json.loads(one.files["llm.json"])) for one in players if one.kind == "llm"]
+    if not models:
+        raise UsageError("No player is a language model (llm:MODEL), so there is no cost to limit.", code="no_model")
+    if unknown := [name for name, settings in models if "price" not in settings]:
+        raise UsageError(
+            f"The price of {listed(unknown)} is not known, so what it costs cannot be limited.",
+            code="price_unknown",
+            hint="Write llm:MODEL?price=IN,OUT, in US dollars per million tokens; price=0,0 if it costs nothing.",
+        )
 
 
 def _amount(text: str) -> float:
