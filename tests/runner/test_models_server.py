@@ -28,7 +28,8 @@ CALLS = {"openai": "chat/completions", "anthropic": "messages"}
 class Models:
     """The running program, as the seats of an episode see it."""
 
-    def __init__(self, port: int, log: Path) -> None:
+    def __init__(self, client: httpx2.Client, port: int, log: Path) -> None:
+        self.client = client
         self.address = f"http://127.0.0.1:{port}"
         self.log = log
 
@@ -37,7 +38,7 @@ class Models:
         headers = more.pop("headers", {})
         question = {"model": "tiny", "messages": [{"role": "user", "content": words}], **more}
         url = f"{self.address}/{who}/v1/{CALLS[dialect]}"
-        return httpx2.post(url, json=question, headers=headers, timeout=30, trust_env=False)
+        return self.client.post(url, json=question, headers=headers)
 
     def lines(self, count: int) -> list[dict[str, Any]]:
         """Its ledger, once it has that many lines; calls end a moment after their answers."""
@@ -58,6 +59,8 @@ def provider() -> Generator[FakeProvider]:
 def serve(provider: FakeProvider, tmp_path: Path) -> Generator[Callable[..., Models]]:
     """Run the program, with other settings if need be."""
     with ExitStack() as running:
+        limits = httpx2.Limits(max_connections=None)
+        client = running.enter_context(httpx2.Client(timeout=30, trust_env=False, limits=limits))
 
         def run(recording: Path | None = None, **settings: Any) -> Models:
             with socket.create_server(("127.0.0.1", 0)) as free:
@@ -81,8 +84,8 @@ def serve(provider: FakeProvider, tmp_path: Path) -> Generator[Callable[..., Mod
             running.callback(program.kill)
             while True:
                 try:
-                    if httpx2.get(f"http://127.0.0.1:{port}/healthz", trust_env=False).status_code == 200:
-                        return Models(port, log)
+                    if client.get(f"http://127.0.0.1:{port}/healthz").status_code == 200:
+                        return Models(client, port, log)
                 except httpx2.ConnectError:
                     assert program.poll() is None
                     time.sleep(0.02)
@@ -169,11 +172,10 @@ def test_a_provider_that_stalls_is_hung_up_on_when_its_client_hangs_up(
 ) -> None:
     models = serve()
     with pytest.raises(httpx2.ReadTimeout):
-        httpx2.post(
+        models.client.post(
             f"{models.address}/token-0/v1/chat/completions",
             json={"model": "tiny", "messages": [{"role": "user", "content": "stall"}]},
             timeout=0.3,
-            trust_env=False,
         )
     assert provider.left.wait(20)
     (line,) = models.lines(1)
@@ -295,7 +297,7 @@ def test_what_is_under_way_counts_for_a_budget_of_money(serve: Callable[..., Mod
         asked = [pool.submit(models.ask, "How many?", max_tokens=1000) for _ in range(20)]
         statuses = [one.result().status_code for one in asked]
     assert set(statuses) <= {200, 402}
-    spent = httpx2.get(f"{models.address}/token-0/spend", trust_env=False).json()
+    spent = models.client.get(f"{models.address}/token-0/spend").json()
     assert spent["calls"] == statuses.count(200)
     assert spent["usd"] == pytest.approx(sum(line.get("cost", 0) for line in models.lines(20)))
     assert spent["limits"] == {"usd": 0.02}

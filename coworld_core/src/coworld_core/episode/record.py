@@ -93,6 +93,11 @@ class UnitRecord(Record):
     ended_seconds: float | None = Field(default=None, description="Seconds into the episode when it ended.")
     logs: tuple[str, ...] = Field(default=(), description="Its logs, relative to the workspace.")
     log_truncated: bool = Field(default=False, description="Whether a log reached its limit and was cut.")
+    model_use: ModelUse | None = Field(
+        default=None,
+        exclude_if=is_empty,
+        description="What it asked language models, and what that cost; left out: nothing that is known.",
+    )
 
 
 class SlotRecord(UnitRecord):
@@ -121,9 +126,6 @@ class SlotRecord(UnitRecord):
     )
     artifact: str | None = Field(default=None, description="The zip that the player left, relative to the workspace.")
     secret_env: tuple[str, ...] = Field(default=(), description="Names, never values, of the secrets it was given.")
-    model_use: ModelUse | None = Field(
-        default=None, exclude_if=is_empty, description="What its language model was asked; left out: it has none."
-    )
 
 
 class SeatedPlayer(Record):

@@ -14,7 +14,7 @@ import anyio.to_thread
 import coworld_core
 from coworld_core.episode.events import LeakFound, Notice, RunFinished
 from coworld_core.episode.layout import EpisodeLayout
-from coworld_core.episode.model_use import read_model_use
+from coworld_core.episode.model_use import ModelUse, read_model_use
 from coworld_core.episode.outcome import EpisodeStatus, Fault
 from coworld_core.episode.record import ArtifactRecord, EpisodeRecord, LeakRecord, SlotRecord, UnitRecord
 
@@ -165,14 +165,17 @@ def _unit_fields(layout: EpisodeLayout, state: UnitState) -> dict[str, Any]:
         "ended_seconds": state.ended,
         "logs": tuple(layout.relative(path) for path in state.logs if path.exists()),
         "log_truncated": state.unit.log_truncated if state.unit is not None else False,
+        "model_use": state.model_use,
     }
 
 
 def _slot_record(layout: EpisodeLayout, slot: int, seat: Seat, state: UnitState | None) -> SlotRecord:
     artifact = layout.player_artifact(slot)
-    asked = seat.controller == "llm" and state is not None and state.started is not None
+    unit = state or UnitState(_without_unit(seat), (), (layout.player_log(slot),))
+    if seat.controller == "llm" and unit.started is not None:
+        unit.model_use = _known_best(unit.model_use, read_model_use(artifact))
     return SlotRecord(
-        **_unit_fields(layout, state or UnitState(_without_unit(seat), (), (layout.player_log(slot),))),
+        **_unit_fields(layout, unit),
         slot=slot,
         name=seat.name,
         player_id=seat.player_id,
@@ -182,9 +185,13 @@ def _slot_record(layout: EpisodeLayout, slot: int, seat: Seat, state: UnitState 
         source="" if seat.own is None else seat.own.source,
         connected=state.connected if state is not None else None,
         artifact=layout.relative(artifact) if artifact.exists() else None,
-        secret_env=tuple(sorted(seat.secret_env)),
-        model_use=read_model_use(artifact) if asked else None,
+        secret_env=tuple(sorted(seat.secret_env if unit.unit is None else unit.unit.spec.secret_env)),
     )
+
+
+def _known_best(counted: ModelUse | None, told: ModelUse) -> ModelUse:
+    """What a model was asked: as counted on the way to it if its price is known there; what it got wrong, it tells."""
+    return told if counted is None or counted.cost is None else counted.model_copy(update={"refused": told.refused})
 
 
 def _without_unit(seat: Seat) -> ImageInfo:

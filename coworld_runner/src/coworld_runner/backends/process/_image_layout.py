@@ -99,7 +99,7 @@ class Layout:
     def unmade(self, argv: Sequence[str]) -> tuple[str, Path] | None:
         """The first word of a command that names a file copied from a missing source, and the file's path there."""
         for word in argv:
-            if not (posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]) or Path(word).exists():
+            if not (posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]) or os.path.exists(word):  # noqa: PTH110 - a program may be an argument, and too long for a name
                 continue
             path = posixpath.normpath(posixpath.join("/", self.read.workdir, word))
             for sources, target in self.read.copies:

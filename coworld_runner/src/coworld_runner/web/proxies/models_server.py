@@ -75,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
     """One connection of a program."""
 
     protocol_version = "HTTP/1.1"
+    # Each event of a stream is sent when it comes
+    disable_nagle_algorithm = True
     timeout = _PATIENCE
 
     @property
