@@ -980,8 +980,8 @@ def test_nothing_heavy_is_loaded() -> None:
 def asked(block: int, cost: float | None, *, unknown: str = "") -> list[EpisodeRow]:
     """A drawn block whose new player is a model, each of whose episodes costs this."""
     use = ModelUse(model="m", calls=3, prompt_tokens=30, completion_tokens=6, refused=1, cost=cost, unknown=unknown)  # pyright: ignore[reportArgumentType]
-    seats = [(SlotRow(name="New", model_use=use), SlotRow(name="Old")), (SlotRow(name="Old"), SlotRow(name="New"))]
-    seats[1] = (seats[1][0], seats[0][0])
+    new, old = SlotRow(name="New", model_use=use), SlotRow(name="Old")
+    seats = [(new, old), (old, new)]
     return [row.model_copy(update={"slots": at}) for row, at in zip(pair_rows(block, 0.0), seats, strict=True)]
 
 
@@ -1012,7 +1012,8 @@ def test_no_further_block_is_begun_once_the_budget_is_used_up() -> None:
         comparison.add(rows[found[1]])
     assert comparison.over_budget
     # The second block has begun, and is played to its end
-    assert (last := needed.take()) is not None
+    last = needed.take()
+    assert last is not None
     assert last[1] == episode_key(2, 1, 2)
     assert needed.take() is None
     comparison.add(rows[last[1]])
@@ -1025,7 +1026,9 @@ def test_no_further_block_is_begun_once_the_budget_is_used_up() -> None:
     more = Comparison(comparison_plan(max_cost=1.0))
     for row in [*asked(1, 0.2), *asked(2, 0.2)]:
         more.add(row)
-    assert ((found := NeededEpisodes(more).take()) and found[0], more.halted) == (3, "")
+    following = NeededEpisodes(more).take()
+    assert following is not None
+    assert (following[0], more.halted) == (3, "")
     more.add(asked(3, None, unknown="no_account")[0])
     assert more.halted == "max_cost"
     assert "what is spent is not known" in more.report().headline

@@ -10,6 +10,7 @@ from support.fake_server import Ask, Say, Site, json_say, site_in_thread
 
 from coworld_core.episode.record import read_record, read_rows
 from coworld_core.errors import UsageError
+from coworld_core.rules.model_words import UNCLEAR
 from coworld_runner.evaluation import EvaluationRules, compare
 
 NIM = Path(__file__).parents[2] / "examples" / "nim"
@@ -28,7 +29,7 @@ async def test_a_budget_ends_a_comparison_once_and_more_of_it_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def completion(ask: Ask) -> Say:
-        refused = "not understood" in ask.json["messages"][-1]["content"]
+        refused = UNCLEAR in ask.json["messages"][-1]["content"]
         content = '{"take": 3}' if refused else "Hm."
         return json_say({"choices": [{"message": {"content": content}}], "usage": USAGE})
 
