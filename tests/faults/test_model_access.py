@@ -1,4 +1,4 @@
-"""Models for the programs of an episode: asked, counted, paid for and answered again, with the key nowhere to be found."""
+"""Models for the programs of an episode: asked, counted, and answered again, with the key nowhere to be found."""
 
 from __future__ import annotations
 

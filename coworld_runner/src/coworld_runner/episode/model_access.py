@@ -86,7 +86,7 @@ class ModelAccess:
                 code="llm_without_key",
                 hint="Set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY, or the address of your own server.",
             )
-        if self.replay is not None and not EpisodeLayout(Path(self.replay)).models.is_file():
+        if self.replay is not None and not _has_answers(EpisodeLayout(Path(self.replay)).models):
             raise UsageError(
                 f"{os.fspath(self.replay)} has no recording of what models were asked.",
                 code="no_recorded_models",
@@ -166,6 +166,15 @@ def read_model_access(
         record=record,
         replay=replay,
     )
+
+
+def _has_answers(path: Path) -> bool:
+    """Whether there is a recorded answer in a file of calls."""
+    try:
+        with path.open("rb") as file:
+            return any(b'"question": ' in line for line in file)
+    except OSError:
+        return False
 
 
 def _read_budget(text: str) -> ModelBudget:

@@ -41,6 +41,7 @@ class Entrants:
         players: The players to measure, by label: anything that `read_players` reads except a human.
         rules: What to play and what counts.
         any_seats: Whether variants may differ in their numbers of seats.
+        gives_models: Whether all programs get a way to language models, which counts.
 
     Attributes:
         package: The Coworld.
@@ -53,7 +54,13 @@ class Entrants:
     """
 
     def __init__(
-        self, package: Package, players: Mapping[str, SeatPlayer], rules: EvaluationRules, *, any_seats: bool = False
+        self,
+        package: Package,
+        players: Mapping[str, SeatPlayer],
+        rules: EvaluationRules,
+        *,
+        any_seats: bool = False,
+        gives_models: bool = False,
     ) -> None:
         self.package = package
         # Files are read once, so that their current content plays in every episode
@@ -74,7 +81,7 @@ class Entrants:
         self._ranges = [seed_range(package.manifest, base.game_config, slots=len(base.seats)) for base in self.bases]
         if rules.max_cost is not None:
             seats = [*(self.seat(label) for label in players), *(self.others if self._others is not None else ())]
-            require_prices([seat.own for seat in seats if seat.own is not None])
+            require_prices([seat.own for seat in seats if seat.own is not None], gives_models=gives_models)
 
     @property
     def base(self) -> EpisodePlan:
@@ -230,7 +237,10 @@ async def find_entrants(
     Raises:
         CoworldError: As `resolve_package`, `settled_rules` and `Entrants`.
     """
-    return Entrants(await resolve_package(what), players, settled_rules(rules, run), any_seats=any_seats)
+    options = run.get("options")
+    gives_models = options is not None and options.models is not None
+    rules = settled_rules(rules, run)
+    return Entrants(await resolve_package(what), players, rules, any_seats=any_seats, gives_models=gives_models)
 
 
 def entrants_of_plan(package: Package, plan: EvaluationPlan, word: Callable[[SlotRow], SeatPlayer]) -> Entrants:

@@ -21,6 +21,7 @@ from coworld_core.rules.plain_values import to_json
 
 from ..backend import Backend
 from ..episode.episode_options import EpisodeOptions
+from ..episode.model_access import ModelAccess
 from ..episode.run_context import entered_backend
 from ..episode.single import run_episode
 from ..package.resolver import Package
@@ -107,7 +108,10 @@ async def play_seats_again(
             plan = plan_of_record(package, record, words)
             seats = tuple(replace(seat, runnable=_delayed(seat.runnable, delay)) for seat in plan.seats)
             plan = replace(plan, seats=seats)
-            again = await run_episode(plan, backend=entered, workspace=there, options=EpisodeOptions(record="frames"))
+            # A game may have asked models, too
+            models = ModelAccess(replay=place) if record.game is not None and record.game.model_use else None
+            options = EpisodeOptions(record="frames", models=models)
+            again = await run_episode(plan, backend=entered, workspace=there, options=options)
         except EnvironmentFault:
             raise
         except CoworldError as error:

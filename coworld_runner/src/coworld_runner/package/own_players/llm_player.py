@@ -64,15 +64,19 @@ def read_llm(word: str, environment: Mapping[str, str]) -> OwnPlayer:
     )
 
 
-def require_prices(players: Iterable[OwnPlayer]) -> None:
+def require_prices(players: Iterable[OwnPlayer], *, gives_models: bool = False) -> None:
     """Refuse to limit a cost that nobody will know.
+
+    Args:
+        players: The user's own players.
+        gives_models: Whether other programs get a way to models, which counts.
 
     Raises:
         UsageError: A language model among these players has no price (`price_unknown`), or none of them is one
             (`no_model`).
     """
     models = [(one.name, json.loads(one.files["llm.json"])) for one in players if one.kind == "llm"]
-    if not models:
+    if not models and not gives_models:
         raise UsageError("No player is a language model (llm:MODEL), so there is no cost to limit.", code="no_model")
     if unknown := [name for name, settings in models if "price" not in settings]:
         raise UsageError(

@@ -22,7 +22,6 @@ IDLE_SECONDS = 600.0
 _CONNECT_SECONDS = 20.0
 _MOST_LINE = 16 << 20
 _PIECE = 1 << 16
-_WATCH_SECONDS = 0.5
 _PASSED = ("content-type", "retry-after")
 """Headers of an answer that are passed on."""
 _HIDDEN = b"[key]"
@@ -162,22 +161,23 @@ def _failing() -> Generator[None]:
 @contextmanager
 def _hanging_up(client: socket.socket, upstream: socket.socket) -> Generator[threading.Event]:
     """End the connection to the provider once the client has closed its own, and say so: nobody waits any more."""
-    is_over, has_left = threading.Event(), threading.Event()
+    has_left = threading.Event()
+    woken, waking = socket.socketpair()
 
     def watch() -> None:
-        while not is_over.is_set():
-            try:
-                if select.select([client], [], [], _WATCH_SECONDS)[0]:
-                    if not client.recv(1, socket.MSG_PEEK):
-                        has_left.set()
-                        upstream.shutdown(socket.SHUT_RDWR)
-                    return
-            except (OSError, ValueError):
-                return
+        try:
+            ready, _, _ = select.select([client, woken], [], [])
+            if client in ready and not client.recv(1, socket.MSG_PEEK):
+                has_left.set()
+                upstream.shutdown(socket.SHUT_RDWR)
+        except (OSError, ValueError):
+            pass  # One of them is closed already
 
-    watcher = threading.Thread(target=watch, daemon=True)
+    watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         yield has_left
     finally:
-        is_over.set()
+        waking.close()
+        watcher.join()
+        woken.close()
