@@ -172,7 +172,7 @@ async def test_a_cost_is_known_or_said_not_to_be(
 ) -> None:
     path = tmp_path / "artifact.zip"
     with site_in_thread(chat_of(lambda words: '{"take": 1}', usage)) as chat:
-        where = {"base_url": f"{chat.url}/v1", "artifact": path.as_uri()}
+        where: Any = {"base_url": f"{chat.url}/v1", "artifact": path.as_uri()}
         await played(LlmPlayer(model="tiny", price=price, **where), sticks=1)
     use = read_model_use(path)
     assert (use.model, use.calls, use.unanswered, use.refused) == ("tiny", 1, 0, 0)

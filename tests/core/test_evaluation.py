@@ -1032,6 +1032,8 @@ def test_no_further_block_is_begun_once_the_budget_is_used_up() -> None:
     more.add(asked(3, None, unknown="no_account")[0])
     assert more.halted == "max_cost"
     assert "what is spent is not known" in more.report().headline
+    said = [next(one.message for one in each.report().remarks if one.code == "max_cost") for each in (comparison, more)]
+    assert [words.partition(",")[0] for words in said] == ["With a larger budget", "Without a budget"]
     require_same_plan(comparison.plan, more.plan, Path())
     # A verdict is a verdict
     won = [row for block in range(1, 16) for row in pair_rows(block, 1.0)]

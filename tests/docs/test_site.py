@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import runpy
+from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 from faults.test_matrix import CASES
@@ -29,6 +32,32 @@ def test_the_first_page_has_the_order_of_the_navigation() -> None:
     }
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert [page for page in re.findall(r"\(docs/([\w-]+\.md)\)", readme) if page != "index.md"] == sections["Begin"]
+
+
+def test_the_site_has_an_overview_for_models(tmp_path: Path) -> None:
+    """As mkdocs calls it; that its own objects are like these is seen in CI."""
+
+    def page(name: str) -> SimpleNamespace:
+        return SimpleNamespace(
+            is_page=True, is_section=False, url=f"{name}.html", file=SimpleNamespace(src_uri=f"{name}.md")
+        )
+
+    def section(title: str, *children: SimpleNamespace) -> SimpleNamespace:
+        return SimpleNamespace(is_page=False, is_section=True, title=title, children=list(children))
+
+    hook = runpy.run_path(str(ROOT / "tests" / "docs" / "llms_txt.py"))
+    items = [page("index"), section("Begin", page("concepts")), section("In depth", section("Episodes", page("fork")))]
+    hook["on_nav"](SimpleNamespace(items=items))
+    hook["on_post_build"](
+        SimpleNamespace(docs_dir=ROOT / "docs", site_dir=tmp_path, site_name="coworld", site_description="Arenas.")
+    )
+    lines = (tmp_path / "llms.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[:3] == ["# coworld", "", "> Arenas."]
+    assert [line for line in lines if line.startswith("## ")] == ["## Begin", "## Episodes"]
+    assert "- [Concepts](concepts.html): Every term once, in the order in which you meet them." in lines
+    assert (tmp_path / "llms-full.txt").read_text(encoding="utf-8").count("\n<!-- ") == len(
+        list((ROOT / "docs").glob("*.md"))
+    ) - 1
 
 
 def test_troubleshooting_names_existing_codes() -> None:

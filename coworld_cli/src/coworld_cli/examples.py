@@ -304,7 +304,7 @@ coworld kubernetes job my-game --variant duel --output-claim episodes | kubectl 
 coworld docs
 coworld docs write-a-player
 coworld docs --search forfeit
-coworld docs --all > coworld.md
+coworld docs --all
 coworld doctor
 coworld doctor --backend kubernetes --namespace games
 coworld clean

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from importlib.resources.abc import Traversable
 
-__all__ = ["FIRST", "Page", "in_one_file", "page_text", "read_pages"]
+__all__ = ["FIRST", "ManualPage", "in_one_file", "page_text", "read_pages"]
 
 FIRST = "index"
 """The page that says which to read for what; pages have its order."""
@@ -20,7 +20,7 @@ _NO_TEXT = ("|", "```", "#", "<", "---")
 _PICTURE = re.compile(r'<picture>.*? alt="([^"]*)".*?</picture>')
 
 
-class Page(NamedTuple):
+class ManualPage(NamedTuple):
     """A page, in Markdown."""
 
     name: str
@@ -49,7 +49,7 @@ def page_text(name: str, directory: Traversable | None = None) -> str:
     return ((directory or files("coworld_cli") / "docs") / f"{name}.md").read_text(encoding="utf-8")
 
 
-def read_pages(directory: Traversable | None = None) -> dict[str, Page]:
+def read_pages(directory: Traversable | None = None) -> dict[str, ManualPage]:
     """All pages by name, those first that a newcomer reads first.
 
     What pictures show is said instead of them, since they are not installed.
@@ -61,9 +61,9 @@ def read_pages(directory: Traversable | None = None) -> dict[str, Page]:
     known = sorted(file.stem for file in there if file.suffix == ".md")
     led = [name for name in re.findall(r"\(([\w-]+)\.md", page_text(FIRST, directory)) if name in known]
     names = dict.fromkeys([FIRST, *led, *known])
-    return {name: Page(name, _PICTURE.sub(r"*Picture: \1.*", page_text(name, directory))) for name in names}
+    return {name: ManualPage(name, _PICTURE.sub(r"*Picture: \1.*", page_text(name, directory))) for name in names}
 
 
-def in_one_file(pages: Iterable[Page]) -> str:
+def in_one_file(pages: Iterable[ManualPage]) -> str:
     """Pages as one text; a comment before each has the name by which others link to it."""
     return "\n".join(f"<!-- {page.name}.md -->\n\n{page.text}" for page in pages)

@@ -10,7 +10,7 @@ import click
 from .. import exitcodes
 from .._group import NounGroup
 from ..output import Output, output_options, published_option
-from ..pages import FIRST, Page, in_one_file, read_pages
+from ..pages import FIRST, ManualPage, in_one_file, read_pages
 from ..render.markdown import show_markdown
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LATER = "In depth"
 """Heading of the first page for what can be read later."""
 
 
-def _asked(name: str, known: Mapping[str, Page]) -> Page:
+def _asked(name: str, known: Mapping[str, ManualPage]) -> ManualPage:
     """The page with this name, which may be written as in a link: `evaluation.md#headings`.
 
     Raises:
@@ -86,7 +86,7 @@ def docs(out: Output, page: str | None, search: str | None, whole: bool) -> int:
     return exitcodes.OK
 
 
-def _search(word: str, pages: list[Page], out: Output) -> int:
+def _search(word: str, pages: list[ManualPage], out: Output) -> int:
     found = [(page.name, number, line) for page in pages for number, line in _lines_with(word, page.text)]
     out.answer({"found": [{"page": page, "line": number, "text": line} for page, number, line in found]})
     for page, number, line in found:

@@ -528,8 +528,8 @@ class Evaluation(abc.ABC, Generic[_Plan, _Report]):
                 calls = f"{plural(one.unanswered, 'call')} of {name} got no answer"
                 remarks.append(Remark(code="unanswered_calls", message=f"{calls}; a provider may charge for them."))
         if self.halted == "max_cost":
-            more = "With a larger budget, or none, the same measurement goes on from here."
-            remarks.append(Remark(code="max_cost", message=more))
+            more = "Without a budget" if _cost(self.models.values()) is None else "With a larger budget"
+            remarks.append(Remark(code="max_cost", message=f"{more}, the same measurement goes on from here."))
         return remarks
 
     def _about_twins(self) -> list[Remark]:
