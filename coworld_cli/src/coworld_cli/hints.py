@@ -117,6 +117,8 @@ WORDS: Mapping[str, str] = {
     "fetch_first": "Fetch the image beforehand.",
     "fresh_workspace": "Name a new directory with -o, leave -o out for a fresh one, or add --overwrite to remove what "
     "a run has left in it.",
+    "name_price": "Name each model with its price, in US dollars per million tokens: --llm-model MODEL=IN,OUT.",
+    "record_models": "Record an episode first: `coworld run … --record-models`.",
     "leave_hosts_out": "Leave --player-https out.",
     "leave_network_out": "Leave --player-network out: its default allows only the game and those hosts.",
     "other_disk": "Free some room, or name a directory on another disk with -o.",
