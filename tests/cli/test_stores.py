@@ -54,6 +54,13 @@ def test_a_detached_measurement_is_followed_and_brought(tmp_path: Path) -> None:
     again = coworld("attach", store, tmp_path / "followed")
     assert again.status == 0, again.stderr
     assert "Episodes:  9" in again.stdout
+    listed = coworld("runs", "list", "--store", store)
+    assert "completed" in listed.stdout, listed.stderr
+    assert "nim" in listed.stdout
+    shown = coworld("runs", "show", "1", "--store", store, "--json")
+    assert "replay" in shown.json["evidence"]
+    assert coworld("runs", "query", "SELECT count(*) FROM episodes", "--store", store, "--json").json["rows"] == [[9]]
+    assert "--root is for runs on this machine" in coworld("runs", "list", "--store", store, "--root", tmp_path).stderr
     pulled = coworld("pull", store, tmp_path / "pulled")
     assert pulled.stdout.startswith("9 episodes in")
     assert coworld("pull", store, tmp_path / "pulled", "--json").json == {

@@ -30,7 +30,7 @@ from coworld_runner.backends import ClusterOptions
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
 from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
-from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
+from coworld_runner.jobs import Detached, JobPods, JobVenue, StoredRuns, attend_run, pull_run
 from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
 from coworld_runner.jobs.job_pods import make_driver, make_episode_job, make_job
@@ -452,6 +452,11 @@ async def test_s3_is_a_store(nim: Package, mine: Path, tmp_path: Path, bucket: A
     assert (tmp_path / "pods" / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
     names = {entry["Key"] for entry in bucket.list_objects_v2(Bucket="arena")["Contents"]}
     assert all(name.startswith("runs/one/") for name in names)
+    with StoredRuns("s3://arena/runs") as runs:
+        assert [(run.path, run.status, run.episodes) for run in runs.runs()] == [(Path("one"), "completed", 120)]
+        episode = runs.find("one/1").episode
+        assert episode is not None
+        assert "replay" in runs.evidence(episode)
     store = JobStore(url)
     assert not await store.create("run.json", b"{}")
     for name in ("../../../evil", "a\\b", "x/../../../evil", "\x07"):

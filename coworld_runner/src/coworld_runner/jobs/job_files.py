@@ -92,6 +92,10 @@ class JobRun(Record):
     schema_version: SchemaVersion = 1
     run_id: str
     """The label of the run that began it."""
+    coworld: str = ""
+    """The name of the game."""
+    version: str = ""
+    """Its version."""
     source: str
     """Where the package was read from."""
     manifest: str
