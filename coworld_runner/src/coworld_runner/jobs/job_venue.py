@@ -218,6 +218,8 @@ class JobVenue(Venue):
             if (own := player.own) is not None:
                 found[own.reference] = await self._send_player(own)
         await self.store.put(PLAYERS_NAME, PlayersSent(players=found).to_document())
+        # Pods would end at once
+        await self.store.delete(CLOSED)
         await self._pods.start(self._run.run_id, self.store, programs=self._kind.programs)
         await self._pods.drive(self._run.run_id, self.store)
         raise Detached(self._run.run_id, self.store.url, self._pods.cluster)

@@ -158,7 +158,7 @@ async def _bring_run(store: JobStore, place: Path, problems: list[str]) -> str |
             status = "completed" if report.stopped else status
         except CoworldError as error:
             problems.append(error.message)
-    elif CLOSED in top:
+    elif CLOSED in top and not top[CLOSED].size:
         status = "completed"
     begin_log(place, run, plan, top[RUN].changed)
     lines = (row.model_copy(update={"workspace": prefix}).to_line() for row, prefix in rows)
