@@ -13,6 +13,7 @@ from support.fake_platform import LEAGUE, SUBMISSION, FakePlatform, uid
 
 from coworld_cli import exitcodes
 from coworld_cli.main import cli
+from coworld_runner.episode.model_place import VARIABLES
 
 Run = Callable[..., Result]
 PUBLISHED: dict[str, dict[str, list[str]]] = json.loads(
@@ -114,10 +115,10 @@ def test_player_is_begun_in_a_directory(run: Run, tmp_path: Path) -> None:
     assert "--example: there is one starter" in done.stderr
 
 
-def test_language_model_of_the_environment_is_passed_on_by_name(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COWORLD_LLM_ENDPOINT", "OPENROUTER_API_KEY"):
+def test_a_provider_of_models_has_to_be_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COWORLD_LLM_ENDPOINT", *VARIABLES):
         monkeypatch.delenv(name, raising=False)
     game = Path(__file__).parents[2] / "examples" / "paintarena"
     done = run("run", str(game), "--backend", "process", "--use-llm", "-o", "out")
     assert done.exit_code == exitcodes.USAGE
-    assert "your environment has neither" in done.stderr
+    assert "No provider of models is named" in done.stderr

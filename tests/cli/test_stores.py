@@ -18,6 +18,15 @@ from coworld_runner.package.resolver import resolve_package
 NIM = Path(__file__).parents[2] / "examples" / "nim"
 
 
+RUN = """{"run_id": "abcd1234", "source": "nim", "manifest": "m.json", "package_sha256": "", "environment": {},
+"programs": false, "options": {}, "measured": "", "keeps_results": false, "lease_seconds": 60}"""
+
+
+@pytest.fixture
+def without_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+
+
 class NoPods(JobPods):
     """Pods of no cluster: the test plays itself."""
 
@@ -54,12 +63,32 @@ def test_a_detached_measurement_is_followed_and_brought(tmp_path: Path) -> None:
     again = coworld("attach", store, tmp_path / "followed")
     assert again.status == 0, again.stderr
     assert "Episodes:  9" in again.stdout
+    listed = coworld("runs", "list", "--store", store)
+    assert "completed" in listed.stdout, listed.stderr
+    assert "nim" in listed.stdout
+    shown = coworld("runs", "show", "1", "--store", store, "--json")
+    assert "replay" in shown.json["evidence"]
+    assert coworld("runs", "query", "SELECT count(*) FROM episodes", "--store", store, "--json").json["rows"] == [[9]]
+    assert "--root is for runs on this machine" in coworld("runs", "list", "--store", store, "--root", tmp_path).stderr
     pulled = coworld("pull", store, tmp_path / "pulled")
     assert pulled.stdout.startswith("9 episodes in")
     assert coworld("pull", store, tmp_path / "pulled", "--json").json == {
         "directory": str(tmp_path / "pulled"),
         "episodes": 9,
     }
+
+
+@pytest.mark.usefixtures("without_cluster")
+def test_a_run_is_ended_by_its_store(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "run.json").write_text(RUN)
+    ended = coworld("stop", tmp_path / "store")
+    assert ended.status == 0, ended.stderr
+    assert "The run abcd1234 has ended" in ended.stdout
+    assert f"--store {tmp_path / 'store'}" in ended.stdout
+    assert "There is no run at" in coworld("stop", f"file://{tmp_path / 'else'}").stderr
+    assert coworld("stop", "abcd", "--namespace", "arena").status == 3
+    assert "--hard is for runs on this machine" in coworld("stop", tmp_path / "store", "--hard").stderr
 
 
 def test_what_is_no_store_says_so(tmp_path: Path) -> None:

@@ -345,7 +345,6 @@ def test_answers_name_their_slot_also_by_its_former_word(tmp_path: Path, word: s
         ("llm:tiny?price=1,nan", "bad_llm"),
         ("llm:tiny?budget=1", "bad_llm"),
         ("llm:tiny?prompt=nowhere", "no_prompt"),
-        ("llm:tiny", "llm_without_key"),
     ],
 )
 def test_invalid_controller_is_refused_before_start(

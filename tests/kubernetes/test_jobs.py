@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -97,8 +98,8 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     page = (ROOT / "docs" / "thousands-of-episodes.md").read_text()
     lines = "".join(re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
     known = {"examples/nim": str(NIM), "examples/paintarena": str(_built_arena(tmp_path)), "arena": namespace}
-    measured, pulled, with_images, detached, attached = (
-        [known.get(word, word) for word in line.split()[1:]] for line in lines
+    measured, pulled, with_images, detached, attached, listed, queried, stopped = (
+        [known.get(word, word) for word in shlex.split(line)[1:]] for line in lines
     )
     output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
     assert "Pods of a cluster play: 1 of" in output
@@ -117,10 +118,13 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     assert "counter is better than" in done(*attached, store=store, cwd=tmp_path).lower()
     report = (tmp_path / "out" / "report.json").read_bytes()
     assert (tmp_path / "night" / "report.json").read_bytes() == report
-    # What is left is found by its label, and removed by the command that was named
+    assert "counter is better than" in done(*listed, store=store, cwd=tmp_path).lower()
+    done(*queried, store=store, cwd=tmp_path)
+    # What is left is found by its store, and removed by the command that was named
     assert left(namespace)
-    (ends,) = re.findall(r"^End it:.*?(clean .*)$", told, re.MULTILINE)
-    done(*ends.split(), store=store, cwd=tmp_path)
+    (ends,) = re.findall(r"^End it:.*?(stop .*)$", told, re.MULTILINE)
+    assert ends.split() == stopped
+    assert "Removed: coworld-" in done(*stopped, store=store, cwd=tmp_path)
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
     # The same in Python
     (program,) = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

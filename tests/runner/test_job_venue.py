@@ -30,13 +30,14 @@ from coworld_runner.backends import ClusterOptions
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import EvaluationRules, compare, play_row_again, scrimmage
 from coworld_runner.evaluation.tournament import add_entrant, create_tournament, play_tournament
-from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, pull_run
+from coworld_runner.jobs import Detached, JobPods, JobVenue, StoredRuns, attend_run, pull_run, stop_jobs
 from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
 from coworld_runner.jobs.job_pods import make_driver, make_episode_job, make_job
 from coworld_runner.jobs.job_store import JobStore
 from coworld_runner.jobs.pulled_run import bring_evidence
 from coworld_runner.jobs.shared_folder import Signs
+from coworld_runner.jobs.stopped_run import jobs_named
 from coworld_runner.jobs.taking_part import take_part
 from coworld_runner.package.resolver import Package, resolve_package
 from coworld_runner.runs.scratch import find_scratch, reap_scratch
@@ -225,6 +226,57 @@ async def test_one_drives_and_others_follow(nim: Package, tmp_path: Path) -> Non
     assert len(sent) == len(set(sent)) == 80
     other = await refused(store, tmp_path / "four", nim.with_environment({"LEVEL": "2"}), "counter", rules=rules)
     assert other.code == "store_of_another_run"
+
+
+async def test_a_run_is_ended_from_elsewhere_and_goes_on(nim: Package, tmp_path: Path) -> None:
+    """Whoever drives it ends, and whoever plays; nothing is asked of a cluster where there is none."""
+    store, slow = tmp_path / "store", tmp_path / "slow.py"
+    slow.write_text(SLOW)
+    nowhere = ClusterOptions(kubeconfig=tmp_path / "none")
+    words: list[str] = []
+
+    async def measure() -> None:
+        with pytest.raises(EnvironmentFault) as error, unwrapped():
+            async with JobVenue(nim, store, lease=3) as venue:
+                await scrimmage(nim, slow, episodes=70, workspace=tmp_path / "out", venue=venue)
+        words.append(error.value.code)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(measure)
+        await until(lambda: (store / "chunks" / "000001.json").exists(), what="a chunk")
+        tasks.start_soon(take_part, str(store))
+        ended = await stop_jobs(store, cluster=nowhere)
+    assert words == ["stopped"]
+    assert ended.store == str(store)
+    assert not ended.jobs
+    assert "none" in ended.unreached
+    with StoredRuns(store) as runs:
+        assert runs.find(ended.run_id[:8]).run.status == "interrupted"
+
+    async def play_again() -> None:
+        await until(lambda: not (store / "closed").exists(), what="another driver")
+        await take_part(str(store))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(play_again)
+        async with JobVenue(nim, store, lease=3) as venue:
+            await scrimmage(nim, slow, episodes=70, workspace=tmp_path / "out", venue=venue)
+    assert len({row.key for row in read_rows(tmp_path / "out")}) == 70
+    with pytest.raises(UsageError, match="There is no run at"):
+        await stop_jobs("file://" + str(tmp_path / "out"), cluster=nowhere)
+
+
+def test_jobs_are_found_by_label_or_name() -> None:
+    pods = JobPods(image="worker:1")
+    jobs = [make_job(pods, f"coworld-{run}-1", run, f"s3://arena/{run}") for run in ("abcd1", "abcd2")]
+    driver = make_driver(pods, "coworld-abcd1-2", "abcd1", "s3://arena/abcd1")
+    other = {"metadata": {"name": "abcd1", "annotations": {"coworld.run": "abcd1"}}}
+    everything = [*jobs, driver, other, {"metadata": {"name": "theirs"}}]
+    for word in ("abcd1", "coworld-abcd1-2"):
+        assert jobs_named(word, everything) == [jobs[0], driver]
+    assert not jobs_named("abc", everything)
+    with pytest.raises(UsageError, match="2 runs are meant"):
+        jobs_named("abcd", everything)
 
 
 async def test_the_seat_of_the_driver(tmp_path: Path) -> None:
@@ -452,6 +504,11 @@ async def test_s3_is_a_store(nim: Package, mine: Path, tmp_path: Path, bucket: A
     assert (tmp_path / "pods" / "report.json").read_bytes() == (tmp_path / "here" / "report.json").read_bytes()
     names = {entry["Key"] for entry in bucket.list_objects_v2(Bucket="arena")["Contents"]}
     assert all(name.startswith("runs/one/") for name in names)
+    with StoredRuns("s3://arena/runs") as runs:
+        assert [(run.path, run.status) for run in runs.runs()] == [(Path("one"), "completed")]
+        episode = runs.find("one/1").episode
+        assert episode is not None
+        assert "replay" in runs.evidence(episode)
     store = JobStore(url)
     assert not await store.create("run.json", b"{}")
     for name in ("../../../evil", "a\\b", "x/../../../evil", "\x07"):

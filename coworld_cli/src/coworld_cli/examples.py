@@ -30,6 +30,7 @@ coworld pull /mnt/shared/night night
 coworld runs list
 coworld runs list --game nim --label exp=a --since 7d
 coworld runs list --episodes --player counter --fault '*'
+coworld runs list --store s3://arena
 coworld runs show latest
 coworld runs show results/latest/3
 coworld runs query "SELECT name, avg(score) FROM seats GROUP BY name"
@@ -44,6 +45,7 @@ coworld runs verify --game nim
 coworld runs verify --root results --since 7d
 coworld stop latest
 coworld stop results/20261126-101500-a1b2c3 --hard
+coworld stop s3://arena/night --namespace arena
 coworld stop ereq_00000000-0000-4000-8000-000000000001
 coworld bundle latest -o episode.zip
 coworld bundle examples/paintarena/results/latest --include results --include replay

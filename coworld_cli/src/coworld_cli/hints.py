@@ -67,6 +67,7 @@ WORDS: Mapping[str, str] = {
     "detach_run": "The command that began it goes on with it, or has it driven on the cluster: --detach.",
     "install_jobs": "Install it with: pip install 'coworld-runner[jobs]'",
     "leave_programs_out": "Leave out --max-programs, or play programs: --backend process.",
+    "name_stored_run": "Name what was given to --store; or its label, or one of its Jobs, with its --namespace.",
     "name_store": "Name the place that was given to --store.",
     "play_images": "--backend kubernetes plays programs of images.",
     "check_permissions": "`coworld doctor --backend kubernetes` says what is not permitted.",

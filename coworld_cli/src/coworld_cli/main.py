@@ -99,7 +99,7 @@ _COMMANDS: CommandTable = {
         "verify": ("verifications", "Verify that a run is what its record says."),
         "fork": ("forks", "Continue an episode another way, from a tick."),
         "episodes": ("episode_requests", "List episodes, or show one."),
-        "stop": ("episode_control", "Stop a run here, or cancel one on a platform."),
+        "stop": ("episode_control", "Stop a run here or on a cluster, or cancel one on a platform."),
         "replays": ("replays", "List replays, or download them."),
         "replay-open": ("replays", "Show an episode's replay in the browser."),
         "xp-request": ("experience_requests", "Request episodes, watch and download them."),

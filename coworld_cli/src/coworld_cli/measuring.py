@@ -150,7 +150,7 @@ def run_measuring(out: Output, body: Callable[[Running], Awaitable[int]]) -> int
             clean(
                 f"The measurement goes on on the cluster, as {detached.run_id}.\n"
                 f"Follow it:  {command_line('attach', detached.store, 'DIR')}\n"
-                f"End it:     {ending_command(detached.run_id, detached.cluster)}"
+                f"End it:     {ending_command(detached.store, detached.cluster)}"
             )
         )
         return exitcodes.OK

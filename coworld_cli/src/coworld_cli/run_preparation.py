@@ -191,11 +191,10 @@ async def opened_for_measuring(
             yield ProgramVenue(backend)
 
 
-def ending_command(run_id: str, cluster: ClusterOptions) -> str:
-    """The command that removes the pods of a run from a cluster."""
+def ending_command(store: str, cluster: ClusterOptions) -> str:
+    """The command that ends a run that pods of a cluster play."""
     given = {"--context": cluster.context, "--namespace": cluster.namespace, "--kubeconfig": cluster.kubeconfig}
-    where = [str(word) for option in given.items() if option[1] is not None for word in option]
-    return command_line("clean", "--backend", "kubernetes", *where, "--run", run_id, "--force", "--yes")
+    return command_line("stop", store, *[str(word) for one in given.items() if one[1] is not None for word in one])
 
 
 @asynccontextmanager
@@ -225,7 +224,7 @@ async def opened_jobs(
             yield venue
         finally:
             if venue.run_id:
-                ends = ending_command(venue.run_id, pods.cluster)
+                ends = ending_command(stored.store, pods.cluster)
                 running.so_far = f"Pods go on playing what is under way; {ends} ends them."
 
 

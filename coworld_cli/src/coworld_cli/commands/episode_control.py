@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -11,11 +12,12 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..event_loop import Running, opened_client, run_api, run_async
 from ..options.common import seconds_option
-from ..options.declarations import SectionCommand, refuse_options, takes
+from ..options.declarations import SectionCommand, first_given, refuse_options, takes
 from ..options.platform import Connection, Listing, platform_options
+from ..options.play_options import WhereOptions
 from ..output import Output
 from ..render import tables
-from ..render.episode_states import change_line, episode_info_text, episode_infos_text
+from ..render.episode_states import change_line, episode_info_text, episode_infos_text, stopped_jobs_text
 from ..render.rows import show_one
 from .local_runs import PlaceOptions
 
@@ -23,12 +25,18 @@ if TYPE_CHECKING:
     from coworld_client import CoworldClient
     from coworld_core.controller import EpisodeController, EpisodeHandle, EpisodeInfo
     from coworld_runner.control import LocalController
+    from coworld_runner.jobs import StoppedJobs
 
 __all__ = ["commands", "list_local", "watch_hosted"]
 
 commands = NounGroup()
 
 _TIMEOUT = 120.0
+_NO_CLUSTER = (
+    *("backend", "platform", "install", "collector_image", "pull_secrets", "pods", "allow_privileged"),
+    "network_policy",
+)
+"""What of `WhereOptions` does not say which cluster."""
 
 
 def _local(places: PlaceOptions) -> LocalController:
@@ -104,12 +112,19 @@ async def _watch(
 @click.option("--hard", is_flag=True, help="Kill the run's process, and remove what it leaves.")
 @seconds_option("--wait", _TIMEOUT, "Maximum time to wait until it has ended.")
 @takes("places", PlaceOptions)
+@takes("where", WhereOptions, without=_NO_CLUSTER)
 @platform_options
-def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, hard: bool, wait: float) -> int:
-    """Stop a run here, or cancel one on a platform.
+def stop(
+    out: Output, connection: Connection, places: PlaceOptions, where: WhereOptions, run: str, hard: bool, wait: float
+) -> int:
+    """Stop a run here or on a cluster, or cancel one on a platform.
 
     RUN is the directory of a run, `latest`, or the beginning of a run's id. Any process of yours may have started it:
     that process is asked to stop, as by Ctrl-C, and keeps what it has. With --hard, it is killed.
+
+    RUN can also be the --store with which pods of a cluster play, or with --namespace the label of such a run there, or
+    one of its Jobs: it is ended at once, whoever drives it. What was played is in the store, and the same command goes
+    on from there.
 
     RUN can also be an episode (ereq_…) or an experience request (xreq_…) of a platform, which is cancelled. What has
     begun there comes to its end. A game for people that you have started (cps_…) is ended at once, and nothing of it is
@@ -117,6 +132,11 @@ def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, ha
 
     The exit status is 1 if it has not ended in time.
     """
+    from coworld_runner.jobs import is_stored
+
+    if is_stored(run) or first_given({"context", "namespace", "kubeconfig"}):
+        refuse_options({"root", "index", "hard", "wait"}, "is for runs on this machine.")
+        return _stop_jobs(out, run, where)
     if run.startswith(("xreq_", "ereq_", "cps_")):
         refuse_options({"root", "index"}, "is for runs on this machine.")
     else:
@@ -141,6 +161,20 @@ def stop(out: Output, connection: Connection, places: PlaceOptions, run: str, ha
             return await _stopped(await controller.episode(run), running, hard=hard, wait=wait)
 
     return run_async(out, work)
+
+
+def _stop_jobs(out: Output, run: str, where: WhereOptions) -> int:
+    """End a run that pods of a cluster play."""
+
+    async def end(_: Running) -> StoppedJobs:
+        from coworld_runner.jobs import stop_jobs
+
+        return await stop_jobs(run, cluster=where.cluster())
+
+    ended = run_async(out, end)
+    out.answer({"ended": True, **asdict(ended)})
+    out.say(stopped_jobs_text(ended))
+    return exitcodes.OK
 
 
 async def _stopped(episode: EpisodeHandle, running: Running, *, hard: bool, wait: float) -> int:

@@ -9,7 +9,7 @@ import click
 
 from .. import exitcodes
 from .._group import NounGroup
-from ..options.declarations import Options, SectionCommand, option, takes
+from ..options.declarations import Options, SectionCommand, option, refuse_options, takes
 from ..options.values import DIRECTORY, PathType
 from ..output import Output, output_options
 from ..render.text import shown_path
@@ -52,6 +52,26 @@ class PlaceOptions(Options):
         from coworld_runner.records import LocalRuns
 
         return LocalRuns(*self.root, index=self.index, on_progress=out.counted("runs looked at"))
+
+
+class ReadingOptions(Options):
+    """Whose runs are read."""
+
+    store: str | None = option(
+        "--store",
+        section="Where it runs",
+        metavar="URL",
+        help="The runs of this store instead: that of `--store` when they were begun, or what several are right below.",
+    )
+
+    def opened(self, places: PlaceOptions, out: Output) -> LocalRuns:
+        """The runs, to be entered."""
+        if self.store is None:
+            return places.opened(out)
+        from coworld_runner.jobs import StoredRuns
+
+        refuse_options({"root", "index"}, "is for runs on this machine.")
+        return StoredRuns(self.store, on_progress=out.counted("runs looked at"))
 
 
 class SearchOptions(PlaceOptions):
@@ -123,17 +143,18 @@ _run = click.argument("run", metavar="RUN")
 
 @runs.command("list", cls=SectionCommand)
 @takes("options", SearchOptions)
+@takes("reading", ReadingOptions)
 @click.option("--episodes", is_flag=True, help="List single episodes, also those of runs of many.")
 @_limit
 @output_options
-def list_runs(out: Output, options: SearchOptions, episodes: bool, limit: int) -> int:
+def list_runs(out: Output, options: SearchOptions, reading: ReadingOptions, episodes: bool, limit: int) -> int:
     """List runs, the newest first.
 
     What an episode must have (a player, a score, a fault, a label) selects runs of which one episode has it.
     """
     from ..render.run_tables import episodes_text, runs_text
 
-    with options.opened(out) as local:
+    with reading.opened(options, out) as local:
         _warn(out, local)
         if episodes:
             found = local.episodes(options.asked(), limit=limit + 1)
@@ -157,22 +178,24 @@ def list_runs(out: Output, options: SearchOptions, episodes: bool, limit: int) -
 @runs.command("show", cls=SectionCommand)
 @_run
 @takes("options", PlaceOptions)
+@takes("reading", ReadingOptions)
 @_limit
 @output_options
-def show_run(out: Output, options: PlaceOptions, run: str, limit: int) -> int:
+def show_run(out: Output, options: PlaceOptions, reading: ReadingOptions, run: str, limit: int) -> int:
     """Show a run, and its episodes.
 
     RUN is the directory of a run, `latest`, one episode of a run of many (`results/latest/3`), or the beginning of a
-    run's id.
+    run's id. With --store, it is the last part of a run's address, `latest`, or an episode (`3`, `latest/3`).
     """
     from ..render.run_tables import episode_text, run_text
 
-    with options.opened(out) as local:
+    with reading.opened(options, out) as local:
         _warn(out, local)
         found = local.find(run)
         if found.episode is not None:
-            out.answer({"run": found.run.to_json(), "episode": found.episode.to_json()})
-            out.say(episode_text(found.episode))
+            evidence = local.evidence(found.episode)
+            out.answer({"run": found.run.to_json(), "episode": found.episode.to_json(), "evidence": [*evidence]})
+            out.say(episode_text(found.episode, evidence))
             return exitcodes.OK
         episodes = local.episodes_of(found.run, limit=limit)
         out.answer({"run": found.run.to_json(), "episodes": [one.to_json() for one in episodes]})
@@ -190,8 +213,9 @@ def show_run(out: Output, options: PlaceOptions, run: str, limit: int) -> int:
     help="Also ask these Parquet files, each a table by its name (turns.parquet: turns); or a directory of them.",
 )
 @takes("options", PlaceOptions)
+@takes("reading", ReadingOptions)
 @output_options
-def query(out: Output, options: PlaceOptions, sql: str, parquet: tuple[Path, ...]) -> int:
+def query(out: Output, options: PlaceOptions, reading: ReadingOptions, sql: str, parquet: tuple[Path, ...]) -> int:
     """Ask in SQL.
 
     The tables are runs, episodes, seats and labels, joined by run and key, and those of --parquet. A query is one
@@ -199,7 +223,7 @@ def query(out: Output, options: PlaceOptions, sql: str, parquet: tuple[Path, ...
     """
     from ..render.run_tables import query_text
 
-    with options.opened(out) as local:
+    with reading.opened(options, out) as local:
         _warn(out, local)
         found = local.query(sql, parquet=parquet)
         out.answer({"columns": list(found.columns), "rows": found.rows})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from coworld_core.text import listed
+
 from .results import labelled
 from .rows import Column, rows_table, status_word, when
 from .run_tables import scores_text
@@ -12,8 +14,9 @@ from .text import clean, shown_path
 
 if TYPE_CHECKING:
     from coworld_core.controller import EpisodeInfo
+    from coworld_runner.jobs import StoppedJobs
 
-__all__ = ["change_line", "episode_info_text", "episode_infos_text"]
+__all__ = ["change_line", "episode_info_text", "episode_infos_text", "stopped_jobs_text"]
 
 _ID = 8
 """Characters of the id of a run in a list; they name it."""
@@ -64,3 +67,15 @@ def _id(info: EpisodeInfo) -> str:
 
 def _labels(info: EpisodeInfo) -> str:
     return ", ".join(f"{name}={clean(value, one_line=True)}" for name, value in info.labels.items())
+
+
+def stopped_jobs_text(ended: StoppedJobs) -> str:
+    """A run of a cluster that was ended."""
+    removed = f"Removed: {listed(ended.jobs)}" if ended.jobs else "No Job of it was there any more."
+    return "\n".join(
+        [
+            f"The run {clean(ended.run_id, one_line=True)} has ended; what was played is kept.",
+            f"No cluster was asked: {clean(ended.unreached, one_line=True)}" if ended.unreached else removed,
+            f"It goes on with the same command, and --store {clean(ended.store, one_line=True)}",
+        ]
+    )

@@ -93,8 +93,8 @@ def run_text(run: RunEntry, episodes: Sequence[EpisodeEntry]) -> str:
     return "\n".join(parts)
 
 
-def episode_text(episode: EpisodeEntry) -> str:
-    """One episode of a run of many."""
+def episode_text(episode: EpisodeEntry, evidence: Sequence[str]) -> str:
+    """One episode of a run of many, and the names of its files."""
     rows = [
         ("Episode", episode.key),
         ("Of", shown_path(episode.run)),
@@ -104,6 +104,7 @@ def episode_text(episode: EpisodeEntry) -> str:
         ("Fault", episode.message or "-"),
         ("Labels", labels_line(episode.labels) or "-"),
         ("Evidence", shown_path(episode.path) if episode.path is not None else "none: only the row is kept"),
+        ("Files", listed(evidence) if evidence else "-"),
     ]
     shown = [(label, clean(text, one_line=True)) for label, text in rows if text != "-"]
     return "\n".join([labelled(shown, indent=""), "", _seats(episode)])

@@ -13,6 +13,8 @@ from .evaluation_run import PlayedEvaluation as PlayedEvaluation
 from .evaluation_run import read_evaluation as read_evaluation
 from .forks import ForkReport as ForkReport
 from .forks import fork_run as fork_run
+from .found_workers import find_workers as find_workers
+from .found_workers import keep_workers as keep_workers
 from .measurements import mix as mix
 from .measurements import pickup as pickup
 from .measurements import scrimmage as scrimmage
@@ -23,4 +25,3 @@ from .player_check import check_files as check_files
 from .player_check import check_player as check_player
 from .ranking import rank as rank
 from .worker_venue import NOT_OF_THE_KIT as NOT_OF_THE_KIT
-from .worker_venue import find_workers as find_workers

@@ -38,7 +38,7 @@ from ..episode.run_options import BatchArguments, RunOptions
 from ..package.plan import EpisodePlan
 from ..runs.workspace import atomic_write
 from .entrants import Entrants
-from .worker_venue import find_workers
+from .found_workers import find_workers
 
 __all__ = [
     "PlayedEvaluation",

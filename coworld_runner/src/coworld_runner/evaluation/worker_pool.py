@@ -87,6 +87,11 @@ class WorkerPool:
         for worker in self.workers:
             await anyio.to_thread.run_sync(worker.problem, abandon_on_cancel=True)
 
+    def begin_anew(self) -> None:
+        """Begin with another run: what only the last needed is forgotten, and who has ended meanwhile is replaced."""
+        for worker in self.workers:
+            worker.begin_anew()
+
     def _start_worker(self) -> MatchProcess:
         game = self._package.manifest.game.runnable
         worker = MatchProcess(

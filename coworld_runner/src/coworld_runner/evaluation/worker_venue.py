@@ -6,25 +6,22 @@ are those of the same plans with the same seeds as on any backend.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 from coworld_core.errors import CapabilityError, CoworldError
 from coworld_core.manifest.models import GAME_HOSTED
 
 from ..episode.backend_choice import runs_as_processes
 from ..episode.episode_options import EpisodeOptions
-from ..episode.run_options import RunOptions
 from ..episode.venue import Take, Venue, VenueRun, Wanted
 from ..kit.rollout.match_process import PLAY_PROGRAMS
 from ..package.kit_programs import rules_served
 from ..package.resolver import Package
-from .entrants import Entrants
 from .worker_play import WorkerPlay
 from .worker_pool import WorkerPool
 from .worker_rows import WORKERS
 
-__all__ = ["NOT_OF_THE_KIT", "WorkerVenue", "find_workers", "refused"]
+__all__ = ["NOT_OF_THE_KIT", "WorkerVenue", "refused"]
 
 NOT_OF_THE_KIT = "the game is not one of the kit"
 """The usual reason why a game is not played here."""
@@ -65,32 +62,3 @@ def refused(package: Package, options: EpisodeOptions | None) -> str:
     if options is not None and options.models is not None:
         return "programs are to ask models"
     return "something is to be enforced" if options is not None and (options.required or options.player_https) else ""
-
-
-@asynccontextmanager
-async def find_workers(
-    entrants: Entrants, options: RunOptions, *, others: bool, programs: bool = False
-) -> AsyncGenerator[tuple[WorkerVenue | None, str]]:
-    """Open worker processes for players, unless something else is asked for or they cannot play there.
-
-    Args:
-        entrants: The players.
-        options: How to play: with the backend `auto`, with nothing installed, and without hooks.
-        others: Whether the game's own players may sit among them.
-        programs: Whether to start programs in any case.
-
-    Yields:
-        Where they can play, or None and the reason, which is empty if programs were asked for.
-    """
-    if programs or options.venue is not None or options.backend != "auto" or options.install:
-        yield None, ""
-        return
-    reason = "hooks change their plans one by one" if options.hooks else refused(entrants.package, options.options)
-    if reason:
-        yield None, reason
-        return
-    workers = options.parallel if isinstance(options.parallel, int) else None
-    async with WorkerVenue(entrants.package, options=options.options, workers=workers) as found:
-        seats = [entrants.seat(label) for label in entrants.rows()]
-        reason = await found.reason_against([*seats, *(entrants.others if others else ())])
-        yield (None, reason) if reason else (found, "")

@@ -41,6 +41,7 @@ from ..backends.registry import BackendOptions, find_backend
 from ..episode.run_context import entered_backend
 from ..episode.run_options import BatchArguments, RunOptions
 from ..episode.run_start import OpenRun, open_run
+from ..evaluation.found_workers import keep_workers
 from ..package.locations import expand
 from ..package.own_players.own_player import OwnPlayer
 from ..package.player_names import files_player
@@ -142,7 +143,7 @@ async def improve_player(
         RunOptions.of(BatchArguments, run, resume=True), workspace=folder.path, latest=False, overwrite=False
     )
     nested: BatchArguments = {**run, "install": False, "latest": False, "overwrite": False, "run_id": None}
-    async with entered_backend(options.backend, package, install=options.install) as backend:
+    async with keep_workers(), entered_backend(options.backend, package, install=options.install) as backend:
         with (
             open_run(options, package, marker=folder.plan.name, keep=1000) as opened,
             AppendedFile(folder.log) as log,

@@ -3,3 +3,7 @@ from .job_pods import JobPods as JobPods
 from .job_venue import Detached as Detached
 from .job_venue import JobVenue as JobVenue
 from .pulled_run import pull_run as pull_run
+from .stopped_run import StoppedJobs as StoppedJobs
+from .stopped_run import is_stored as is_stored
+from .stopped_run import stop_jobs as stop_jobs
+from .stored_runs import StoredRuns as StoredRuns

@@ -25,6 +25,7 @@ from .job_files import (
     CLOSED,
     PACKAGE,
     RUN,
+    STOPPED,
     JobRun,
     PlannedChunk,
     RowsHead,
@@ -88,7 +89,7 @@ class Courier:
             run = await self._prepared()
             signs, driver = Signs(run.lease_seconds), Signs(self._idle)
             pause = _LOOK_FIRST
-            while True:
+            while (closed := await self._store.get(CLOSED)) != STOPPED:
                 claimed = await self._claim(signs)
                 if claimed is not None:
                     await self._carry(*claimed, run)
@@ -100,7 +101,7 @@ class Courier:
                 drivers = await self._store.list("drivers")
                 if driver.is_gone("driver", drivers[-1].tag if drivers else ""):
                     break
-                if await self._store.get(CLOSED) is not None:
+                if closed is not None:
                     break
                 await anyio.sleep(pause)
                 pause = min(1.5 * pause, _LOOK_LAST)

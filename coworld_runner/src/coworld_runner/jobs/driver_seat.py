@@ -13,7 +13,7 @@ from coworld_core.episode.events import Notice
 from coworld_core.errors import EnvironmentFault
 
 from ..backend import Publish
-from .job_files import Driver, chunk_number, read_object
+from .job_files import CLOSED, STOPPED, Driver, chunk_number, read_object
 from .job_store import JobStore
 from .shared_folder import Signs
 
@@ -52,13 +52,20 @@ class DriverSeat:
         """Keep the seat if it is ours, or take it if it is free; returns whether it has become ours.
 
         Raises:
-            EnvironmentFault: Nobody drives any more, and we cannot (`no_driver`).
+            EnvironmentFault: Nobody drives any more, and we cannot (`no_driver`), or we do and the run was ended from
+                elsewhere (`stopped`).
         """
         last = next(reversed(await self._store.list("drivers")), None)
         if self._name:
             if last is not None and last.name > self._name:
                 self._name = ""
             else:
+                if await self._store.get(CLOSED) == STOPPED:
+                    raise EnvironmentFault(
+                        f"The run at {self._store} was ended from elsewhere. What was played is kept.",
+                        code="stopped",
+                        hint="The same command goes on with it.",
+                    )
                 self._beats += 1
                 await self._store.put(self._name, Driver(by=self._me, beat=self._beats).to_document())
                 return False

@@ -11,7 +11,7 @@
 | `episodes/N.A/KEY/…` | the same pod | evidence, as in the directory of an episode |
 | `rows/N.jsonl` | the first pod that has played it, once | which attempt counts, and the row of each episode |
 | `problems/N.json` | a pod | why no pod can play a chunk |
-| `closed` | the driver, once | there will be no further chunks |
+| `closed` | the driver, or who ends the run | there will be no further chunks |
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ __all__ = [
     "CLOSED",
     "PACKAGE",
     "RUN",
+    "STOPPED",
     "ChunkProblem",
     "ChunkWriter",
     "Driver",
@@ -81,6 +82,8 @@ _Model = TypeVar("_Model", bound=Record)
 
 RUN = "run.json"
 CLOSED = "closed"
+STOPPED = b"stopped\n"
+"""The content of that object if the run was ended from elsewhere, which ends its driver, too."""
 PACKAGE = "files/package.zip"
 _FIRST_SECONDS = 20.0
 """How long a store may be silent at first: a mistake in its name is likelier than a moment's trouble."""
@@ -92,6 +95,10 @@ class JobRun(Record):
     schema_version: SchemaVersion = 1
     run_id: str
     """The label of the run that began it."""
+    coworld: str = ""
+    """The name of the game."""
+    version: str = ""
+    """Its version."""
     source: str
     """Where the package was read from."""
     manifest: str

@@ -51,8 +51,10 @@ from .episode_job import episode_containers, episode_mounts, episode_secrets, ep
 from .job_store import JobStore, store_environment
 from .own_pod import TOKENS
 
-__all__ = ["JobPods", "make_driver", "make_episode_job", "make_job"]
+__all__ = ["STORE", "JobPods", "make_driver", "make_episode_job", "make_job"]
 
+STORE = "coworld.store"
+"""The annotation of a Job that says from which store it plays."""
 _PLAYS, _DRIVES = "plays", "drives"
 """What the Jobs of a run do, in their labels."""
 _PROGRAM = ("python", "-m", "coworld_runner.jobs")
@@ -366,7 +368,7 @@ def make_job(pods: JobPods, name: str, run_id: str, url: str, handed: Sequence[s
     )
     courier = _reaching(pods, name, handed, "courier", ("carry", url, "--folder", _FOLDER), mounts=_MOUNTS[:1])
     spec = {"parallelism": pods.count, "backoffLimit": _RETRIES}
-    return _job(pods, name, run_id, _PLAYS, spec, courier, player)
+    return _job(pods, name, run_id, url, _PLAYS, spec, courier, player)
 
 
 def make_driver(
@@ -386,6 +388,7 @@ def make_driver(
         pods,
         name,
         run_id,
+        url,
         _DRIVES,
         {"completions": 1, "backoffLimit": _RETRIES},
         driver,
@@ -430,6 +433,7 @@ def make_episode_job(
         pods,
         name,
         run_id,
+        url,
         _PLAYS,
         spec,
         *containers,
@@ -486,6 +490,7 @@ def _job(
     pods: JobPods,
     name: str,
     run_id: str,
+    url: str,
     what: str,
     spec: Mapping[str, Any],
     *containers: Mapping[str, Any],
@@ -507,7 +512,7 @@ def _job(
     made = {"metadata": {"labels": found, "annotations": dict(UNDISTURBED)}, "spec": pod}
     template = pods.overlay.applied("worker", made, program=_program_of(made))
     # A queue such as Kueue looks at the labels of the Job
-    metadata = {"name": name, "labels": template["metadata"]["labels"], "annotations": {RUN: run_id}}
+    metadata = {"name": name, "labels": template["metadata"]["labels"], "annotations": {RUN: run_id, STORE: url}}
     return thing("Job", metadata, spec={**spec, "ttlSecondsAfterFinished": time_limits.JOB_KEPT, "template": template})
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +21,7 @@ from coworld_core.text.size_text import shown_size
 from coworld_core.text.urls import shown_url
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 __all__ = ["JobStore", "StoredObject", "store_environment"]
@@ -59,6 +60,8 @@ class StoredObject:
     """Bytes."""
     tag: str
     """Changes whenever the object is written."""
+    changed: dt.datetime
+    """When it was written last, by the storage's clock."""
 
 
 class JobStore:
@@ -132,8 +135,12 @@ class JobStore:
             rows = await self._reached(pages.collect_async())
         except InvalidPathError as error:
             raise self.wrong(prefix, f"a name below it leads elsewhere ({_first_line(error)})") from error
-        found = [StoredObject(row["path"], row["size"], f"{row['e_tag']} {row['last_modified']}") for row in rows]
-        return sorted(found, key=lambda one: one.name)
+        return _stored(rows)
+
+    async def top(self) -> tuple[dict[str, StoredObject], list[str]]:
+        """The objects right in the store, by name, and the names below which there are others, sorted."""
+        found = await self._reached(self._store.list_with_delimiter_async())
+        return {one.name: one for one in _stored(found["objects"])}, sorted(found["common_prefixes"])
 
     def wrong(self, name: str, why: str) -> RecordError:
         """The error for an object that is not what this run has written."""
@@ -167,6 +174,14 @@ class JobStore:
                 code="store_unreachable",
                 hint="What was played is kept. Run the same command again once it is there.",
             ) from error
+
+
+def _stored(rows: Sequence[ObjectMeta]) -> list[StoredObject]:
+    found = [
+        StoredObject(row["path"], row["size"], f"{row['e_tag']} {row['last_modified']}", row["last_modified"])
+        for row in rows
+    ]
+    return sorted(found, key=lambda one: one.name)
 
 
 def store_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -218,6 +218,8 @@ class JobVenue(Venue):
             if (own := player.own) is not None:
                 found[own.reference] = await self._send_player(own)
         await self.store.put(PLAYERS_NAME, PlayersSent(players=found).to_document())
+        # Pods would end at once
+        await self.store.delete(CLOSED)
         await self._pods.start(self._run.run_id, self.store, programs=self._kind.programs)
         await self._pods.drive(self._run.run_id, self.store)
         raise Detached(self._run.run_id, self.store.url, self._pods.cluster)
@@ -280,6 +282,8 @@ class JobVenue(Venue):
         packed = await anyio.to_thread.run_sync(self._kind.pack)
         mine = JobRun(
             run_id=run.run_id,
+            coworld=self._package.manifest.game.name,
+            version=self._package.manifest.game.version or "",
             source=self._package.source,
             manifest=packed.manifest,
             package_sha256=packed.sha256,
@@ -295,8 +299,8 @@ class JobVenue(Venue):
             await self.store.create(PACKAGE, packed.archive)
             await self.store.create(RUN, mine.to_document())
             there = await read_object(self.store, RUN, JobRun, what="run") or mine
-        same = {"run_id": there.run_id, "source": there.source, "lease_seconds": there.lease_seconds}
-        if there != mine.model_copy(update=same):
+        may_differ = ("run_id", "coworld", "version", "source", "lease_seconds")
+        if there != mine.model_copy(update={name: getattr(there, name) for name in may_differ}):
             raise UsageError(
                 f"{self.store} has another run, or the package has changed since.",
                 code="store_of_another_run",

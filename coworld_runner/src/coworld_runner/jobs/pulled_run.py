@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from pathlib import Path
 
@@ -9,16 +10,18 @@ import anyio
 import anyio.to_thread
 
 from coworld_core.documents.records import open_record, read_as
-from coworld_core.episode.layout import directory_of
+from coworld_core.episode.events import RunStarted
+from coworld_core.episode.layout import EpisodeLayout, directory_of
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_rows
-from coworld_core.errors import UsageError
-from coworld_core.evaluation.evaluation_files import PLAN_NAME
+from coworld_core.errors import RecordError, UsageError
+from coworld_core.evaluation.evaluation_files import PLAN_NAME, read_plan
+from coworld_core.evaluation.report_base import EvaluationPlan
 
 from ..runs.workspace import atomic_write
-from .job_files import RowsHead, chunk_number, no_run, read_run
+from .job_files import RUN, JobRun, RowsHead, chunk_number, no_run, read_run
 from .job_store import JobStore
 
-__all__ = ["bring_evidence", "make_place", "pull_run", "read_chunk_rows"]
+__all__ = ["begin_log", "bring_evidence", "make_place", "pull_run", "read_chunk_rows", "read_stored_rows"]
 
 _MOST_FILE = 1 << 30
 _AT_ONCE = 8
@@ -90,18 +93,61 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
     place = Path(directory)
     plan = await store.get(PLAN_NAME)
     await anyio.to_thread.run_sync(make_place, place, plan)
-    found: dict[tuple[str, int], EpisodeRow] = {}
+    begin_log(place, run, read_plan(place) if plan is not None else None, (await store.top())[0][RUN].changed)
+    rows = await read_stored_rows(store)
+    for row, prefix in rows:
+        if prefix and not (place / row.workspace).exists():
+            await bring_evidence(store, prefix, place / row.workspace)
+    atomic_write(place / ROWS_NAME, b"".join(row.to_line() for row, _ in rows))
+    return len({row.key for row, _ in rows})
+
+
+async def read_stored_rows(store: JobStore, problems: list[str] | None = None) -> list[tuple[EpisodeRow, str]]:
+    """Read the rows of all episodes so far, in the order of the plans, each with the prefix of its evidence, if any.
+
+    Args:
+        store: The store.
+        problems: Gets what is wrong with chunks, which are left out then; None: it is raised.
+
+    Raises:
+        RecordError: Somebody else writes to the store.
+    """
+    found: dict[tuple[str, int], tuple[EpisodeRow, str]] = {}
     for one in await store.list("rows"):
-        attempt, rows = await read_chunk_rows(store, chunk_number(one.name))
+        number = chunk_number(one.name)
+        try:
+            attempt, rows = await read_chunk_rows(store, number)
+        except RecordError as error:
+            if problems is None:
+                raise
+            problems.append(f"{one.name}: {error.message}")
+            continue
         for row in rows:
+            prefix = f"episodes/{number:06}.{attempt}/{row.workspace}" if row.workspace else ""
             # An attempt counts once
-            new = found.setdefault((row.key, row.earlier), row) is row
-            if new and row.workspace and not (place / row.workspace).exists():
-                prefix = f"episodes/{chunk_number(one.name):06}.{attempt}/{row.workspace}"
-                await bring_evidence(store, prefix, place / row.workspace)
-    rows_in_order = sorted(found.values(), key=lambda row: (row.index, row.earlier))
-    atomic_write(place / ROWS_NAME, b"".join(row.to_line() for row in rows_in_order))
-    return len({row.key for row in rows_in_order})
+            found.setdefault((row.key, row.earlier), (row, prefix))
+    return sorted(found.values(), key=lambda each: (each[0].index, each[0].earlier))
+
+
+def begin_log(place: Path, run: JobRun, plan: EvaluationPlan | None, began: dt.datetime) -> None:
+    """Begin the log of a run in its directory, unless there is one: by it, the run is known among others."""
+    log = EpisodeLayout(place).events
+    if log.exists():
+        return
+    players = plan.players().values() if plan is not None else ()
+    event = RunStarted(
+        seq=1,
+        time=began,
+        run_id=run.run_id,
+        what="batch",
+        coworld=run.coworld,
+        version=run.version,
+        backend="jobs",
+        variant=plan.variant if plan is not None else "",
+        players=tuple(player.name for player in players),
+        player_ids=tuple(player.player_id for player in players),
+    )
+    atomic_write(log, event.to_line())
 
 
 def make_place(place: Path, plan: bytes | None) -> None:

@@ -162,13 +162,17 @@ class LocalRuns:
         path = expand(text)
         if path.exists() or path.name == "latest" or os.sep in text:
             return self._at(path)
+        return FoundRun(run=self._by_name(text))
+
+    def _by_name(self, text: str) -> RunEntry:
+        """The run with this name, or with an id that begins so."""
         rows = self.connection.execute(
             "SELECT path FROM run WHERE (length(?1) >= ?2 AND substr(run_id, 1, length(?1)) = ?1) "
-            "OR substr(path, -length(?1) - 1) = '/' || ?1",
+            "OR substr('/' || path, -length(?1) - 1) = '/' || ?1",
             (writable(text), _SHORTEST),
         ).fetchall()
         if len(rows) == 1:
-            return FoundRun(run=self._entry(rows[0][0]))
+            return self._entry(rows[0][0])
         if rows:
             raise UsageError(
                 f"{len(rows)} runs are meant by {text!r}: {listed(sorted(row[0] for row in rows), limit=4)}.",
@@ -176,6 +180,12 @@ class LocalRuns:
                 hint="Name one of them by its path.",
             )
         raise _unknown(text)
+
+    def evidence(self, episode: EpisodeEntry) -> tuple[str, ...]:
+        """The names of an episode's files, below its directory, sorted; none if only its row is kept."""
+        place = episode.path
+        found = os.walk(place) if place is not None else ()
+        return tuple(sorted(os.path.relpath(Path(at, name), place) for at, _, names in found for name in names))
 
     def label(self, word: str | os.PathLike[str], changes: Mapping[str, str | None]) -> FoundRun:
         """Change labels of a run, or of an episode of a run of many; None takes one away.

@@ -118,6 +118,11 @@ class ChildProcess:
         """Whether something has stopped it, so that it would never answer; False where that cannot be seen."""
         return any(word == "S" and is_stopped(int(rest)) for word, rest in self._lines())
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended."""
+        return self._shim.poll() is not None
+
     def wait(self) -> int:
         """Wait until it has ended, with all that it has started; returns its status, or that of a signal, negative."""
         self._shim.wait()

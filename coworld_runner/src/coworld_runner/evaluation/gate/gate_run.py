@@ -19,6 +19,7 @@ from ...episode.run_options import BatchArguments
 from ...package.resolver import Package, resolve_package
 from ..comparison import compare
 from ..evaluation_rules import EvaluationRules
+from ..found_workers import keep_workers
 from ..measurements import scrimmage
 from .gate_entry import Gate, GateOpponent, begin_gate
 from .gate_folder import GateFolder
@@ -108,7 +109,8 @@ async def play_gate(gate: Gate, **run: Unpack[BatchArguments]) -> GateOutcome:
     if gate.unchanged:
         last = folder.history().accepted_of(gate.record.bot.name)
         return GateOutcome(folder=folder, record=last or gate.record, unchanged=True)
-    measurements = await _Measuring(gate, run).all()
+    async with keep_workers():
+        measurements = await _Measuring(gate, run).all()
     decision = judge_gate(measurements)
     return await anyio.to_thread.run_sync(_entered, gate, tuple(measurements), decision)
 

@@ -24,6 +24,7 @@ from ...package.resolver import Package, resolve_package
 from ...runs.scratch import open_scratch
 from ..comparison import compare
 from ..evaluation_rules import EvaluationRules
+from ..found_workers import keep_workers
 from ..measurements import scrimmage
 from .gate_entry import find_gate_folder, read_opponents
 
@@ -78,7 +79,7 @@ async def watch_player(
     package = await resolve_package(game)
     watch = _Watch(package, bot, say, opponents, rules or EvaluationRules(), run)
     with unwrapped():
-        async with anyio.create_task_group() as tasks:
+        async with keep_workers(), anyio.create_task_group() as tasks:
             scope = anyio.CancelScope()
             async for _ in changes(find_gate_folder(bot).directory, lambda: (), at_once=True):
                 scope.cancel()

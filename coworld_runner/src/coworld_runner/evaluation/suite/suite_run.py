@@ -26,6 +26,7 @@ from ...episode.run_options import BatchArguments
 from ...package.resolver import Package, PackageSource, resolve_package
 from ...runs.workspace import atomic_write, default_workspace, prepare_workspace
 from ..evaluation_run import play_evaluation
+from ..found_workers import keep_workers
 from .suite_cells import PlannedCell, plan_cells
 
 __all__ = ["SuiteSettings", "play_suite", "read_suite", "read_suite_settings"]
@@ -84,18 +85,19 @@ async def play_suite(
     report = _started(place, settings.name, seed, game, cells, hooks)
     records = {cell.directory: cell for cell in report.cells}
     _write(place, report)
-    for cell in cells:
-        if records[cell.record.directory].stopped and read_plan(place / cell.record.directory) == cell.plan:
-            continue
-        here: BatchArguments = {
-            **run,
-            "workspace": place / cell.record.directory,
-            "labels": {**run.get("labels", {}), "suite": settings.name, "cell": cell.record.directory},
-        }
-        measured = await play_evaluation(Mixture(cell.plan), cell.entrants, **here)
-        records[cell.record.directory] = cell.record.measured(measured)
-        report = report.with_cells([*records.values()])
-        _write(place, report)
+    async with keep_workers():
+        for cell in cells:
+            if records[cell.record.directory].stopped and read_plan(place / cell.record.directory) == cell.plan:
+                continue
+            here: BatchArguments = {
+                **run,
+                "workspace": place / cell.record.directory,
+                "labels": {**run.get("labels", {}), "suite": settings.name, "cell": cell.record.directory},
+            }
+            measured = await play_evaluation(Mixture(cell.plan), cell.entrants, **here)
+            records[cell.record.directory] = cell.record.measured(measured)
+            report = report.with_cells([*records.values()])
+            _write(place, report)
     return report
 
 

@@ -94,6 +94,7 @@ class MatchProcess:
         self._timeout = timeout
         self._players: dict[int, BotProgram] = {}
         self._configs: dict[int, Mapping[str, Any]] = {}
+        self._anew = False
         self._closed = False
         self._starting = threading.Lock()
         self._talking = threading.Lock()
@@ -138,6 +139,7 @@ class MatchProcess:
         Raises:
             CoworldError: A config is invalid, or a process cannot be started.
         """
+        chunk, self._anew = replace(chunk, anew=self._anew), False
         self._configs.update(chunk.configs)
         self._players.update(chunk.players)
         if self._child is None:
@@ -150,6 +152,14 @@ class MatchProcess:
             certain = chunk.alone or lost.hangs
             games = [game for game in chunk.games if certain and (chunk.alone or game.number == lost.episode)]
             return [lost.outcome(game) for game in games]
+
+    def begin_anew(self) -> None:
+        """Begin with another run, while nothing is played: a process that has ended meanwhile is replaced."""
+        self._configs, self._players, self._anew = {}, {}, True
+        with self._talking:
+            if self._child is not None and self._child.has_ended:
+                self._child.close()
+                self._child = self._problem = None
 
     def view(self, moment: ReplayMoment) -> EyeView:
         """What a seat saw in a game that was played.

@@ -37,6 +37,9 @@ _MAX_PRINTED: Final = 8192
 _LONGEST: Final = 10**15
 """Nanoseconds: an answer that says that it took longer is none."""
 
+_MOST_IDLE: Final = 4
+"""Processes of players that are kept from one run to the next, beside those that it begins with."""
+
 _LATE: Final = 0.05
 """Seconds by which an answer may be delayed on its way."""
 
@@ -76,12 +79,14 @@ class Chunk:
         players: Players, by number.
         alone: Whether this is one episode whose seats are asked one after the other, so that it can be told in whose
             turn a process ends.
+        anew: Whether it is the first of another run.
     """
 
     games: Sequence[SeatedGame] = ()
     configs: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, Mapping[str, Any]])
     players: Mapping[int, BotProgram] = field(default_factory=dict[int, BotProgram])
     alone: bool = False
+    anew: bool = False
 
 
 class PlayerLost(Exception):
@@ -180,6 +185,8 @@ class MatchWorker:
             PlayerLost: It is not certain in which of several episodes a player has ended its process.
         """
         self._alone = chunk.alone
+        if chunk.anew:
+            self._begin_anew(chunk.players)
         for number, config in chunk.configs.items():
             self._configs[number] = read_config(self._rules, config)
         self._programs.update(chunk.players)
@@ -190,6 +197,14 @@ class MatchWorker:
         self._until_all_have_ended()
         self._progress.note(0, WorkerProgress.LONGER)
         return [self._outcome(game) for game in sorted(self._ended, key=lambda game: game.spec.number)]
+
+    def _begin_anew(self, players: Mapping[int, BotProgram]) -> None:
+        """Forget what only the last run needed."""
+        self._kept = KeptGames()
+        self._configs, self._programs = {}, {}
+        idle = [key for key in self._hosts if key[0] not in players]
+        for key in idle[:-_MOST_IDLE]:
+            self._hosts.pop(key).close()
 
     def load(self, players: Mapping[int, BotProgram]) -> dict[int, Mapping[str, Any]]:
         """What is known of players once they are loaded."""
@@ -211,8 +226,9 @@ class MatchWorker:
         """The process of a player; one that plays itself has another for each seat of the same player."""
         first = self._hosts.get((player, 0))
         key = (player, turn if first is not None and first.shared is not None else 0)
-        if key not in self._hosts:
-            self._hosts[key] = PlayerHost(self._programs[player], apart=player in self._apart)
+        found = self._hosts.pop(key, None)
+        # The last used is the last
+        self._hosts[key] = found or PlayerHost(self._programs[player], apart=player in self._apart)
         return self._hosts[key]
 
     def _begin(self, spec: SeatedGame) -> None:
