@@ -57,6 +57,8 @@ def test_the_site_has_an_overview_for_models(tmp_path: Path) -> None:
     assert "- [Concepts](concepts.html): Every term once, in the order in which you meet them." in lines
     whole = (tmp_path / "llms-full.txt").read_text(encoding="utf-8")
     assert len(re.findall(r"(?m)^<!-- \S+\.md -->$", whole)) == len(list((ROOT / "docs").glob("*.md")))
+
+
 def test_troubleshooting_names_existing_codes() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     codes = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)

@@ -15,7 +15,8 @@ from typing import Any
 import anyio
 import pytest
 from support.contest import contest, held, played_on
-from support.framed_games import lucky_game, painted
+from support.fake_provider import KEY, fake_provider
+from support.framed_games import asking_game, lucky_game, painted
 from support.kit_packages import claims_game
 from support.nim_episode import NIM, nim_bundle
 from support.played_runs import Lines, leave_run, reseal, rewrite_replay, sha256
@@ -37,6 +38,7 @@ from coworld_runner.certification.verification import (
     verify_many,
     verify_run,
 )
+from coworld_runner.episode import ModelAccess, ModelProvider
 
 
 @pytest.fixture(scope="module")
@@ -475,6 +477,16 @@ async def test_frames_that_were_forged_are_found(tmp_path: Path) -> None:
 async def test_a_game_with_hidden_randomness_is_refused(tmp_path: Path) -> None:
     found = await verify_run(await painted(tmp_path / "run", game=lucky_game(tmp_path / "game")))
     assert (found.verdict, found.code) == ("cannot", "rules_unsteady")
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(True, "same"), (False, "cannot")])
+async def test_a_game_that_asks_models_is_answered_from_what_was_kept(tmp_path: Path, kept: bool, verdict: str) -> None:
+    with fake_provider("17 40") as provider:
+        models = ModelAccess(providers={"openai": ModelProvider(address=provider.address, key=KEY)}, record=kept)
+        run = await painted(tmp_path / "run", game=asking_game(tmp_path / "game"), models=models)
+    assert len(provider.calls) == 1
+    found = await verify_run(run)
+    assert (found.verdict, kept or "no recording of what models were asked" in found.reason) == (verdict, True)
 
 
 async def test_without_frames_nothing_is_played_again(tmp_path: Path) -> None:
