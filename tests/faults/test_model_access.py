@@ -86,6 +86,8 @@ async def test_the_game_and_its_players_ask_models(arena: Arena, monkeypatch: py
     used = [unit.model_use for unit in (game, player_0, player_1)]
     assert [use.calls if use is not None else 0 for use in used] == [2, 3, 1]
     known = [use for use in used if use is not None]
+    assert found.record.model_use is not None
+    assert found.record.model_use.calls == 6
     asked = [sum(use.prompt_tokens for use in known), sum(use.completion_tokens for use in known)]
     assert asked == provider.tokens
     cost = sum(use.cost or 0 for use in known)

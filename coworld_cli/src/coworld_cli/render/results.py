@@ -75,6 +75,8 @@ def episode_result(record: EpisodeRecord, layout: EpisodeLayout, *, follow_up: s
         files += [(record.recording.kind.capitalize(), layout.workspace / record.recording.path)]
     files += [("Logs", layout.logs), ("Record", layout.record)]
     rows = [(label, shown_path(path)) for label, path in files]
+    if record.model_use is not None:
+        rows.append(("Models", clean(str(record.model_use), one_line=True)))
     if record.scores and not sys.stdout.isatty():
         # A line that scripts can parse
         rows.insert(1, ("Scores", ", ".join(f"{slot}={number(score)}" for slot, score in enumerate(record.scores))))

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 
 from ..documents.records import OpenEnum, Record
 from ..files.regular import open_regular
+from ..text.phrases import plural
 
 __all__ = ["ModelUse", "read_model_use"]
 
@@ -39,6 +40,12 @@ class ModelUse(Record):
         description="Why the cost is not known: no price was given, tokens were not counted, or the player left no "
         "account of them; empty: it is known.",
     )
+
+    def __str__(self) -> str:
+        about = "about " * bool(self.uncounted)
+        cost = "cost not known" if self.cost is None else f"${self.cost:.4g}"
+        tokens = f"{about}{self.prompt_tokens} tokens in, {about}{self.completion_tokens} out"
+        return f"{plural(self.calls, 'call')}, {tokens}, {cost}"
 
     def plus(self, other: ModelUse) -> Self:
         """Both together; the cost is known if both are."""

@@ -6,6 +6,7 @@ Records are written strictly and read leniently (`records`), by `read_record`, `
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -384,6 +385,12 @@ class EpisodeRecord(WorkspaceRecord, Tabular):
         """What was played and where, in a few words that displays show beside the scores."""
         seed = f"seed {self.seed}" if self.seed is not None else ""
         return tuple(filter(None, (self.variant, seed, self.backend)))
+
+    @property
+    def model_use(self) -> ModelUse | None:
+        """What the game and all seats asked language models; None: nothing that is known."""
+        used = [unit.model_use for unit in (self.game, *self.slots) if unit is not None and unit.model_use is not None]
+        return functools.reduce(ModelUse.plus, used) if used else None
 
     @property
     def fault(self) -> Fault | None:
