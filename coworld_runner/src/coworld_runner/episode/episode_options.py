@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from coworld_core import time_limits
 
 from ..backend import Limits, Network, Unit
+from .model_access import ModelAccess
 from .play_links import PlayLinks
-
-if TYPE_CHECKING:
-    from .model_access import ModelAccess
 
 __all__ = ["GAME_LIMITS", "PLAYER_LIMITS", "ContractProbe", "EpisodeOptions", "OnReady", "Recorded"]
 
