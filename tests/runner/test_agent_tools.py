@@ -90,6 +90,39 @@ async def test_an_agent_compares_two_players(folder: Path) -> None:
         assert (folder / report["run"] / "report.json").is_file()
 
 
+BEST = "def act(observation, legal, rng):\n    return {'take': observation['left'] % 4 or 1}\n"
+LAZY = "def act(observation, legal, rng):\n    return {'take': 1}\n"
+
+
+async def test_an_agent_gates_its_bot_and_sees_what_it_lost(folder: Path) -> None:
+    bots = folder / "bots"
+    bots.mkdir()
+    (bots / "mine.py").write_text(BEST)
+    arguments: dict[str, Any] = {"coworld": "nim", "bot": "bots/mine.py", "seed": 1}
+    told: list[str] = []
+
+    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        told.append(str(message))
+
+    async with hosting(folder) as client:
+        first = await ask(client, "gate", **arguments)
+        assert (first["ok"], first["status"], len(first["measurements"])) == (True, "accepted", 1)
+        assert "not_a_comparison" in await refused(client, "lost_blocks", run=first["measurements"][0]["directory"])
+        (bots / "mine.py").write_text(LAZY)
+        played = await client.call_tool("gate", arguments, progress_callback=progress)
+        assert played.structured_content is not None, played
+        worse = played.structured_content
+        assert (worse["ok"], worse["status"], worse["reason"]) == (False, "rejected", "worse")
+        assert any("batch progressed" in line for line in told)
+        lost = await ask(client, "lost_blocks", run=worse["measurements"][0]["directory"])
+        assert (lost["verdict"], lost["won"]) == ("worse", 0)
+        parted = lost["lost_blocks"][0]["first_difference"]
+        assert (parted["new"]["action"], parted["new"]["score"]) == ({"take": 1}, 0.0)
+        # The bots beside it would be copied
+        (bots / "theirs.py").symlink_to(folder.parent / "other/players/counter.py")
+        assert "outside_folder" in await refused(client, "gate", **arguments)
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -104,6 +137,10 @@ async def test_no_path_leads_out_of_the_folder(folder: Path, path: str, code: st
             ("run_episode", {"coworld": path}),
             ("run_episode", {"coworld": "nim", "players": [path]}),
             ("compare", {"coworld": "nim", "new": "counter", "old": path}),
+            ("gate", {"coworld": path, "bot": "nim/players/counter.py"}),
+            ("gate", {"coworld": "nim", "bot": path}),
+            ("gate", {"coworld": "nim", "bot": "nim/players/counter.py", "opponents": [path]}),
+            ("lost_blocks", {"run": path}),
             ("show_run", {"run": path}),
             ("read_log", {"run": path}),
             ("verify", {"run": path, "coworld": "nim"}),

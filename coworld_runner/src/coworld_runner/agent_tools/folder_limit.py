@@ -87,6 +87,25 @@ class FolderLimit:
             )
         return f"{path}@{count}" if count else str(path)
 
+    def bot(self, path: str) -> Path:
+        """Return the path of a bot that is to be gated, in a folder of bots with nothing that leads out.
+
+        Raises:
+            UsageError: It, a bot beside it or a part of the folder's history leads out (`outside_folder`), or there is
+                no such bot (`player_unknown`).
+        """
+        place = self.inside(path)
+        if not place.exists():
+            raise UsageError(f"There is no bot {path!r} in the folder.", code="player_unknown")
+        for directory in (place.parent, *(place.parent / ".history").glob("*")):
+            self.directly_in(directory)
+        return place
+
+    def directly_in(self, directory: Path) -> None:
+        """Refuse a directory if it, or something that is directly in it, leads out of the folder (`outside_folder`)."""
+        for path in (directory, *(directory.iterdir() if directory.is_dir() else ())):
+            self.inside(path)
+
     def coworlds(self, below: str) -> Iterator[str]:
         """The directories with manifests at or below a directory, relative to the folder. Links are not followed."""
         for directory, names, files in os.walk(self.inside(below)):
