@@ -118,6 +118,12 @@ async def test_an_agent_gates_its_bot_and_sees_what_it_lost(folder: Path) -> Non
         assert (lost["verdict"], lost["won"]) == ("worse", 0)
         parted = lost["lost_blocks"][0]["first_difference"]
         assert (parted["new"]["action"], parted["new"]["score"]) == ({"take": 1}, 0.0)
+        (bots / "gate.toml").write_text('game = "../nim"\nopponents = ["../../other/players/counter.py"]\n')
+        assert "outside_folder" in await refused(client, "gate", **arguments)
+        (bots / "gate.toml").write_text('game = "../nim"\nopponents = ["../nim/players/random_taker.py"]\n')
+        again = await ask(client, "gate", **arguments)
+        assert [one["name"] for one in again["opponents"]] == ["random_taker.py"]
+        (bots / "gate.toml").unlink()
         # The bots beside it would be copied
         (bots / "theirs.py").symlink_to(folder.parent / "other/players/counter.py")
         assert "outside_folder" in await refused(client, "gate", **arguments)
@@ -190,8 +196,31 @@ async def test_nothing_is_removed_unless_that_is_allowed(folder: Path) -> None:
     assert not run.exists()
 
 
+SLOW = "import time\ndef act(observation, legal, rng):\n    time.sleep(3600)\n"
+
+
+async def test_a_cancelled_gate_decides_nothing(folder: Path) -> None:
+    (folder / "nim/players/slow.py").write_text(SLOW)
+    begun = anyio.Event()
+
+    async def progress(_done: float, _total: float | None, _message: str | None) -> None:
+        begun.set()
+
+    async with hosting(folder) as client, anyio.create_task_group() as tasks:
+
+        async def gate() -> None:
+            await client.call_tool("gate", {"coworld": "nim", "bot": "nim/players/slow.py"}, progress_callback=progress)
+
+        tasks.start_soon(gate)
+        with anyio.fail_after(60):
+            await begun.wait()
+        tasks.cancel_scope.cancel()
+    (line,) = (folder / "nim/players/.history/history.jsonl").read_text().splitlines()
+    assert json.loads(line)["status"] == "begun"
+
+
 async def test_a_cancelled_episode_ends(folder: Path) -> None:
-    (folder / "slow.py").write_text("import time\ndef act(observation, legal, rng):\n    time.sleep(3600)\n")
+    (folder / "slow.py").write_text(SLOW)
     begun = anyio.Event()
 
     async def progress(_done: float, _total: float | None, message: str | None) -> None:

@@ -70,8 +70,13 @@ class FolderLimit:
             self.inside(directory)
         return package
 
-    def player(self, word: str, package: Package) -> str:
+    def player(self, word: str, package: Package, *, seen_from: str = "") -> str:
         """Return a player as `read_players` takes it: a player of the Coworld, `random`, or a path of the folder.
+
+        Args:
+            word: The player.
+            package: The Coworld.
+            seen_from: The directory that a relative path is seen from; empty: the folder.
 
         Raises:
             UsageError: It is something else (`player_unknown`), or leads out of the folder.
@@ -79,7 +84,7 @@ class FolderLimit:
         name, _, count = word.partition("@")
         if name == "random" or name in {player.id for player in package.manifest.player}:
             return word
-        path = self.inside(name)
+        path = self.inside(Path(seen_from).resolve() / name if seen_from else name)
         if not path.exists():
             raise UsageError(
                 f"{name!r} is neither a player of {package.manifest.game.name} nor a path in the folder.",

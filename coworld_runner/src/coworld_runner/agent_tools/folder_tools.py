@@ -194,7 +194,11 @@ class FolderTools:
         """
         package = await self._limit.package(coworld)
         path = self._limit.bot(bot)
-        how = read_gate_settings(path.parent).but(variant=variant, opponents=opponents, margin=margin)
+        how = read_gate_settings(path.parent).but(variant=variant, margin=margin)
+        met = self._players(opponents, package) or None
+        if met is None and how.opponents is not None:
+            # Their paths are as seen from the current directory
+            met = [self._limit.player(word, package, seen_from=".") for word in how.opponents]
         rules = EvaluationRules(
             variant=how.variant,
             metric=how.metric,
@@ -206,7 +210,7 @@ class FolderTools:
             outcome = await gate_player(
                 package,
                 path,
-                opponents=None if how.opponents is None else self._players(how.opponents, package),
+                opponents=met,
                 rules=rules,
                 margin=how.margin,
                 seed=seed,
