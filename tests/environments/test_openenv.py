@@ -101,4 +101,6 @@ def test_without_reset_a_session_of_tools_has_its_own_game(served: tuple[Any, st
         seen = ask("tools/call", session_id=one, name="act", arguments={"action": seen["legal"][0]})["data"]
     assert sorted(seen["scores"]) == [0.0, 1.0]
     assert not ask("tools/call", session_id=other, name="observe", arguments={})["data"]["done"]
+    over = ask("tools/call", session_id=one, name="observe", arguments={})["data"]
+    assert (over["done"], over["question"]) == (True, "")
     assert ask("openenv/session/close", session_id=one)["closed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +99,7 @@ def as_openenv(
         def _or_call(cls, value: Any, read: Any) -> Any:
             # The server knows calls of tools only where an environment has no actions of its own
             named: Any = cast("dict[str, Any]", value).get("type") if isinstance(value, dict) else None
-            call = calls.get(named)
+            call = calls.get(named) if isinstance(named, str) else None
             return read(value) if call is None else call.model_validate(value)
 
     action: Any = create_model(
@@ -131,11 +132,14 @@ def as_openenv(
             self._episode: str | None = None
             self._steps = 0
             self._gained: float | None = None
+            # A host may call several tools at a time, each of which has a thread
+            self._one = threading.RLock()
 
         def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> Any:
-            self._seat.begin(seed)
-            self._episode, self._steps = episode_id or str(uuid.uuid4()), 0
-            return self._seen(None)
+            with self._one:
+                self._seat.begin(seed)
+                self._episode, self._steps = episode_id or str(uuid.uuid4()), 0
+                return self._seen(None)
 
         def _step_impl(self, action: Any, timeout_s: float | None = None, **_: Any) -> Any:
             return self._answer(action.action)
@@ -147,10 +151,11 @@ def as_openenv(
             return self._rewarded(await super().step_async(action, timeout_s, **more))
 
         def _answer(self, said: Any) -> Any:
-            gained = self._seat.answer(said) if isinstance(said, str) else self._seat.act(said)
-            self._steps += 1
-            self._gained = gained
-            return self._seen(gained)
+            with self._one:
+                gained = self._seat.answer(said) if isinstance(said, str) else self._seat.act(said)
+                self._steps += 1
+                self._gained = gained
+                return self._seen(gained)
 
         def _rewarded(self, seen: Any) -> Any:
             """What a call of a tool has brought, which the tool's result does not tell."""
@@ -160,13 +165,15 @@ def as_openenv(
             return seen
 
         def _observe(self) -> dict[str, Any]:
-            self._begun()
-            return self._told(self._seen(None))
+            with self._one:
+                self._begun()
+                return self._told(self._seen(None))
 
         def _act(self, action: Any) -> dict[str, Any]:
             """Act, and see what your seat sees next, or why the action is refused; then try again."""
-            self._begun()
-            return self._told(self._answer(action))
+            with self._one:
+                self._begun()
+                return self._told(self._answer(action))
 
         def _begun(self) -> None:
             # Hosts of agents have nothing but the tools
