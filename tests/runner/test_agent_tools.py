@@ -124,6 +124,11 @@ async def test_an_agent_gates_its_bot_and_sees_what_it_lost(folder: Path) -> Non
         again = await ask(client, "gate", **arguments)
         assert [one["name"] for one in again["opponents"]] == ["random_taker.py"]
         (bots / "gate.toml").unlink()
+        measured = folder / lost["run"]
+        measured.rename(bots / "elsewhere")
+        measured.symlink_to(bots / "elsewhere")
+        assert "outside_folder" in await refused(client, "gate", **arguments)
+        measured.unlink()
         # The bots beside it would be copied
         (bots / "theirs.py").symlink_to(folder.parent / "other/players/counter.py")
         assert "outside_folder" in await refused(client, "gate", **arguments)

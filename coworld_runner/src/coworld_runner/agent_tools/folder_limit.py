@@ -96,14 +96,19 @@ class FolderLimit:
         """Return the path of a bot that is to be gated, in a folder of bots with nothing that leads out.
 
         Raises:
-            UsageError: It, a bot beside it or a part of the folder's history leads out (`outside_folder`), or there is
-                no such bot (`player_unknown`).
+            UsageError: It or a bot beside it leads out, or a part of the folder's history is a link
+                (`outside_folder`), or there is no such bot (`player_unknown`).
         """
         place = self.inside(path)
         if not place.exists():
             raise UsageError(f"There is no bot {path!r} in the folder.", code="player_unknown")
-        for directory in (place.parent, *(place.parent / ".history").glob("*")):
-            self.directly_in(directory)
+        self.directly_in(place.parent)
+        # A gate goes on where an earlier one has ended, and makes no links itself
+        for directory, names, files in os.walk(place.parent / ".history"):
+            for name in (*names, *files, "."):
+                entry = Path(directory) / name
+                if entry.is_symlink():
+                    raise UsageError(f"{entry.relative_to(self.root)} is a link.", code="outside_folder")
         return place
 
     def directly_in(self, directory: Path) -> None:

@@ -193,7 +193,7 @@ class FolderTools:
         ended. `measurements` has the directory of each comparison, for `lost_blocks`.
         """
         package = await self._limit.package(coworld)
-        path = self._limit.bot(bot)
+        path = await anyio.to_thread.run_sync(self._limit.bot, bot)
         how = read_gate_settings(path.parent).but(variant=variant, margin=margin)
         met = self._players(opponents, package) or None
         if met is None and how.opponents is not None:
