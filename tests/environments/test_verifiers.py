@@ -62,3 +62,19 @@ async def test_a_model_plays_and_what_it_scores_is_its_reward(tmp_path: Path, mo
 
     stopped, _ = await episode(1, max_turns=1)
     assert (stopped.task.data.name, stopped.is_truncated, stopped.rewards["score"].value) == ("Nim#1", True, 0.0)
+
+
+async def test_graders_are_rewards_beside_the_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_file_of("models-and-environments.md", "graded_env.py", tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    env = vf.load_environment(
+        vf.resolve_env_config({"taskset": {"id": "graded_env"}, "player": {"network_notice": False}})
+    )
+    with winning() as (_, model):
+        async with env.serving():
+            played = await env.run_episode(next(iter(env.taskset.take(1))), model)
+    assert (played.ok, played.errors) == (True, [])
+    (trace,) = played.traces
+    given = {name: (reward.score, reward.weight) for name, reward in trace.rewards.items()}
+    assert given == {"score": (1.0, 1.0), "kept": (1.0, 0.5), "short": (-trace.metrics["ticks"], 0.0)}
+    assert trace.reward == 1.5

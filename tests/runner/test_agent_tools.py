@@ -90,6 +90,50 @@ async def test_an_agent_compares_two_players(folder: Path) -> None:
         assert (folder / report["run"] / "report.json").is_file()
 
 
+BEST = "def act(observation, legal, rng):\n    return {'take': observation['left'] % 4 or 1}\n"
+LAZY = "def act(observation, legal, rng):\n    return {'take': 1}\n"
+
+
+async def test_an_agent_gates_its_bot_and_sees_what_it_lost(folder: Path) -> None:
+    bots = folder / "bots"
+    bots.mkdir()
+    (bots / "mine.py").write_text(BEST)
+    arguments: dict[str, Any] = {"coworld": "nim", "bot": "bots/mine.py", "seed": 1}
+    told: list[str] = []
+
+    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        told.append(str(message))
+
+    async with hosting(folder) as client:
+        first = await ask(client, "gate", **arguments)
+        assert (first["ok"], first["status"], len(first["measurements"])) == (True, "accepted", 1)
+        assert "not_a_comparison" in await refused(client, "lost_blocks", run=first["measurements"][0]["directory"])
+        (bots / "mine.py").write_text(LAZY)
+        played = await client.call_tool("gate", arguments, progress_callback=progress)
+        assert played.structured_content is not None, played
+        worse = played.structured_content
+        assert (worse["ok"], worse["status"], worse["reason"]) == (False, "rejected", "worse")
+        assert any("batch progressed" in line for line in told)
+        lost = await ask(client, "lost_blocks", run=worse["measurements"][0]["directory"])
+        assert (lost["verdict"], lost["won"]) == ("worse", 0)
+        parted = lost["lost_blocks"][0]["first_difference"]
+        assert (parted["new"]["action"], parted["new"]["score"]) == ({"take": 1}, 0.0)
+        (bots / "gate.toml").write_text('game = "../nim"\nopponents = ["../../other/players/counter.py"]\n')
+        assert "outside_folder" in await refused(client, "gate", **arguments)
+        (bots / "gate.toml").write_text('game = "../nim"\nopponents = ["../nim/players/random_taker.py"]\n')
+        again = await ask(client, "gate", **arguments)
+        assert [one["name"] for one in again["opponents"]] == ["random_taker.py"]
+        (bots / "gate.toml").unlink()
+        measured = folder / lost["run"]
+        measured.rename(bots / "elsewhere")
+        measured.symlink_to(bots / "elsewhere")
+        assert "outside_folder" in await refused(client, "gate", **arguments)
+        measured.unlink()
+        # The bots beside it would be copied
+        (bots / "theirs.py").symlink_to(folder.parent / "other/players/counter.py")
+        assert "outside_folder" in await refused(client, "gate", **arguments)
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -104,6 +148,10 @@ async def test_no_path_leads_out_of_the_folder(folder: Path, path: str, code: st
             ("run_episode", {"coworld": path}),
             ("run_episode", {"coworld": "nim", "players": [path]}),
             ("compare", {"coworld": "nim", "new": "counter", "old": path}),
+            ("gate", {"coworld": path, "bot": "nim/players/counter.py"}),
+            ("gate", {"coworld": "nim", "bot": path}),
+            ("gate", {"coworld": "nim", "bot": "nim/players/counter.py", "opponents": [path]}),
+            ("lost_blocks", {"run": path}),
             ("show_run", {"run": path}),
             ("read_log", {"run": path}),
             ("verify", {"run": path, "coworld": "nim"}),
@@ -153,8 +201,31 @@ async def test_nothing_is_removed_unless_that_is_allowed(folder: Path) -> None:
     assert not run.exists()
 
 
+SLOW = "import time\ndef act(observation, legal, rng):\n    time.sleep(3600)\n"
+
+
+async def test_a_cancelled_gate_decides_nothing(folder: Path) -> None:
+    (folder / "nim/players/slow.py").write_text(SLOW)
+    begun = anyio.Event()
+
+    async def progress(_done: float, _total: float | None, _message: str | None) -> None:
+        begun.set()
+
+    async with hosting(folder) as client, anyio.create_task_group() as tasks:
+
+        async def gate() -> None:
+            await client.call_tool("gate", {"coworld": "nim", "bot": "nim/players/slow.py"}, progress_callback=progress)
+
+        tasks.start_soon(gate)
+        with anyio.fail_after(60):
+            await begun.wait()
+        tasks.cancel_scope.cancel()
+    (line,) = (folder / "nim/players/.history/history.jsonl").read_text().splitlines()
+    assert json.loads(line)["status"] == "begun"
+
+
 async def test_a_cancelled_episode_ends(folder: Path) -> None:
-    (folder / "slow.py").write_text("import time\ndef act(observation, legal, rng):\n    time.sleep(3600)\n")
+    (folder / "slow.py").write_text(SLOW)
     begun = anyio.Event()
 
     async def progress(_done: float, _total: float | None, message: str | None) -> None:

@@ -18,18 +18,19 @@ from wasmtime import wat2wasm
 
 from coworld_core.episode.events import BaseEvent, RoleFinished, RoleProgressed, RoleStarted, read_events
 from coworld_core.episode.record import read_record
-from coworld_core.errors import UsageError, WorkspaceError
+from coworld_core.errors import EpisodeError, UsageError, WorkspaceError
 from coworld_core.roles.plan import read_optimizer_plan
 from coworld_core.roles.report_check import check_report
 from coworld_core.roles.role_record import read_role_record
 from coworld_runner import open_backend, plan_episode, resolve_package, run_episode, run_many
 from coworld_runner.certification import Evidence
 from coworld_runner.certification.declared_roles import run_declared_roles
+from coworld_runner.kit.rollout import SeatInWords
 from coworld_runner.package.own_players import component_file
 from coworld_runner.roles.after_episode import diagnose_episode, grade_episode, report_episodes
 from coworld_runner.roles.episode_bundle import bundle_episode
 from coworld_runner.roles.episode_roles import EpisodeRole, find_roles, require_roles, run_episode_roles
-from coworld_runner.roles.grading import grade_episodes
+from coworld_runner.roles.grading import grade_episodes, graded_by
 from coworld_runner.roles.role_run import RoleOptions
 from coworld_runner.testing.fake_backend import FakeBackend
 
@@ -79,6 +80,18 @@ async def test_manifests_grader_grades_an_episode(episode: Path) -> None:
     assert graded.answer["grader_id"] == "paint-arena-grader"
     assert read_role_record(graded.directory) == graded.record
     assert graded.directory == episode / "roles" / "grader-paint-arena-grader"
+
+
+async def test_a_game_that_was_played_in_this_process_is_graded(program: Callable[[str], str]) -> None:
+    nim = ARENA.parent / "nim"
+    with SeatInWords(f"{nim}/nim.py:Nim") as seat:
+        seat.begin(seed=1)
+        seat.leave()
+    graded = await graded_by("nim-grader", game=nim)(seat.episode)
+    assert (graded["grader_id"], graded["score"]) == ("nim-grader", pytest.approx(0.5, abs=0.5))
+    named = program("def grade(episode):\n    raise ValueError('No.')\n")
+    with pytest.raises(EpisodeError, match="mine has given no grade"):
+        await graded_by(named, game=nim)(seat.episode)
 
 
 async def test_same_grader_on_the_same_episode_is_not_run_again(episode: Path, program: Callable[[str], str]) -> None:

@@ -11,6 +11,7 @@ from support.served_game import Sticks
 from support.talking import TalkingSticks
 
 from coworld_core.errors import UsageError
+from coworld_core.rules import check_replay, read_replay
 from coworld_core.rules.model_words import UNCLEAR
 from coworld_runner.kit import rollout as kit
 from coworld_runner.kit.rollout import SeatInWords, rollout
@@ -33,6 +34,10 @@ def test_a_model_plays_a_game_that_a_rollout_repeats() -> None:
         answers = iter([{"take": 2}, {"take": 3}])
         again = rollout(Sticks, [lambda *_: next(answers), first], seed=5)
         assert seat.results == again.results
+        graded = seat.episode
+        assert (graded.scores, graded.names) == ((1.0, 0.0), ("Seat 0", "Seat 1"))
+        kept = check_replay(Sticks, read_replay(graded.replay))
+        assert kept.results == again.results
         with pytest.raises(UsageError, match="begin one"):
             seat.answer("1")
         seat.begin(seed=6)
@@ -71,6 +76,11 @@ def test_words_are_said_and_heard() -> None:
         assert heard == ["After you."]
         assert "Seat 1: Take one." in seat.question
         assert "Seat 1: Take one." in seat.question, "looking twice takes nothing away"
+        with pytest.raises(UsageError, match="not over"):
+            assert seat.episode
+        seat.leave()
+        said = [one.text for tick in read_replay(seat.episode.replay).ticks for one in tick.said]
+        assert said[:2] == ["After you.", "Take one."]
 
 
 def test_what_cannot_be_seated_is_refused_at_once() -> None:
@@ -78,6 +88,8 @@ def test_what_cannot_be_seated_is_refused_at_once() -> None:
         SeatInWords(Sticks, seat=2)
     with pytest.raises(UsageError, match="1 other seats, and 2 opponents"):
         SeatInWords(Sticks, opponents=["random", "random"], seats=2)
+    with pytest.raises(UsageError, match="no reward kept"):
+        kit.as_verifiers(Sticks, weights={"score": 1, "kept": 2})
 
 
 @pytest.mark.parametrize(

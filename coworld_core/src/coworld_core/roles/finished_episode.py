@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from ..documents.json_text import parse_json
 from ..errors import CoworldError
-from .bundle import BundleMetadata
-from .bundle_file import Bundle, BundleFile
+from .bundle import BundleItem, BundleMetadata, BundlePlan, plan_bundle
+from .bundle_file import Bundle, BundleFile, Pieces
 
 __all__ = ["FinishedEpisode"]
 
@@ -43,6 +43,15 @@ class FinishedEpisode:
 
         parts = {(file.token, file.key): reader(file) for file in bundle.files}
         return cls(id=bundle.episode_id, status=bundle.status, parts=parts)
+
+    def plan(self) -> BundlePlan[Pieces]:
+        """Plan its bundle; see `coworld_core.roles.bundle_file.pack_bundle`."""
+
+        def item(part: str, key: str | None, read: Callable[[], bytes]) -> BundleItem[Pieces]:
+            return BundleItem[Pieces](part=part, key=key, source=lambda: (read(),))
+
+        items = [item(*place, read) for place, read in self.parts.items() if place[0] != "metadata"]
+        return plan_bundle(self.id, items, status="success" if self.ok else "failed", metadata=self.metadata)
 
     @property
     def ok(self) -> bool:

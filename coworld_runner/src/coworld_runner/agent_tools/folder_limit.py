@@ -70,8 +70,13 @@ class FolderLimit:
             self.inside(directory)
         return package
 
-    def player(self, word: str, package: Package) -> str:
+    def player(self, word: str, package: Package, *, seen_from: str = "") -> str:
         """Return a player as `read_players` takes it: a player of the Coworld, `random`, or a path of the folder.
+
+        Args:
+            word: The player.
+            package: The Coworld.
+            seen_from: The directory that a relative path is seen from; empty: the folder.
 
         Raises:
             UsageError: It is something else (`player_unknown`), or leads out of the folder.
@@ -79,13 +84,37 @@ class FolderLimit:
         name, _, count = word.partition("@")
         if name == "random" or name in {player.id for player in package.manifest.player}:
             return word
-        path = self.inside(name)
+        path = self.inside(Path(seen_from).resolve() / name if seen_from else name)
         if not path.exists():
             raise UsageError(
                 f"{name!r} is neither a player of {package.manifest.game.name} nor a path in the folder.",
                 code="player_unknown",
             )
         return f"{path}@{count}" if count else str(path)
+
+    def bot(self, path: str) -> Path:
+        """Return the path of a bot that is to be gated, in a folder of bots with nothing that leads out.
+
+        Raises:
+            UsageError: It or a bot beside it leads out, or a part of the folder's history is a link
+                (`outside_folder`), or there is no such bot (`player_unknown`).
+        """
+        place = self.inside(path)
+        if not place.exists():
+            raise UsageError(f"There is no bot {path!r} in the folder.", code="player_unknown")
+        self.directly_in(place.parent)
+        # A gate goes on where an earlier one has ended, and makes no links itself
+        for directory, names, files in os.walk(place.parent / ".history"):
+            for name in (*names, *files, "."):
+                entry = Path(directory) / name
+                if entry.is_symlink():
+                    raise UsageError(f"{entry.relative_to(self.root)} is a link.", code="outside_folder")
+        return place
+
+    def directly_in(self, directory: Path) -> None:
+        """Refuse a directory if it, or something that is directly in it, leads out of the folder (`outside_folder`)."""
+        for path in (directory, *(directory.iterdir() if directory.is_dir() else ())):
+            self.inside(path)
 
     def coworlds(self, below: str) -> Iterator[str]:
         """The directories with manifests at or below a directory, relative to the folder. Links are not followed."""

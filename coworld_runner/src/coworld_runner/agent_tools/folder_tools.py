@@ -22,6 +22,8 @@ from coworld_core.episode.events import BaseEvent
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.record import read_record
 from coworld_core.errors import CoworldError, ManifestError, UsageError
+from coworld_core.evaluation.comparison import ComparisonReport
+from coworld_core.evaluation.played_evaluation import read_evaluation
 from coworld_core.files.regular import open_regular
 from coworld_core.ids import new_run_id
 from coworld_core.records.run_filter import RunFilter
@@ -32,6 +34,7 @@ from ..episode.single import run_episode
 from ..evaluation.comparison import compare
 from ..evaluation.evaluation_rules import EvaluationRules
 from ..evaluation.forks import fork_run
+from ..evaluation.gate import gate_player, read_gate_settings
 from ..package.resolver import Package
 from ..records.local_runs import FoundRun, LocalRuns
 from ..runs._task_groups import nursery
@@ -88,8 +91,8 @@ class FolderTools:
     def server(self, *, allow: bool) -> MCPServer[Any]:
         """The server of these tools; with `allow`, also of those that remove something."""
         server: MCPServer[Any] = MCPServer("coworld", instructions=_HOW, log_level="WARNING")
-        reads = (self.find_coworlds, self.validate, self.list_runs, self.show_run, self.read_log)
-        plays = (self.run_episode, self.compare, self.verify, self.fork)
+        reads = (self.find_coworlds, self.validate, self.list_runs, self.show_run, self.read_log, self.lost_blocks)
+        plays = (self.run_episode, self.compare, self.gate, self.verify, self.fork)
         chosen: list[tuple[Callable[..., Awaitable[_Result]], ToolAnnotations]] = [
             *((tool, _READS) for tool in (*reads, self.read_docs, self.search_docs)),
             *((tool, _PLAYS) for tool in plays),
@@ -172,6 +175,71 @@ class FolderTools:
         async with _progress(context) as listener:
             report = await compare(package, first, second, rules=rules, listeners=(listener,), **where)
         return {"run": self._shown(where["workspace"]), **report.model_dump(mode="json")}
+
+    async def gate(
+        self,
+        context: Context[Any, Any],
+        coworld: _Coworld,
+        bot: Annotated[str, Field(description="The file or directory of a bot.")],
+        opponents: Annotated[list[str], Field(description="Empty: the other bots beside it.")] = [],  # noqa: B006
+        variant: str | None = None,
+        margin: Annotated[float | None, Field(ge=0, description="A difference of scores that is negligible.")] = None,
+        seed: _Seed = None,
+        max_blocks: Annotated[int, Field(ge=1, le=1000)] = 50,
+    ) -> _Result:
+        """Accept a new version of a bot if it is better than its last accepted one, and no worse against opponents.
+
+        Versions and results are kept in `.history` beside the bot. A call for the same files goes on where the last one
+        ended. `measurements` has the directory of each comparison, for `lost_blocks`.
+        """
+        package = await self._limit.package(coworld)
+        path = await anyio.to_thread.run_sync(self._limit.bot, bot)
+        how = read_gate_settings(path.parent).but(variant=variant, margin=margin)
+        met = self._players(opponents, package) or None
+        if met is None and how.opponents is not None:
+            # Their paths are as seen from the current directory
+            met = [self._limit.player(word, package, seen_from=".") for word in how.opponents]
+        rules = EvaluationRules(
+            variant=how.variant,
+            metric=how.metric,
+            forfeit=how.forfeit,
+            count_starved=how.count_starved,
+            max_blocks=max_blocks,
+        )
+        async with _progress(context) as listener:
+            outcome = await gate_player(
+                package,
+                path,
+                opponents=met,
+                rules=rules,
+                margin=how.margin,
+                seed=seed,
+                listeners=(listener,),
+            )
+        record = outcome.record.model_dump(mode="json")
+        for told, one in zip(record["measurements"], outcome.record.measurements, strict=True):
+            told["directory"] = self._shown(outcome.folder.measured(outcome.record, one))
+        return {"ok": outcome.accepted, "notes": outcome.notes, **record}
+
+    async def lost_blocks(
+        self, run: Annotated[str, Field(description="A comparison, or the directory of a gate's measurement.")]
+    ) -> _Result:
+        """Show the blocks that the new player lost by most, and the first move in which the two players differed."""
+        directory = self._limit.inside(run)
+        if not directory.exists():
+            directory = await self._episode(run)
+
+        def read() -> _Result:
+            self._limit.directly_in(directory)
+            report = read_evaluation(directory).report
+            if not isinstance(report, ComparisonReport):
+                raise UsageError("Only comparisons have lost blocks.", code="not_a_comparison")
+            told = report.model_dump(
+                mode="json", include={"verdict", "plan", "won", "lost", "drawn", "lost_blocks", "remarks"}
+            )
+            return {"run": self._shown(directory), **told}
+
+        return await anyio.to_thread.run_sync(read)
 
     async def verify(self, run: _Run, coworld: _Coworld) -> _Result:
         """Verify that an episode is what its record says, by playing its game again from the replay."""

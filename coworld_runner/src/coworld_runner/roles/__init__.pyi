@@ -12,6 +12,7 @@ from .episode_roles import run_episode_roles as run_episode_roles
 from .grading import GradedEpisode as GradedEpisode
 from .grading import Grades as Grades
 from .grading import grade_episodes as grade_episodes
+from .grading import graded_by as graded_by
 from .grading import grades_of as grades_of
 from .hosted_answer import HostedArguments as HostedArguments
 from .hosted_answer import ask_hosted as ask_hosted

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import anyio.to_thread
 
 from coworld_core.episode.record import ROWS_NAME, last_attempts, read_rows
-from coworld_core.errors import CoworldError, UsageError
+from coworld_core.errors import CoworldError, EpisodeError, UsageError
 from coworld_core.evaluation.estimates import Interval, mean_interval
+from coworld_core.files.atomic import write_whole
+from coworld_core.roles.bundle_file import pack_bundle
+from coworld_core.roles.finished_episode import FinishedEpisode
 
 from ..package.locations import expand
 from ..runs.episode_places import find_episode
-from .after_episode import RoleAnswer, RoleArguments, Run, package_of
+from ..runs.scratch import open_scratch
+from .after_episode import RoleAnswer, RoleArguments, Run, grade_episode, package_of
 from .role_jobs import RoleJob, RoleResult, run_roles
 from .role_program import RoleProgram, find_role
 
-__all__ = ["GradedEpisode", "Grades", "grade_episodes", "grades_of"]
+__all__ = ["GradedEpisode", "Grades", "grade_episodes", "graded_by", "grades_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +110,34 @@ async def grade_episodes(
         **{**how, "game": package},
     )
     return grades_of(results)
+
+
+def graded_by(
+    grader: str | RoleProgram | None = None, **how: Unpack[RoleArguments]
+) -> Callable[[FinishedEpisode], Awaitable[dict[str, Any]]]:
+    """Make a function of a grader, for games that were played in this process: a reward of `as_verifiers`.
+
+    Args:
+        grader: The grader, as for `grade_episode`.
+        how: How it is run, as for `grade_episode`; it needs `game`.
+
+    Returns:
+        Grades an episode, and returns the grade, an object with a `score`. It raises what `grade_episode` does, and
+        `EpisodeError` (`grade_failed`) if the grader fails.
+    """
+
+    async def grade(episode: FinishedEpisode) -> dict[str, Any]:
+        async with open_scratch() as scratch:
+            bundle = scratch.path / "episode.zip"
+            await anyio.to_thread.run_sync(lambda: write_whole(bundle, pack_bundle(episode.plan())))
+            graded = await grade_episode(bundle, grader=grader, directory=scratch.path / "grade", **how)
+        if not graded.ok:
+            fault = graded.record.fault
+            why = fault.message if fault is not None else graded.record.status
+            raise EpisodeError(f"{graded.record.id} has given no grade: {why}", code="grade_failed")
+        return graded.answer
+
+    return grade
 
 
 def grades_of(results: Sequence[RoleResult]) -> Grades:

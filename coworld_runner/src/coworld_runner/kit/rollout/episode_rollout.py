@@ -176,6 +176,9 @@ class PolicyTable:
         config: As for `rollout`.
         seats: As for `rollout`.
 
+    Attributes:
+        config: The config of an episode.
+
     Raises:
         UsageError: As for `rollout`.
     """
@@ -199,7 +202,7 @@ class PolicyTable:
                 hint="Give one policy for all seats, or one for each.",
             )
         self._rules = rules
-        self._config = EpisodeConfig(
+        self.config = EpisodeConfig(
             rules=rules_config(rules, config),
             tokens=("",) * count,
             names=tuple(f"Seat {seat}" for seat in range(count)),
@@ -235,7 +238,7 @@ class PolicyTable:
         self._players.clear()
         table: GameTable | None = None
         try:
-            table = GameTable(self._rules, self._config, seed=seed, keep="replay" if record else "nothing")
+            table = GameTable(self._rules, self.config, seed=seed, keep="replay" if record else "nothing")
             self._through(table)
             results = self._over(table.play)
         except (RulesError, PolicyError) as error:
@@ -323,7 +326,7 @@ class PolicyTable:
                 start, over = (_with_arguments(place, getattr(one, form, None)) for form in ("start", "over"))
                 self._players[seat] = over, self._asking(one.act, place)
                 if start is not None:
-                    hello = hello_message(self._rules, self._config, seat, self._schemas, play.pace)
+                    hello = hello_message(self._rules, self.config, seat, self._schemas, play.pace)
                     self._tell(start, json.loads(hello), play=play, seat=seat)
             return self._players[seat][1](play, seat)
 

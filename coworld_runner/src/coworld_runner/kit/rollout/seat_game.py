@@ -12,6 +12,7 @@ from coworld_core.rules import Play, Rules, RulesConfig
 from coworld_core.rules.seat_rewards import gives_rewards
 
 from ...package.random_player import RANDOM
+from ..table.game_table import Done
 from .episode_rollout import PolicyTable, SeatedPlayers, SeatPolicies, several
 
 __all__ = ["SeatGame", "others_table"]
@@ -57,6 +58,7 @@ class SeatGame:
         seat: Which is ours; None: all of them.
         table: The players of the other seats; None if there are none.
         max_ticks: Ticks after which a game ends that is not over.
+        keep: Whether what was done is kept.
 
     Attributes:
         table: The players of the other seats.
@@ -66,6 +68,7 @@ class SeatGame:
         last: The scores when they were last meaningful.
         over: Whether it was played to its end.
         ended: Whether it does not go on, for whatever reason.
+        history: What was done in each tick, if that is kept.
     """
 
     def __init__(
@@ -77,17 +80,20 @@ class SeatGame:
         seat: int | None,
         table: PolicyTable | None,
         max_ticks: int | None = None,
+        keep: bool = False,
     ) -> None:
         self.table = table
         self.last: list[float] = []
         self.seed = 0
         self.over = False
         self.ended = True
+        self.history: list[Done] = []
         self.play: Play
         self.seats = range(seats) if seat is None else (seat,)
         self._rules, self._config, self._count, self._own = rules, config, seats, seat
         self._seated: SeatedPlayers
         self._most = math.inf if max_ticks is None else max_ticks
+        self._keep = keep
         self._live = rules.live_scores
         self._rewarded = gives_rewards(rules)
         self._gained = [0.0] * seats
@@ -108,6 +114,7 @@ class SeatGame:
             play = self.play = Play(self._rules, config=self._config, seats=self._count, seed=self.seed)
             self.last = (play.scores_now() if self._live else None) or [0.0] * self._count
             self._gained = [0.0] * self._count
+            self.history = []
             if self.table is not None:
                 self._seated = self.table.sit_down(self.seed)
                 self._until_asked()
@@ -128,8 +135,7 @@ class SeatGame:
             What each of our seats has gained; None: nothing.
         """
         play = self.play
-        play.step({seat: ours[seat] if seat in ours else self._other(seat) for seat in play.to_act}, named=False)
-        self._gain()
+        self._step({seat: ours[seat] if seat in ours else self._other(seat) for seat in play.to_act})
         if self._own is not None:
             self._until_asked()
         if not play.to_act:
@@ -151,11 +157,14 @@ class SeatGame:
     def _until_asked(self) -> None:
         play, own, most = self.play, self._own, self._most
         while (turn := play.to_act) and own not in turn and play.tick < most:
-            play.step({seat: self._other(seat) for seat in turn}, named=False)
-            self._gain()
+            self._step({seat: self._other(seat) for seat in turn})
 
-    def _gain(self) -> None:
-        if self._rewarded and (rewards := self.play.rewards()) is not None:
+    def _step(self, actions: Mapping[int, Any]) -> None:
+        play = self.play
+        done = play.step(actions, named=False)
+        if self._keep:
+            self.history.append((done, () if play.talk is None else play.talk.messages))
+        if self._rewarded and (rewards := play.rewards()) is not None:
             self._gained = [sum + (reward or 0.0) for sum, reward in zip(self._gained, rewards, strict=True)]
 
     def _other(self, seat: int) -> Any:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict, cast
 
 from coworld_core.errors import UsageError
+from coworld_core.roles.bundle import BundledSeat, BundleMetadata
+from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.rules import ActionRefused, Play, Rules, RulesConfig, action_schema, load_rules, rules_config
 from coworld_core.rules.model_words import NOTHING, UNCLEAR, instructions, question, spoken, understood
 from coworld_core.rules.rules_schemas import rules_text
 
 from ...package.random_player import RANDOM
+from ..table.game_table import replay_of
 from .episode_rollout import SeatPolicies, new_seed, several
 from .seat_game import SeatGame, others_table
 
@@ -93,7 +97,7 @@ class SeatInWords:
         self._why = ""
         own = rules_config(self.rules, config)
         self._table = others_table(self.rules, opponents, seat=seat, config=own, seats=count)
-        self._game = SeatGame(self.rules, config=own, seats=count, seat=seat, table=self._table)
+        self._game = SeatGame(self.rules, config=own, seats=count, seat=seat, table=self._table, keep=True)
 
     def __enter__(self) -> SeatInWords:
         return self
@@ -136,6 +140,26 @@ class SeatInWords:
     def results(self) -> dict[str, Any] | None:
         """The results; None before the game is over."""
         return self._game.play.results() if self._game.over else None
+
+    @property
+    def episode(self) -> FinishedEpisode:
+        """The game that is over as graders take it: its results, its replay and the names of its seats.
+
+        Raises:
+            UsageError: It is not over (`not_over`).
+        """
+        results, config = self.results, self._table.config
+        if results is None:
+            raise UsageError("The game is not over.", code="not_over")
+        history, seed = self._game.history, self.seed
+        names = (BundledSeat(slot=slot, policy_name=name) for slot, name in enumerate(config.names))
+        metadata = BundleMetadata(players=tuple(names))
+        parts: dict[tuple[str, str | None], Callable[[], bytes]] = {
+            ("results", None): lambda: json.dumps(results).encode(),
+            ("replay", None): lambda: replay_of(self.rules, config, history, seed=seed, reason="over", results=results),
+            ("metadata", None): metadata.to_document,
+        }
+        return FinishedEpisode(id=f"{self.rules.__name__}-{seed}", parts=parts)
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Unpack
+from typing import Any, Final, Unpack, cast
 
+import anyio.to_thread
 from pydantic import create_model
 
+from coworld_core.errors import UsageError
+from coworld_core.roles.finished_episode import FinishedEpisode
 from coworld_core.rules import Rules
+from coworld_core.text.phrases import listed
 
 from ..wrappers.libraries import imported
 from .seat_in_words import SeatArguments, SeatInWords
 
-__all__ = ["as_verifiers"]
+__all__ = ["GameReward", "as_verifiers"]
+
+GameReward = Callable[[FinishedEpisode], Any]
+"""What grades a game: a function as `grade` of a grader, which returns a number or an object with a `score`, or an
+asynchronous one."""
 
 NEEDS: Final = "verifiers>=0.4,<0.5"
 
@@ -23,6 +32,8 @@ def as_verifiers(
     rules: type[Rules] | str,
     *,
     episodes: int | None = None,
+    rewards: Mapping[str, GameReward] | None = None,
+    weights: Mapping[str, float] | None = None,
     **seated: Unpack[SeatArguments],
 ) -> tuple[Any, Any]:
     """Make a taskset and an environment of verifiers from one seat of a game, for a module that exports both.
@@ -41,14 +52,21 @@ def as_verifiers(
     Args:
         rules: As for `SeatInWords`.
         episodes: How many tasks there are; None: as many as are asked for.
+        rewards: Further rewards by name: functions as `grade` of a grader's file, or programs by
+            `coworld_runner.roles.graded_by`. One that fails is an error of the episode.
+        weights: The weights of rewards by name, that of `score` too; 1 by default.
         seated: As for `SeatInWords`.
 
     Returns:
         The class of the taskset, and that of the environment.
 
     Raises:
-        UsageError: verifiers is not installed (`library_missing`); or as for `SeatInWords`.
+        UsageError: verifiers is not installed (`library_missing`), or a weight is for no reward (`no_such_reward`);
+            or as for `SeatInWords`.
     """
+    graders, weigh = dict(rewards or {}), dict(weights or {})
+    if unknown := weigh.keys() - {"score", *graders}:
+        raise UsageError(f"There is no reward {listed(sorted(unknown))}.", code="no_such_reward")
     vf = imported("verifiers.v1", NEEDS)
 
     sit = partial(SeatInWords, rules, **seated)
@@ -82,7 +100,19 @@ def as_verifiers(
                     return
                 played.leave()
                 results = played.results or {}
-                interaction.trace.record_reward("score", results["scores"][seat])
+                gained = {"score": results["scores"][seat]}
+                for graded, grade in graders.items():
+                    gained[graded] = await _reward(grade, played.episode)
+                for rewarded, value in gained.items():
+                    interaction.trace.record_reward(rewarded, value, weigh.get(rewarded, 1.0))
                 interaction.trace.record_metrics({"refused": played.refused, "ticks": results["ticks"]})
 
     return GameTaskset, GameEnv
+
+
+async def _reward(grade: GameReward, episode: FinishedEpisode) -> float:
+    """What a grader gives for a game; it may take its time, and other games go on."""
+    told = await anyio.to_thread.run_sync(grade, episode)
+    if inspect.isawaitable(told):
+        told = await told
+    return float(cast("Mapping[str, Any]", told)["score"] if isinstance(told, Mapping) else told)

@@ -34,11 +34,14 @@ from .seat_events import SeatLog
 from .seat_messages import read_act, read_message
 from .seat_news import SeatNews
 
-__all__ = ["GameTable", "Keep"]
+__all__ = ["Done", "GameTable", "Keep", "replay_of"]
 
 Keep = Literal["replay", "actions", "nothing"]
 """What a table keeps of a game: its replay as it is shown; only what was done, from which a replay can be made; or
 nothing."""
+
+Done = tuple[dict[int, Any], Sequence[SeatMessage]]
+"""What was done in a tick: the actions of its seats, and what they said."""
 
 SLOW_TICK: Final = 2.0
 """Seconds of a tick from which on a seat is told how much of it is left."""
@@ -122,7 +125,7 @@ class GameTable:
         self._delivered: set[int] = set()
         """Those of them whose observation was delivered in time."""
         self._by: dict[int, str] = {}
-        self._history: list[tuple[dict[int, Any], Sequence[SeatMessage]]] | None = [] if keep == "actions" else None
+        self._history: list[Done] | None = [] if keep == "actions" else None
         self._writer: ReplayWriter | None = None
         self._led: tuple[Mapping[int, Any], Mapping[int, str]] | None = None
         """What led to the present tick, the actions and who decided them, until the replay has it."""
@@ -318,16 +321,15 @@ class GameTable:
         if self._writer is not None:
             self._record()
             return self._writer.finish(reason=reason, results=results)
-        again = GameTable(self._rules, self._config, seed=self._seed, new_chance=self._new_chance)
-        try:
-            for actions, said in self._history or ():
-                for one in said:
-                    assert again.play.talk is not None
-                    again.play.talk.say(one.seat, one.text, one.to, tick=again.play.tick)
-                again.step(actions)
-        except RulesError:
-            reason, results = "failed", None
-        return again.replay(reason=reason, results=results)
+        return replay_of(
+            self._rules,
+            self._config,
+            self._history or (),
+            seed=self._seed,
+            new_chance=self._new_chance,
+            reason=reason,
+            results=results,
+        )
 
     def finish(self, *, reason: str, results: Mapping[str, Any] | None = None) -> str:
         """End the game; returns the message that says so."""
@@ -456,3 +458,36 @@ class GameTable:
         legal = self.play.legal(slot) if self.started and slot not in self.actions else []
         told = f',"legal":[{",".join(legal)}]' if legal else ""
         return f'{{"type":"refused","tick":{self.play.tick},"reason":{compact(reason)}{told}}}'
+
+
+def replay_of(
+    rules: type[Rules],
+    config: EpisodeConfig,
+    history: Iterable[Done],
+    *,
+    seed: int,
+    reason: str,
+    results: Mapping[str, Any] | None = None,
+    new_chance: Mapping[int, int] | None = None,
+) -> bytes:
+    """Return the replay of a game of which only what was done is known; the arguments are those of `GameTable`.
+
+    Args:
+        rules: The game.
+        config: Its config.
+        history: What was done, tick by tick.
+        seed: The seed of all random numbers.
+        reason: Why it has ended; `over` if it was played to its end.
+        results: Its results, if there are any.
+        new_chance: As for `Play`.
+    """
+    again = GameTable(rules, config, seed=seed, new_chance=new_chance)
+    try:
+        for actions, said in history:
+            for one in said:
+                assert again.play.talk is not None
+                again.play.talk.say(one.seat, one.text, one.to, tick=again.play.tick)
+            again.step(actions)
+    except RulesError:
+        reason, results = "failed", None
+    return again.replay(reason=reason, results=results)
