@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -35,6 +36,7 @@ _KEY_HEADERS = {"openai": "authorization", "anthropic": "x-api-key"}
 _PASSED_ON = ("anthropic-version", "anthropic-beta")
 _MOST_QUESTION = 32 << 20
 _MOST_EACH = 256
+_ADDRESS = re.compile(r"[0-9.]+(:[0-9]+)?|\[.*")
 _LEFT = "whoever asked has left"
 _PATIENCE = 900.0
 """Seconds that a connection may be idle."""
@@ -159,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
         Raises:
             Refused: It is nobody of this episode, a page of a browser, or a seat that there is not.
         """
-        if self.headers.get("origin") is not None:
+        if self.headers.get("origin") is not None or not _is_place(self.headers.get("host", "")):
             raise Refused(403, "pages of browsers are not answered")
         token, _, call = urlsplit(self.path).path.lstrip("/").partition("/")
         spender = self._models.tokens.get(token)
@@ -290,6 +292,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.close_connection:
             self.send_header("connection", "close")
         self.end_headers()
+
+
+def _is_place(host: str) -> bool:
+    """Whether a program names the server so: by its address or the name of its unit, and not by one of the internet."""
+    return "." not in host or _ADDRESS.fullmatch(host) is not None
 
 
 def _read_event(line: bytes, usage: Usage) -> Any:
