@@ -25,7 +25,7 @@ from coworld_cli.options.values import RATINGS
 from coworld_core.episode.model_use import ModelUse
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
-from coworld_core.errors import EnvironmentFault
+from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.evaluation.beta import beta_below, beta_quantile
 from coworld_core.evaluation.betting import MeanTest
 from coworld_core.evaluation.block_ledger import BlockLedger, JudgedBlock
@@ -48,7 +48,7 @@ from coworld_core.evaluation.estimates import (
     sign_evidence,
     student_quantile,
 )
-from coworld_core.evaluation.evaluation_files import require_same_plan
+from coworld_core.evaluation.evaluation_files import measure_row, require_same_plan
 from coworld_core.evaluation.lost_blocks import FirstDifference, LineOfPlay, LossNote, LossNotes
 from coworld_core.evaluation.markdown import report_markdown
 from coworld_core.evaluation.needed_episodes import NeededEpisodes
@@ -1038,3 +1038,11 @@ def test_no_further_block_is_begun_once_the_budget_is_used_up() -> None:
     # A verdict is a verdict
     won = [row for block in range(1, 16) for row in pair_rows(block, 1.0)]
     assert compare_rows(comparison_plan(max_cost=0.1), [*asked(16, 9.0), *won]).stopped == "evidence"
+
+
+@pytest.mark.parametrize("elsewhere", ["../elsewhere", "/etc", "a/../../b"])
+def test_a_row_does_not_lead_out_of_its_run(tmp_path: Path, elsewhere: str) -> None:
+    row = pair_rows(1, 0.5)[0].model_copy(update={"workspace": elsewhere, "results": None})
+    with pytest.raises(UsageError) as refused:
+        measure_row(row, comparison_plan(metric="moves"), tmp_path / "run")
+    assert refused.value.code == "episode_elsewhere"

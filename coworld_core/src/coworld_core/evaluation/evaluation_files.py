@@ -189,6 +189,13 @@ def refuse_changed(found: EvaluationPlan, plan: EvaluationPlan) -> None:
             )
 
 
+def _results_of(row: EpisodeRow, workspace: Path) -> dict[str, Any]:
+    # A row may be a stranger's
+    if Path(row.workspace).is_absolute() or ".." in Path(row.workspace).parts:
+        raise UsageError(f"Episode {row.key} has no directory below {workspace}.", code="episode_elsewhere")
+    return read_record(workspace / row.workspace).results or {}
+
+
 def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> EpisodeRow:
     """Return the row with its scores replaced by the measured metric.
 
@@ -197,8 +204,7 @@ def measure_row(row: EpisodeRow, plan: EvaluationPlan, workspace: Path) -> Episo
     """
     if not plan.metric or not row.scores:
         return row
-    results = row.results if row.results is not None else read_record(workspace / row.workspace).results
-    results = results or {}
+    results = row.results if row.results is not None else _results_of(row, workspace)
     numbers = measured(results, plan.metric, plan.slot_count)
     if numbers is None:
         known = known_metrics(results, plan.slot_count)
