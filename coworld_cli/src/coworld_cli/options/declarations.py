@@ -39,7 +39,7 @@ _SECTIONS = (
     "Options",
 )
 """Headings of a help, in order; an option without one comes under the last."""
-_MORE_SECTIONS = ("Times", "Limits", "Secrets for players", "Kubernetes", "Server and identity")
+_MORE_SECTIONS = ("Times", "Limits", "Secrets for players", "Language models", "Kubernetes", "Server and identity")
 """Headings of rarely needed options: the help only names them, and `--help-all` shows their options."""
 
 
