@@ -25,6 +25,7 @@ SINGLE = [
 ]
 GROUPS = {
     "player": ["list", "create", "use", "unset"],
+    "token": ["list", "create", "revoke"],
     "secret": ["put", "list", "delete"],
     "hosted-game": ["create", "join"],
     "lobby": ["create", "get", "start", "seat", "claim", "remove", "leave", "cancel", "end"],

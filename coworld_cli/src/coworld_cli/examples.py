@@ -177,6 +177,12 @@ coworld set-token --server http://127.0.0.1:8787 < token.txt
 coworld set-token --file token.txt
 coworld exchange-code
 coworld exchange-code CODE --server http://127.0.0.1:8787
+coworld token list
+coworld token list --json
+coworld token create laptop --days 90
+coworld token create ci --json
+coworld token revoke TOKEN_ID
+coworld token revoke TOKEN_ID --server http://127.0.0.1:8787
 coworld player list
 coworld player list --json
 coworld player create 'Red team'

@@ -43,7 +43,9 @@ from coworld_core.api import (
     Lobby,
     LobbySeatBody,
     Membership,
+    NewToken,
     OwnedPlayer,
+    OwnToken,
     PlayerEvidence,
     PlayerFiles,
     PlayerLogin,
@@ -607,6 +609,11 @@ class _Submissions:
         idempotency_key: str | None = None,
     ) -> SubmissionCreated: ...
 
+class _Tokens:
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[OwnToken]: ...
+    def create(self, name: str, *, days: int | None = None, timeout: float | None = None) -> NewToken: ...
+    def revoke(self, token_id: str, *, timeout: float | None = None) -> OwnToken: ...
+
 class SyncClient:
     acting_as: str
     def __init__(
@@ -690,6 +697,8 @@ class SyncClient:
     def secrets(self) -> _Secrets: ...
     @property
     def submissions(self) -> _Submissions: ...
+    @property
+    def tokens(self) -> _Tokens: ...
     def run(
         self, function: Callable[Concatenate[CoworldClient, _P], Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T: ...

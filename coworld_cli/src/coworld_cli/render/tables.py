@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         LeagueSeed,
         Membership,
         OwnedPlayer,
+        OwnToken,
         Participant,
         Player,
         PlayerEvidence,
@@ -499,6 +500,16 @@ def experience_details(row: ExperienceRequest) -> str:
 
 
 # --- players ------------------------------------------------------------------------------------------------------
+
+
+TOKENS: tuple[Column[OwnToken], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Name", lambda row: row.name),
+    Column("Kind", lambda row: row.kind),
+    Column("Created", lambda row: when(row.created_at)),
+    Column("Expires", lambda row: when(row.expires_at)),
+    Column("Current", lambda row: row.is_current),
+)
 
 
 def player_columns(active: str | None) -> tuple[Column[OwnedPlayer], ...]:

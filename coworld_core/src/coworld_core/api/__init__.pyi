@@ -67,12 +67,15 @@ from .hosted import PlaySession as PlaySession
 from .hosted import PlaySessionBody as PlaySessionBody
 from .hosted import ReplaySessionBody as ReplaySessionBody
 from .hosted import SessionPlayer as SessionPlayer
+from .identity import NewToken as NewToken
 from .identity import OwnedPlayer as OwnedPlayer
+from .identity import OwnToken as OwnToken
 from .identity import Player as Player
 from .identity import PlayerBody as PlayerBody
 from .identity import PlayerLogin as PlayerLogin
 from .identity import SignInCodeBody as SignInCodeBody
 from .identity import SubjectType as SubjectType
+from .identity import TokenBody as TokenBody
 from .identity import Whoami as Whoami
 from .leagues import BlockSeed as BlockSeed
 from .leagues import CompetitionEvent as CompetitionEvent

@@ -384,16 +384,20 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
 @user_group.command("token")
 @click.argument("name")
 @click.option("--revoke", is_flag=True, help="Revoke all earlier tokens and sessions of the account.")
+@click.option("--label", default="another", show_default=True, metavar="TEXT", help="What it is for.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help="Days that it is valid.  [default: until revoked]")
 @to_file
 @where
-def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path | None) -> None:
+def user_token(
+    settings: Settings, out: Out, name: str, revoke: bool, label: str, days: int | None, to: Path | None
+) -> None:
     """Create another token for an account, and print it."""
 
     async def make(services: Services) -> dict[str, object]:
         from .identity.accounts import new_token
 
         async with services.database.writing() as session:
-            token = await new_token(session, services.tokens, name, revoke=revoke)
+            token = await new_token(session, services.tokens, name, revoke=revoke, label=label, days=days)
         return {"name": name, "token": token.text}
 
     _tell_token(out, to, with_services(settings, make))

@@ -1,4 +1,4 @@
-"""Signing in and out: a token is exchanged for a cookie that only allows reading."""
+"""Signing in and out, where a token is exchanged for a cookie that only allows reading; and one's own account."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from starlette.responses import RedirectResponse, Response
 
 from ..api.routing import read_body
 from ..errors import Refusal
+from ..identity.accounts import own_tokens, revoke_token
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
 from ..services import Services
 from ..store.audit import Actor, acting, audit
 from ..store.columns import now
 from ..store.models import Token
-from .visit import is_same_origin, open_visit, page, trouble
+from .visit import actor_of, is_same_origin, open_visit, page, read_form, refused_form, trouble
 
-__all__ = ["sign_in", "sign_in_page", "sign_out"]
+__all__ = ["account", "revoke", "sign_in", "sign_in_page", "sign_out"]
 
 LIFETIME = dt.timedelta(hours=12)
 """How long a browser stays signed in."""
@@ -90,6 +91,37 @@ async def sign_out(request: Request) -> Response:
     answer = RedirectResponse("/", status_code=303)
     answer.delete_cookie(SESSION_COOKIE)
     return answer
+
+
+async def account(request: Request) -> Response:
+    """One's own account, with its tokens."""
+    async with open_visit(request) as visit:
+        caller = visit.caller
+        if caller.user is None:
+            return RedirectResponse("/sign-in?next=/account", status_code=303)
+        # A player's session does not manage what its owner has
+        tokens = await own_tokens(visit.db, caller.user.id) if caller.player is None else []
+        return page(
+            request, "account.html", caller, here="account", user=caller.user, tokens=tokens, current=caller.token_id
+        )
+
+
+async def revoke(request: Request) -> Response:
+    """Revoke one of one's own tokens."""
+    services = cast("Services", request.app.state.services)
+    async with open_visit(request) as visit:
+        caller = visit.caller
+    if (refused := refused_form(request, caller, "/account")) is not None:
+        return refused
+    if caller.user is None or caller.player is not None:
+        return trouble(request, caller, 403, "Refused", "Sign in with your own token to manage tokens.")
+    token_id = (await read_form(request)).get("token_id", "")
+    with acting(actor_of(request, caller)):
+        async with services.database.writing() as session:
+            found = await revoke_token(session, caller.user.id, token_id)
+    if found is None:
+        return trouble(request, caller, 404, "Not found", "This is none of your tokens.")
+    return RedirectResponse("/account", status_code=303)
 
 
 def _place(text: str) -> str:
