@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..lazy import load_library
 
-__all__ = ["Cell", "TableRow", "Tabular", "html_table", "one_line"]
+__all__ = ["Cell", "TableRow", "Tabular", "csv_text", "html_table", "one_line"]
 
 Cell = str | int | float | bool | None
 """A value in a row: never nested."""
@@ -53,6 +55,15 @@ def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Seque
     table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>" if rows else ""
     below = "".join(f"<p>{shown(note)}</p>" for note in notes)
     return f"<table><caption>{shown(caption)}</caption>{table}</table>{below}"
+
+
+def csv_text(rows: Sequence[Mapping[str, Cell]]) -> str:
+    """Rows that all have the same columns as CSV, with a line of column names; missing values are empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 class Tabular(ABC):

@@ -8,14 +8,15 @@ import json as jsonlib
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 import click
 
 from coworld_cli.console import CommandLine
+from coworld_core.text import csv_text
 
 from .cli_operator import add_operating, add_user_operating, shown_quotas
 from .cli_options import (
@@ -24,6 +25,7 @@ from .cli_options import (
     changing,
     commissioned,
     followed,
+    invites,
     judges_members,
     keep_secret,
     limits_seats,
@@ -45,6 +47,7 @@ from .settings import Retention, Settings
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
+    from .identity.invitations import Invitation
     from .services import Services
     from .work.executor import Executor
 
@@ -379,6 +382,71 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
         return {"id": user.id, "name": user.name, "team": user.is_team, "token": token.text}
 
     _tell_token(out, to, with_services(settings, add))
+
+
+@user_group.command("invite")
+@click.argument("name")
+@click.option("--email", help="Shown by whoami.")
+@click.option("--team", is_flag=True, help="A new account is a member of the team.")
+@invites
+@where
+def user_invite(
+    settings: Settings, out: Out, name: str, email: str | None, team: bool, days: int, url: str | None, to: Path | None
+) -> None:
+    """Make a link by which somebody gets a token, once; with an account, unless there is one of that name."""
+    from .identity.invitations import Person, invite
+
+    person = Person(name=name, email=email, team=team)
+    [made] = _invitations(settings, url, lambda session: _each(invite(session, person, days=days)))
+    keep_secret(out, to, str(made["link"]), made)
+
+
+@user_group.command("import")
+@click.argument("file", type=click.File("rb"))
+@invites
+@where
+def user_import(settings: Settings, out: Out, file: BinaryIO, days: int, url: str | None, to: Path | None) -> None:
+    """Invite everybody in a CSV file with the columns name and, if wanted, email and team (yes or no).
+
+    The result is CSV with a link for each, by which they get a token, once. Who has an account already gets none.
+    """
+    from .identity.invitations import invite_all, read_people
+
+    people = read_people(file.read())
+    made = _invitations(settings, url, lambda session: invite_all(session, people, days=days))
+    keep_secret(
+        out,
+        to,
+        csv_text([{key: one[key] for key in ("name", "email", "link")} for one in made]).rstrip("\n"),
+        {"items": made},
+    )
+    invited = sum(one["link"] is not None for one in made)
+    out.note(f"{invited} invited, for {days} days; {len(made) - invited} had an account.")
+
+
+async def _each(one: Awaitable[Invitation]) -> list[Invitation]:
+    return [await one]
+
+
+def _invitations(
+    settings: Settings, url: str | None, make: Callable[[AsyncSession], Awaitable[list[Invitation]]]
+) -> list[dict[str, Any]]:
+    """Make invitations, and show them with their links."""
+    base = (url or settings.url).rstrip("/")
+
+    async def change(session: AsyncSession) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": one.user.id,
+                "name": one.user.name,
+                "email": one.user.email,
+                "team": one.user.is_team,
+                "link": one.code and f"{base}/invitations/{one.code}",
+            }
+            for one in await make(session)
+        ]
+
+    return changing(settings, change)
 
 
 @user_group.command("token")

@@ -30,6 +30,7 @@ __all__ = [
     "changing",
     "commissioned",
     "followed",
+    "invites",
     "judges_members",
     "keep_secret",
     "limits_seats",
@@ -159,6 +160,15 @@ def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path, dir_okay=False),
         help="Write it into a file that only you can read, not to standard output.",
     )(function)
+
+
+def invites(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of invitations to a command, which takes `days`, `url` and `to`."""
+    days = click.option(
+        "--days", type=click.IntRange(1, 365), default=14, show_default=True, metavar="N", help="How long a link works."
+    )
+    url = click.option("--url", metavar="URL", help="The server's URL for people.  [default: that of `serve`]")
+    return days(url(to_file(function)))
 
 
 def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, object]) -> None:

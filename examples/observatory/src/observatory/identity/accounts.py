@@ -17,7 +17,16 @@ from ..store.columns import now
 from ..store.models import Token, User
 from .auth import Authenticator, MintedToken
 
-__all__ = ["AccountError", "add_user", "find_user", "keep_quotas", "new_token", "own_tokens", "revoke_token"]
+__all__ = [
+    "AccountError",
+    "add_user",
+    "find_user",
+    "keep_quotas",
+    "make_account",
+    "new_token",
+    "own_tokens",
+    "revoke_token",
+]
 
 
 class AccountError(CoworldError):
@@ -35,6 +44,16 @@ async def add_user(
     Raises:
         NameRefused: The name cannot be used, is taken, or looks like another account's.
     """
+    user = await make_account(session, name, email=email, team=team)
+    return user, await tokens.mint(session, "user", user.id, label="first")
+
+
+async def make_account(session: AsyncSession, name: str, *, email: str | None = None, team: bool = False) -> User:
+    """Create an account that has no token yet.
+
+    Raises:
+        NameRefused: The name cannot be used, is taken, or looks like another account's.
+    """
     name = new_name(name)
     if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
         raise NameRefused(
@@ -47,7 +66,7 @@ async def add_user(
     session.add(user)
     await session.flush()
     audit(session, "account.made", user_id=user.id, team="yes" if team else None)
-    return user, await tokens.mint(session, "user", user.id, label="first")
+    return user
 
 
 async def new_token(
