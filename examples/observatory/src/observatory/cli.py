@@ -35,6 +35,7 @@ from .cli_options import (
     retains,
     run,
     runs,
+    takes_submissions,
     to_file,
     traces_option,
     verbose_option,
@@ -566,6 +567,7 @@ def league_group() -> None:
     help="Disqualify a policy that was at fault in each of its last N episodes.  [default: never]",
 )
 @judges_members
+@takes_submissions
 @limits_seats
 @followed
 @commissioned
@@ -624,6 +626,7 @@ def league_add(
 @click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
 @judges_members
+@takes_submissions
 @limits_seats
 @followed
 @commissioned
@@ -652,7 +655,16 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
 def _named_terms(terms: Mapping[str, object]) -> dict[str, object]:
     """The settings that were given, by field of `LeagueSettings`."""
     # The values that mean None for these settings.
-    none = {"rounds": 0, "faults": 0, "unplayable": 0, "entries_per_user": 0, "commissioner_runnable_id": ""}
+    none = {
+        "opens_at": "none",
+        "closes_at": "none",
+        "final_season": 0,
+        "rounds": 0,
+        "faults": 0,
+        "unplayable": 0,
+        "entries_per_user": 0,
+        "commissioner_runnable_id": "",
+    }
     return {
         key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }
@@ -672,6 +684,8 @@ def league_list(settings: Settings, out: Out) -> None:
         entries = "any number" if league["entries_per_user"] is None else league["entries_per_user"]
         plays += f"division{'s' if league['divisions'] > 1 else ''}, entries of one account: {entries}"
         out.say(f"    {league['state']}: {plays}{_under_way(league)}")
+        if league["submissions"]:
+            out.say(f"    {league['submissions']}")
         if league["roles"]:
             out.say(f"    Each completed episode of a round is {league['roles']}.")
         if league["trouble"]:

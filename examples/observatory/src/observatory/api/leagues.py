@@ -391,6 +391,9 @@ async def change_league_settings(
     coworld = await session.get(Coworld, league.game.coworld_id)
     commissioned = _who_decides(settled, coworld)
     _require_roles(settled, coworld)
+    if "final_season" in said and settled.is_over(league.season):
+        hint = f"Name this season, {league.season}, or a later one."
+        raise LeagueError(f"{league.name} is past season {settled.final_season}.", code="season_begun", hint=hint)
     fixed = [word for word, name in _FIXED.items() if getattr(settled, name) != getattr(before, name)]
     divisions = await league_divisions(session, league.id)
     if fixed:

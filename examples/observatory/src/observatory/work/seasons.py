@@ -154,6 +154,8 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     )
     session.add(season)
     league.season += 1
+    if terms.is_over(league.season):
+        league.paused_at = league.paused_at or now()
     audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
     await session.flush()
     return season
@@ -230,7 +232,8 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
         `id`, `name`, `state`, `season`, and the `moves` between divisions.
 
     Raises:
-        AccountError: There is no such league (code `unknown_league`).
+        AccountError: There is no such league (code `unknown_league`), or one that is over does not resume
+            (`league_over`).
     """
     league = await locked_league(session, reference)
     moves: list[JsonObject] = []
@@ -239,6 +242,10 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
     elif action == "pause":
         league.paused_at = league.paused_at or now()
         audit(session, "league.paused", subject=league.name)
+    elif state_of(league) == "over":
+        said = f"{league.name} is over: season {league.season - 1} was its final one."
+        hint = "Another --final-season, or 0 for none, lets it go on."
+        raise AccountError(said, code="league_over", hint=hint)
     else:
         league.paused_at = None
         audit(session, "league.resumed", subject=league.name)
@@ -252,7 +259,9 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
 
 
 def state_of(league: League) -> str:
-    """`plays`, `paused`, or `stands still` if the league has no rounds of its own."""
+    """`plays`, `paused`, `over` after its final season, or `stands still` if it has no rounds of its own."""
+    if LeagueSettings.of(league.commissioner_config).is_over(league.season):
+        return "over"
     if league.commissioner_key not in (CONTINUOUS, COMMISSIONED):
         return "stands still"
     return "paused" if league.paused_at is not None else "plays"
