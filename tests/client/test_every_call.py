@@ -32,6 +32,8 @@ READING: dict[str, Call] = {
     "leagues.get": lambda api: api.leagues.get(LEAGUE),
     "leagues.game_of_week": lambda api: api.leagues.game_of_week(),
     "leagues.ladder": lambda api: api.leagues.ladder(LEAGUE),
+    "leagues.seasons": lambda api: api.leagues.seasons(LEAGUE),
+    "leagues.season": lambda api: api.leagues.season(LEAGUE, 2),
     "divisions.list": lambda api: api.divisions.list(league=LEAGUE),
     "divisions.get": lambda api: api.divisions.get(DIVISION),
     "divisions.leaderboard": lambda api: api.divisions.leaderboard(DIVISION),

@@ -102,6 +102,8 @@ TABLE: dict[str, Row] = {
     "GET /v2/leagues/game-of-week": Row(ANYONE),
     "GET /v2/leagues/{league_id}": Row(LEAGUE),
     "GET /v2/leagues/{league_id}/division-ladder": Row(LEAGUE),
+    "GET /v2/leagues/{league_id}/seasons": Row(LEAGUE),
+    "GET /v2/leagues/{league_id}/seasons/{number}": Row(LEAGUE, params={"number": "1"}),
     "GET /v2/divisions": Row(ANYONE),
     "GET /v2/divisions/{division_id}": Row(LEAGUE),
     "GET /v2/coworld-league-seeds": Row(TEAM),

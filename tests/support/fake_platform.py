@@ -197,6 +197,7 @@ LOBBY: dict[str, Any] = {
     "can_manage": True,
     "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
 }
+SEASON = {"league_id": LEAGUE["id"], "league": "paint", "number": 2, "closed_at": NOW, "tables": [], "moves": []}
 OWNED = {**PLAYER, "created_at": NOW}
 OWN_TOKEN = {"id": "0" * 24, "name": "ci", "kind": "user", "created_at": NOW}
 ROLE_RUN: dict[str, Any] = {
@@ -245,6 +246,8 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v2/leagues", [LEAGUE]),
     ("GET", "/v2/leagues/game-of-week", None),
     ("GET", "/v2/leagues/[^/]+", LEAGUE),
+    ("GET", "/v2/leagues/[^/]+/seasons", [SEASON]),
+    ("GET", "/v2/leagues/[^/]+/seasons/[0-9]+", SEASON),
     (
         "GET",
         "/v2/leagues/[^/]+/division-ladder",

@@ -20,14 +20,15 @@ from ..options.platform import (
     policy_filter,
     round_filter,
 )
-from ..options.values import IdType, key_values
+from ..options.values import FILE, IdType, key_values
 from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one, show_rows
-from ..render.text import clean
+from ..render.text import clean, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from coworld_client import CoworldClient
     from coworld_core.api import LeaderboardEntry, LeaderboardView
@@ -182,6 +183,33 @@ def _as_json(rows: Sequence[LeaderboardEntry], view: LeaderboardView | None) -> 
     values = {line.get("subject_id"): line.get("values") for line in view.rows} if view is not None else {}
     known = ((row, values.get(row.player_id)) for row in rows)
     return [{**dump(row), **({"values": found} if found else {})} for row, found in known]
+
+
+@commands.command("season")
+@click.argument("league", type=IdType("league", names=True), metavar="LEAGUE")
+@click.argument("number", required=False, type=click.IntRange(1), metavar="[NUMBER]")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table as CSV or Parquet (.csv, .parquet).")
+@platform_options
+def season(out: Output, connection: Connection, league: str, number: int | None, output: Path | None) -> int:
+    """Show the tables of a league's season, or write them into a file.
+
+    LEAGUE is its name or its id. Without NUMBER, it is the running season, as if it ended now.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        from ..files import write_whole
+
+        found = await api.leagues.season(await api.leagues.id_of(league), number)
+        if output is not None:
+            written = write_whole(output, found.to_bytes(output.suffix))
+            out.answer({"file": str(written), "season": found.number, "rows": len(found.to_records())})
+            out.say(f"{shown_path(written)}: season {found.number} of {clean(found.league, one_line=True)}.")
+            return exitcodes.OK
+        out.answer(dump(found))
+        out.say(tables.season_details(found))
+        return exitcodes.OK
+
+    return run_api(out, connection, body, anonymous=True)
 
 
 @commands.command("rounds")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coworld_core.api import LadderEntry, League, check_id
+from coworld_core.api import LadderEntry, League, LeagueSeason, check_id
 from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
@@ -63,6 +63,25 @@ class Leagues(Resource):
             hint=f"Did you mean {near!r}?" if near else Hint("list_leagues", "api.leagues.list has them."),
             context={"server": self._client.server},
         )
+
+    def seasons(self, league_id: str, *, timeout: float | None = None) -> AsyncPager[LeagueSeason]:
+        """The finished seasons of a league, newest first, on servers that archive them."""
+        target = path("/v2/leagues/{}/seasons", check_id(league_id, "league"))
+        return self._list(LeagueSeason, target, whole=True, timeout=timeout)
+
+    async def season(self, league_id: str, number: int | None = None, *, timeout: float | None = None) -> LeagueSeason:
+        """A season of a league: its tables, and who moved; `to_records()` and `to_pandas()` give them as one table.
+
+        Args:
+            league_id: The league.
+            number: The season; None: the running one, as if it ended now.
+            timeout: Seconds for each attempt.
+
+        Raises:
+            NotFound: There is no such league or season, or the server has none.
+        """
+        target = path("/v2/leagues/{}/seasons/{}", check_id(league_id, "league"), str(number or 0))
+        return await self._get(LeagueSeason, target, timeout=timeout)
 
     async def game_of_week(self, *, timeout: float | None = None) -> League | None:
         """The league of the week, or None."""

@@ -87,6 +87,7 @@ from .leagues import Leaderboard as Leaderboard
 from .leagues import LeaderboardEntry as LeaderboardEntry
 from .leagues import LeaderboardView as LeaderboardView
 from .leagues import League as League
+from .leagues import LeagueSeason as LeagueSeason
 from .leagues import LeagueSeed as LeagueSeed
 from .leagues import LeagueSeedBody as LeagueSeedBody
 from .leagues import LeagueSeedChangeBody as LeagueSeedChangeBody
@@ -95,6 +96,9 @@ from .leagues import RecentRound as RecentRound
 from .leagues import Round as Round
 from .leagues import RoundDetail as RoundDetail
 from .leagues import RoundResult as RoundResult
+from .leagues import SeasonLine as SeasonLine
+from .leagues import SeasonMove as SeasonMove
+from .leagues import SeasonTable as SeasonTable
 from .lobbies import Lobby as Lobby
 from .lobbies import LobbyBody as LobbyBody
 from .lobbies import LobbyPermissions as LobbyPermissions
