@@ -186,6 +186,8 @@ WORDS: Mapping[str, str] = {
     "check_identity": "Check the name, and as whom you act: `coworld whoami`.",
     "create_player": "Create one with `coworld player create NAME`.",
     "list_coworlds": "`coworld list` shows what there is.",
+    "name_division": "Name one with --division: {divisions}.",
+    "leave_out_league": "Name the division alone: leave out --league.",
     "list_leagues": "`coworld leagues` lists them.",
     "new_checkpoint": "Name another file, or start a new one with --reset.",
     "renew_session": "`coworld player use {player}` starts a new one; `coworld player unset` makes you act as yourself "
