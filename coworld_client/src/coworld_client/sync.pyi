@@ -480,7 +480,7 @@ class _Policies:
     def lookup(self, policy: str | PolicyRef, *, timeout: float | None = None) -> PolicyVersionRow: ...
     def upload(
         self,
-        player: str | PlayerFiles,
+        player: str | Path | PlayerFiles,
         *,
         name: str,
         run: Sequence[str] = (),
