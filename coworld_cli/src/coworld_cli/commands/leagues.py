@@ -160,7 +160,7 @@ def _as_json(rows: Sequence[LeaderboardEntry], view: LeaderboardView | None) -> 
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table as CSV or Parquet (.csv, .parquet).")
 @platform_options
 def season(out: Output, connection: Connection, league: str, number: int | None, output: Path | None) -> int:
-    """Show the tables of a league's season, or write them into a file.
+    """Show a season of a league, or write it into a file.
 
     LEAGUE is its name or its id. Without NUMBER, it is the running season, as if it ended now.
     """
