@@ -19,12 +19,13 @@ from coworld_cli.main import cli
 SINGLE = [
     *("login", "logout", "whoami", "set-token", "exchange-code"),
     *("list", "show", "status", "next-version", "download", "images", "upload-coworld", "patch-commissioner"),
-    *("leagues", "divisions", "results", "rounds", "memberships", "submissions", "events"),
+    *("leagues", "divisions", "results", "season", "rounds", "memberships", "submissions", "events"),
     *("upload-policy", "submit", "champion", "retire-membership"),
     *("episodes", "episode-stats", "episode-results", "episode-logs", "replays", "replay-open", "episode-bundle"),
 ]
 GROUPS = {
     "player": ["list", "create", "use", "unset"],
+    "token": ["list", "create", "revoke"],
     "secret": ["put", "list", "delete"],
     "hosted-game": ["create", "join"],
     "lobby": ["create", "get", "start", "seat", "claim", "remove", "leave", "cancel", "end"],

@@ -32,6 +32,8 @@ READING: dict[str, Call] = {
     "leagues.get": lambda api: api.leagues.get(LEAGUE),
     "leagues.game_of_week": lambda api: api.leagues.game_of_week(),
     "leagues.ladder": lambda api: api.leagues.ladder(LEAGUE),
+    "leagues.seasons": lambda api: api.leagues.seasons(LEAGUE),
+    "leagues.season": lambda api: api.leagues.season(LEAGUE, 2),
     "divisions.list": lambda api: api.divisions.list(league=LEAGUE),
     "divisions.get": lambda api: api.divisions.get(DIVISION),
     "divisions.leaderboard": lambda api: api.divisions.leaderboard(DIVISION),
@@ -74,6 +76,7 @@ READING: dict[str, Call] = {
     "reporters.get": lambda api: api.reporters.get(REPORTER),
     "reporters.outputs": lambda api: api.reporters.outputs(REPORTER),
     "players.list": lambda api: api.players.list(),
+    "tokens.list": lambda api: api.tokens.list(),
 }
 
 WRITING: dict[str, Call] = {
@@ -95,6 +98,7 @@ WRITING: dict[str, Call] = {
     "role_runs.create": lambda api: api.role_runs.create(EREQ, "diagnoser", position=0),
     "league_seeds.create": lambda api: api.league_seeds.create("paint-arena"),
     "players.create": lambda api: api.players.create("Ada"),
+    "tokens.create": lambda api: api.tokens.create("ci", days=7),
     "players.login": lambda api: api.players.login(f"ply_{uid(6)}"),
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from support.fake_platform import EPISODE, LEAGUE, MEMBERSHIP, SEAT, VERSION, canned_platform, uid
+from support.fake_platform import DIVISION, EPISODE, LEAGUE, MEMBERSHIP, SEAT, VERSION, canned_platform, uid
 from support.fake_server import Ask, Say, json_say, serve
 from support.flaky_transport import FlakyTransport
 
@@ -137,7 +137,7 @@ async def test_newer_servers_list_the_episodes_of_one_thing_elsewhere() -> None:
         lambda api: api.episodes.list(policy="alice:vx"),
         lambda api: api.rounds.list(league="div_1"),
         lambda api: api.memberships.list(player="lpm_1"),
-        lambda api: api.submissions.list(league="x"),
+        lambda api: api.submissions.list(league="div_1"),
         lambda api: api.events.list(round="div_1"),
         lambda api: api.divisions.list(league="div_1"),
         lambda api: api.leagues.list(game="league_1"),
@@ -170,6 +170,28 @@ async def test_wrong_id_is_refused_before_any_request(call: Any) -> None:
         with pytest.raises(UsageError):
             await call(api)
     assert not transport.asked
+
+
+@pytest.mark.parametrize(
+    ("call", "asked"),
+    [
+        (lambda api, league: api.leagues.get(league), "/v2/leagues/{league}"),
+        (lambda api, league: api.leagues.season(league, 2), "/v2/leagues/{league}/seasons/2"),
+        (lambda api, league: api.divisions.list(league=league), "/v2/divisions?league_id={league}"),
+        (lambda api, league: api.rounds.list(league=league), "/v2/rounds?league_id={league}"),
+        (lambda api, league: api.submissions.create(league, "painter"), "/v2/league-submissions"),
+        (lambda api, league: api.lobbies.create(league), "/v2/leagues/{league}/lobbies"),
+        (lambda api, league: api.episodes.list(league=league), "/v2/episode-requests?division_id={division}"),
+    ],
+)
+async def test_league_is_given_by_its_name(call: Any, asked: str) -> None:
+    async with canned_platform() as platform:
+        transport = FlakyTransport()
+        async with CoworldClient(platform.url, transport=transport) as api:
+            wanted = await call(api, LEAGUE["id"])
+            assert await call(api, LEAGUE["name"]) == wanted
+    expected = asked.format(league=LEAGUE["id"], division=DIVISION["id"])
+    assert expected in transport.asked[-1].url
 
 
 async def test_memberships_events_and_submissions_by_name_of_anyones_policy() -> None:

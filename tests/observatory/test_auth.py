@@ -180,3 +180,55 @@ async def test_sign_out_is_logged_as_the_visitors(tmp_path: Path) -> None:
         async with platform.services.database.reading() as session:
             [closed] = [line for line in await audit_lines(session) if line["action"] == "session.closed"]
         assert (closed["actor"], closed["by"]) == ("user", "ann")
+
+
+async def test_own_tokens_are_listed_named_and_revoked(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        made = await platform.post("/credentials/tokens", ann, {"name": "laptop", "days": 7})
+        assert (await platform.get("/whoami", made["token"]))["name"] == "ann"
+        rows = {row["name"]: row for row in await platform.get("/credentials/tokens", ann)}
+        assert {name: (row["kind"], row["is_current"]) for name, row in rows.items()} == {
+            "laptop": ("user", False),
+            "first": ("user", True),
+        }
+        assert "token" not in rows["laptop"]
+        lasts = dt.datetime.fromisoformat(rows["laptop"]["expires_at"]) - now()
+        assert dt.timedelta(days=6) < lasts <= dt.timedelta(days=7)
+        assert rows["first"]["expires_at"] is None
+        target = f"/credentials/tokens/{made['id']}"
+        await platform.ask("DELETE", target, bob, expect=404)
+        for _ in range(2):  # Whose reply is lost may ask again
+            await platform.ask("DELETE", target, ann)
+        await platform.ask("GET", "/players", made["token"], expect=401)
+        assert [row["name"] for row in await platform.get("/credentials/tokens", ann)] == ["first"]
+        async with platform.services.database.reading() as session:
+            revoked = [line for line in await audit_lines(session) if line["action"] == "token.revoked"]
+        assert [(line["by"], line["subject"], line["detail"]["label"]) for line in revoked] == [
+            ("ann", made["id"], "laptop")
+        ]
+
+
+async def test_account_page_shows_tokens_and_revokes_them(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        made = await platform.post("/credentials/tokens", ann, {"name": "laptop"})
+        assert (await platform.http.get("/account")).headers["location"] == "/sign-in?next=/account"
+        origin = {"Origin": platform.services.settings.url, "Sec-Fetch-Site": "same-origin"}
+
+        async def signed_in(token: str) -> dict[str, str]:
+            signed = await platform.http.post("/sign-in", data={"token": token}, headers=origin)
+            platform.http.cookies.clear()
+            return {"Cookie": signed.headers["set-cookie"].partition(";")[0], **origin}
+
+        as_ann, as_bob = await signed_in(ann), await signed_in(bob)
+        page = await platform.http.get("/account", headers=as_ann)
+        assert (page.status_code, "laptop" in page.text, "browser" in page.text) == (200, True, True)
+        form = {"token_id": made["id"]}
+        assert (await platform.http.post("/account/tokens", data=form, headers=as_bob)).status_code == 404
+        elsewhere = {**as_ann, "Sec-Fetch-Site": "cross-site"}
+        assert (await platform.http.post("/account/tokens", data=form, headers=elsewhere)).status_code == 403
+        await platform.get("/players", made["token"])
+        assert (await platform.http.post("/account/tokens", data=form, headers=as_ann)).status_code == 303
+        await platform.ask("GET", "/players", made["token"], expect=401)
+        assert "laptop" not in (await platform.http.get("/account", headers=as_ann)).text

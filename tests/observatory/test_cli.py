@@ -94,6 +94,16 @@ def test_leagues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ("--log-bytes", "512K", "--artifact-bytes", "16M")
     _, out, _ = _run(capsys, "league", "set", "open", *sizes, "--json", *where)
     assert (json.loads(out)["terms"]["log_bytes"], json.loads(out)["terms"]["artifact_bytes"]) == (1 << 19, 1 << 24)
+    times = ("--opens", "2001-01-31", "--closes", "2999-01-31T12:00", "--final-season", "3")
+    status, out, _ = _run(capsys, "league", "set", "open", *times, *where)
+    assert "opens 2001-01-31T00:00:00+00:00, closes 2999-01-31T12:00:00+00:00, final 3," in out
+    said = "    Submissions close on 2999-01-31 at 12:00 UTC. Season 3 is the final one."
+    assert said in _run(capsys, "league", "list", *where)[1].splitlines()
+    status, _, err = _run(capsys, "league", "set", "open", "--opens", "soon", *where)
+    assert (status, "'soon' is no moment" in err) == (2, True)
+    never = ("--opens", "none", "--closes", "none", "--final-season", "0")
+    assert _run(capsys, "league", "set", "open", *never, *where)[0] == 0
+    assert said not in _run(capsys, "league", "list", *where)[1].splitlines()
     for given, why in (
         ("4K", "4096 is not in the range x>=8192"),
         ("much", "'much' is no size. Write a number"),

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory import Inside, inside
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 from support.uploads import Blob, image_parts, upload_coworld, upload_image
 
 from coworld_core import api
-from observatory.api.leagues import change_league_settings, create_league
-from observatory.identity.accounts import keep_quotas
+from observatory.api.leagues import LeagueError, change_league_settings, create_league
+from observatory.identity.accounts import AccountError, keep_quotas
 from observatory.quotas import Quotas
 from observatory.work.rounds import advance
+from observatory.work.seasons import change_league
 
 
 async def _player(platform: Inside, token: str, name: str, image: str, league: str) -> dict[str, Any]:
@@ -175,3 +177,56 @@ async def test_a_new_player_goes_on_from_its_owners_rating(tmp_path: Path) -> No
         assert after["values"]["episodes"] > before["values"]["episodes"]
         assert after["values"]["rating"] < before["values"]["rating"] < 0, "it goes on losing from where it was"
         assert "fresh" in page
+
+
+async def test_submissions_open_and_close_and_the_final_season_is_frozen(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        ann = await platform.add_user("ann")
+        await upload_coworld(platform, ann)
+        image = (await upload_image(platform, ann, "bot"))["id"]
+        versions = [
+            await platform.post("/stats/policies/docker-img/complete", ann, {"name": name, "container_image_id": image})
+            for name in ("one", "two")
+        ]
+        async with platform.services.database.writing() as session:
+            league = (await create_league(session, "open", coworld="paint-arena", every=60)).id
+
+        async def settle(**terms: Any) -> None:
+            async with platform.services.database.writing() as session:
+                await change_league_settings(session, league, terms=terms)
+
+        async def submit(number: int, expect: int = 200) -> dict[str, Any]:
+            body = {"league_id": league, "policy_version_id": versions[number]["id"]}
+            answer = await platform.ask("POST", "/v2/league-submissions", ann, json=body, expect=expect)
+            page = (await platform.http.get(f"/leagues/{league}")).text
+            assert expect == 200 or (answer.json()["type"], answer.json()["detail"] in page) == (
+                "submissions_closed",
+                True,
+            )
+            return dict(answer.json())
+
+        await settle(opens_at="2999-01-01T00:00:00+00:00")
+        assert "open on 2999-01-01 at 00:00 UTC" in (await submit(0, 409))["detail"]
+        await settle(opens_at="2001-01-01T00:00:00+00:00", closes_at="2999-01-01T00:00:00+00:00")
+        first = await submit(0)
+        await submit(1)
+        await settle(closes_at="2002-01-01T00:00:00+00:00")
+        assert "closed on 2002-01-01 at 00:00 UTC" in (await submit(0, 409))["detail"]
+        nominate = f"/v2/league-policy-memberships/{first['league_policy_membership_id']}/champion"
+        # Those who are in it choose among their policies until the final season
+        await platform.post(nominate, ann)
+        assert await _champions(platform, league) == ["one"]
+        await settle(closes_at=None, final_season=1)
+        assert "the final season" in (await submit(1, 409))["detail"]
+        await platform.ask("POST", nominate, ann, expect=409)
+        async with platform.services.database.writing() as session:
+            assert (await change_league(session, league, "season"))["state"] == "over"
+        assert (await submit(1, 409))["detail"] == "The league is over."
+        async with platform.services.database.writing() as session:
+            with pytest.raises(AccountError, match="is over"):
+                await change_league(session, league, "resume")
+            with pytest.raises(LeagueError, match="is past season 1"):
+                await change_league_settings(session, league, terms={"final_season": 1})
+        await settle(final_season=2)
+        async with platform.services.database.writing() as session:
+            assert (await change_league(session, league, "resume"))["state"] == "plays"

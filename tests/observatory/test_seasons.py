@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
 from click.testing import CliRunner
 from support.league_play import contestants, league_of, play, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
+from coworld_client import CoworldClient, NotFound
 from coworld_core.errors import UsageError
 from observatory.api.leagues import LeagueError, change_league_settings
 from observatory.cli import cli
@@ -62,6 +66,26 @@ async def test_swiss_rounds_make_a_season(tmp_path: Path) -> None:
                 {frozenset(block["players"]) for block in config["blocks"]}
                 for config in await session.scalars(sa.select(Round.round_config).order_by(Round.round_number))
             ]
+        async with CoworldClient(platform.url) as api:
+            [archived] = await api.leagues.seasons(world.league)
+            assert await api.leagues.season(world.league, 1) == archived
+            running = await api.leagues.season(world.league)
+            assert (running.number, running.closed_at, running.to_records()) == (2, None, [])
+            with pytest.raises(NotFound):
+                await api.leagues.season(world.league, 3)
+        assert archived.closed_at is not None
+        rows = archived.to_records()
+        assert [(row["season"], row["place"], row["name"]) for row in rows] == [
+            (1, place, name) for place, name in zip((1, 2, 2, 4), versions, strict=True)
+        ]
+        assert pyarrow.parquet.read_table(io.BytesIO(archived.to_bytes(".parquet"))).to_pylist() == rows
+        async with platform.client() as anybody:
+            sheet = await anybody.get(f"/v2/leagues/{world.league}/seasons/1", params={"format": "csv"})
+        assert sheet.content == archived.to_bytes(".csv")
+        lines = list(csv.DictReader(sheet.text.splitlines()))
+        assert [(line["place"], line["name"], float(line["rating"])) for line in lines] == [
+            (str(row["place"]), row["name"], row["rating"]) for row in rows
+        ]
         [table] = season.tables
         assert [line["name"] for line in table["standings"]] == list(versions)
         assert [(line["place"], line["won"], line["episodes"]) for line in table["standings"]] == [

@@ -63,6 +63,9 @@ TABLE: dict[str, Row] = {
     "POST /players": Row(USER, body={"name": "new"}),
     "POST /players/{player_id}/login": Row(("401", "404", "403", "in", "404")),
     "POST /credentials/auth-codes/exchange": Row(ANYONE, body={"code": "obc_none"}),
+    "GET /credentials/tokens": Row(USER),
+    "POST /credentials/tokens": Row(USER, body={"name": "new"}),
+    "DELETE /credentials/tokens/{token_id}": Row(("401", "404", "403", "in", "404"), params={"token_id": "$token_id"}),
     "GET /v2/coworlds": Row(ANYONE),
     "GET /v2/coworlds/summaries": Row(ANYONE),
     "GET /v2/coworlds/{coworld_id}": Row(PRIVATE),
@@ -99,6 +102,8 @@ TABLE: dict[str, Row] = {
     "GET /v2/leagues/game-of-week": Row(ANYONE),
     "GET /v2/leagues/{league_id}": Row(LEAGUE),
     "GET /v2/leagues/{league_id}/division-ladder": Row(LEAGUE),
+    "GET /v2/leagues/{league_id}/seasons": Row(LEAGUE),
+    "GET /v2/leagues/{league_id}/seasons/{number}": Row(LEAGUE, params={"number": "1"}),
     "GET /v2/divisions": Row(ANYONE),
     "GET /v2/divisions/{division_id}": Row(LEAGUE),
     "GET /v2/coworld-league-seeds": Row(TEAM),
@@ -292,6 +297,7 @@ async def scene_of(platform: Inside) -> Scene:
     games = {game["coworld_name"]: game["id"] for game in await platform.get("/v2/games", ann)}
     things = {
         "player_id": (await platform.post("/players", ann, {"name": "one"}))["id"],
+        "token_id": ann.split("_")[1],
         "coworld_id": made["id"],
         "name": "hush-game",
         "manifest": {**manifest, "game": {**manifest["game"], "version": "2.0.0"}},

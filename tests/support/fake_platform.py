@@ -197,7 +197,9 @@ LOBBY: dict[str, Any] = {
     "can_manage": True,
     "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
 }
+SEASON = {"league_id": LEAGUE["id"], "league": "paint", "number": 2, "closed_at": NOW, "tables": [], "moves": []}
 OWNED = {**PLAYER, "created_at": NOW}
+OWN_TOKEN = {"id": "0" * 24, "name": "ci", "kind": "user", "created_at": NOW}
 ROLE_RUN: dict[str, Any] = {
     "id": f"role_{uid(22)}",
     "episode_request_id": EPISODE["id"],
@@ -238,10 +240,14 @@ ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/players", [OWNED]),
     ("POST", "/players", OWNED),
     ("POST", "/players/[^/]+/login", {"player_id": PLAYER["id"], "token": "ply_x", "expires_at": NOW}),
+    ("GET", "/credentials/tokens", [OWN_TOKEN]),
+    ("POST", "/credentials/tokens", {**OWN_TOKEN, "token": "obs_x"}),
     ("GET", "/v2/games", [GAME]),
     ("GET", "/v2/leagues", [LEAGUE]),
     ("GET", "/v2/leagues/game-of-week", None),
     ("GET", "/v2/leagues/[^/]+", LEAGUE),
+    ("GET", "/v2/leagues/[^/]+/seasons", [SEASON]),
+    ("GET", "/v2/leagues/[^/]+/seasons/[0-9]+", SEASON),
     (
         "GET",
         "/v2/leagues/[^/]+/division-ladder",

@@ -179,6 +179,12 @@ coworld set-token --server http://127.0.0.1:8787 < token.txt
 coworld set-token --file token.txt
 coworld exchange-code
 coworld exchange-code CODE --server http://127.0.0.1:8787
+coworld token list
+coworld token list --json
+coworld token create laptop --days 90
+coworld token create ci --json
+coworld token revoke TOKEN_ID
+coworld token revoke TOKEN_ID --server http://127.0.0.1:8787
 coworld player list
 coworld player list --json
 coworld player create 'Red team'
@@ -233,6 +239,9 @@ coworld lobby end LBY_ID
 coworld lobby end LBY_ID --json
 coworld leagues
 coworld leagues LEAGUE
+coworld season paint --json
+coworld season paint 2 -o season-2.csv
+coworld season LEAGUE_ID 2 -o season-2.parquet
 coworld divisions --league LEAGUE
 coworld divisions DIV_ID
 coworld results LEAGUE

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .resources.rounds import Rounds
     from .resources.secrets import Secrets
     from .resources.submissions import Submissions
+    from .resources.tokens import Tokens
     from .watch import Changes
 
 __all__ = ["CoworldClient"]
@@ -373,3 +374,10 @@ class CoworldClient:
         from .resources.submissions import Submissions
 
         return Submissions(self)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Your own tokens."""
+        from .resources.tokens import Tokens
+
+        return Tokens(self)

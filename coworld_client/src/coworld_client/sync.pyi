@@ -39,11 +39,14 @@ from coworld_core.api import (
     Leaderboard,
     LeaderboardEntry,
     League,
+    LeagueSeason,
     LeagueSeed,
     Lobby,
     LobbySeatBody,
     Membership,
+    NewToken,
     OwnedPlayer,
+    OwnToken,
     PlayerEvidence,
     PlayerFiles,
     PlayerLogin,
@@ -204,6 +207,7 @@ class _Episodes:
     def list(
         self,
         *,
+        league: str | None = None,
         division: str | None = None,
         round: str | None = None,
         player: str | None = None,
@@ -394,6 +398,9 @@ class _Leagues:
     ) -> _Rows[League]: ...
     def get(self, league_id: str, *, timeout: float | None = None) -> League: ...
     def id_of(self, league: str, *, timeout: float | None = None) -> str: ...
+    def only_division(self, league: str, *, timeout: float | None = None) -> str: ...
+    def seasons(self, league_id: str, *, timeout: float | None = None) -> _Rows[LeagueSeason]: ...
+    def season(self, league_id: str, number: int | None = None, *, timeout: float | None = None) -> LeagueSeason: ...
     def game_of_week(self, *, timeout: float | None = None) -> League | None: ...
     def ladder(self, league_id: str, *, timeout: float | None = None) -> tuple[LadderEntry, ...]: ...
     def guide(self, league_id: str, *, timeout: float | None = None) -> str: ...
@@ -473,7 +480,7 @@ class _Policies:
     def lookup(self, policy: str | PolicyRef, *, timeout: float | None = None) -> PolicyVersionRow: ...
     def upload(
         self,
-        player: str | PlayerFiles,
+        player: str | Path | PlayerFiles,
         *,
         name: str,
         run: Sequence[str] = (),
@@ -607,6 +614,11 @@ class _Submissions:
         idempotency_key: str | None = None,
     ) -> SubmissionCreated: ...
 
+class _Tokens:
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[OwnToken]: ...
+    def create(self, name: str, *, days: int | None = None, timeout: float | None = None) -> NewToken: ...
+    def revoke(self, token_id: str, *, timeout: float | None = None) -> OwnToken: ...
+
 class SyncClient:
     acting_as: str
     def __init__(
@@ -690,6 +702,8 @@ class SyncClient:
     def secrets(self) -> _Secrets: ...
     @property
     def submissions(self) -> _Submissions: ...
+    @property
+    def tokens(self) -> _Tokens: ...
     def run(
         self, function: Callable[Concatenate[CoworldClient, _P], Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T: ...

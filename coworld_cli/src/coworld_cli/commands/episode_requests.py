@@ -36,7 +36,6 @@ from ..render.rows import show_list, show_one
 from ..render.text import clean, command_line, shown_path
 from ..render.transfers import shown_progress
 from ..terminal import echo
-from .leagues import of_division
 from .local_runs import PlaceOptions
 
 if TYPE_CHECKING:
@@ -115,8 +114,7 @@ def episodes(
     async def body(api: CoworldClient, _: Running) -> int:
         if episode is not None:
             return await show_one(out, api.episodes.get(episode), tables.episode_details)
-        named = await of_division(api, filters)
-        pager = api.episodes.list(**named, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
+        pager = api.episodes.list(**filters, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.EPISODES, listing, noun="episode")
 
     return run_api(out, connection, body)

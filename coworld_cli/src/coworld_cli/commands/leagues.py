@@ -20,52 +20,22 @@ from ..options.platform import (
     policy_filter,
     round_filter,
 )
-from ..options.values import IdType, key_values
+from ..options.values import FILE, IdType, key_values
 from ..output import Output, published_option
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one, show_rows
-from ..render.text import clean
+from ..render.text import clean, shown_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from coworld_client import CoworldClient
     from coworld_core.api import LeaderboardEntry, LeaderboardView
 
-__all__ = ["commands", "of_division", "of_league"]
+__all__ = ["commands"]
 
 commands = NounGroup()
-
-
-async def of_league(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters of a list, with the name of the league, if any, replaced by its id."""
-    league = filters["league"]
-    return {**filters, "league": await api.leagues.id_of(league) if league else None}
-
-
-async def of_division(api: CoworldClient, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Filters of a list of episodes, with the league, if any, replaced by its division.
-
-    Raises:
-        UsageError: Code `division_needed` if the league has several, or none.
-    """
-    from coworld_core.errors import UsageError
-    from coworld_core.text import plural
-
-    league, others = filters["league"], {name: value for name, value in filters.items() if name != "league"}
-    if league is None:
-        return others
-    if others["division"] is not None:
-        raise click.UsageError("--division names the league, too: leave out --league.")
-    ladder = await api.leagues.ladder(await api.leagues.id_of(league))
-    if len(ladder) != 1:
-        named = ", ".join(f"{row.id} ({row.name})" for row in ladder)
-        raise UsageError(
-            f"The league {league!r} has {plural(len(ladder), 'division')}.",
-            code="division_needed",
-            hint=f"Name one with --division: {named}." if ladder else None,
-        )
-    return {**others, "division": ladder[0].id}
 
 
 @commands.command("leagues")
@@ -80,7 +50,7 @@ def leagues(out: Output, connection: Connection, listing: Listing, league: str |
 
     async def body(api: CoworldClient, _: Running) -> int:
         if league is not None:
-            return await show_one(out, api.leagues.get(await api.leagues.id_of(league)), tables.league_details)
+            return await show_one(out, api.leagues.get(league), tables.league_details)
         return await show_list(out, api.leagues.list(limit=listing.limit), tables.LEAGUES, listing, noun="league")
 
     return run_api(out, connection, body, anonymous=True)
@@ -99,7 +69,7 @@ def divisions(out: Output, connection: Connection, listing: Listing, division: s
     async def body(api: CoworldClient, _: Running) -> int:
         if division is not None:
             return await show_one(out, api.divisions.get(division), tables.division_details)
-        pager = api.divisions.list(**await of_league(api, filters), limit=listing.limit)
+        pager = api.divisions.list(**filters, limit=listing.limit)
         return await show_list(out, pager, tables.DIVISIONS, listing, noun="division")
 
     return run_api(out, connection, body, anonymous=True)
@@ -138,7 +108,7 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
             return await show_rows(out, scored(), tables.ROUND_RESULTS, none="The round has no results yet.")
         division = target
         if kind != "division":
-            ladder = await api.leagues.ladder(await api.leagues.id_of(target))
+            ladder = await api.leagues.ladder(target)
             if out.json:
                 boards = [await _standings(api, row.id, include_recent_rounds) for row in ladder]
                 told = zip(ladder, boards, strict=True)
@@ -184,6 +154,33 @@ def _as_json(rows: Sequence[LeaderboardEntry], view: LeaderboardView | None) -> 
     return [{**dump(row), **({"values": found} if found else {})} for row, found in known]
 
 
+@commands.command("season")
+@click.argument("league", type=IdType("league", names=True), metavar="LEAGUE")
+@click.argument("number", required=False, type=click.IntRange(1), metavar="[NUMBER]")
+@click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table as CSV or Parquet (.csv, .parquet).")
+@platform_options
+def season(out: Output, connection: Connection, league: str, number: int | None, output: Path | None) -> int:
+    """Show a season of a league, or write it into a file.
+
+    LEAGUE is its name or its id. Without NUMBER, it is the running season, as if it ended now.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        from ..files import write_whole
+
+        found = await api.leagues.season(league, number)
+        if output is not None:
+            written = write_whole(output, found.to_bytes(output.suffix))
+            out.answer({"file": str(written), "season": found.number, "rows": len(found.to_records())})
+            out.say(f"{shown_path(written)}: season {found.number} of {clean(found.league, one_line=True)}.")
+            return exitcodes.OK
+        out.answer(dump(found))
+        out.say(tables.season_details(found))
+        return exitcodes.OK
+
+    return run_api(out, connection, body, anonymous=True)
+
+
 @commands.command("rounds")
 @click.argument("round", required=False, type=IdType("round"), metavar="[ROUND_ID]")
 @league_filter
@@ -202,8 +199,7 @@ def rounds(out: Output, connection: Connection, listing: Listing, round: str | N
     async def body(api: CoworldClient, _: Running) -> int:
         if round is not None:
             return await show_one(out, api.rounds.get(round), tables.round_details)
-        named = await of_league(api, filters)
-        pager = api.rounds.list(**named, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
+        pager = api.rounds.list(**filters, limit=listing.limit, offset=listing.offset, cursor=listing.cursor)
         return await show_list(out, pager, tables.ROUNDS, listing, noun="round", envelope=True)
 
     return run_api(out, connection, body)
@@ -223,7 +219,7 @@ def events(out: Output, connection: Connection, listing: Listing, **filters: Any
     """List what happened in competitions."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.events.list(**await of_league(api, filters), limit=listing.limit, cursor=listing.cursor)
+        pager = api.events.list(**filters, limit=listing.limit, cursor=listing.cursor)
         return await show_list(out, pager, tables.EVENTS, listing, noun="event")
 
     return run_api(out, connection, body)

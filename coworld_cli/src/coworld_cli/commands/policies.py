@@ -26,7 +26,6 @@ from ..options.values import DIRECTORY, IdType, PolicyType, key_values
 from ..output import Output
 from ..render import tables
 from ..render.rows import dump, rows_table, show_list, show_one
-from .leagues import of_league
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +104,7 @@ def memberships(out: Output, connection: Connection, listing: Listing, **filters
     """List the policies that are in leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.memberships.list(**await of_league(api, filters), limit=listing.limit, cursor=listing.cursor)
+        pager = api.memberships.list(**filters, limit=listing.limit, cursor=listing.cursor)
         return await show_list(out, pager, tables.MEMBERSHIPS, listing, noun="membership")
 
     return run_api(out, connection, body)
@@ -122,7 +121,7 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
     """List submissions of policies to leagues."""
 
     async def body(api: CoworldClient, _: Running) -> int:
-        pager = api.submissions.list(**await of_league(api, filters), limit=listing.limit, cursor=listing.cursor)
+        pager = api.submissions.list(**filters, limit=listing.limit, cursor=listing.cursor)
         return await show_list(out, pager, tables.SUBMISSIONS, listing, noun="submission")
 
     return run_api(out, connection, body)

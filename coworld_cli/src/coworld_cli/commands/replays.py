@@ -34,7 +34,6 @@ from ..render.tables import REPLAYS
 from ..render.text import clean, command_line, shown_path, table
 from ..render.transfers import shown_progress
 from .forks import seat_option
-from .leagues import of_division
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -380,9 +379,8 @@ def replays(
         raise click.UsageError("--jsonl is for lists; a download writes index.json, and --json prints it.")
 
     async def body(api: CoworldClient, running: Running) -> int:
-        named = await of_division(api, filters)
         pager = api.episodes.list(
-            **named, with_replay=True, limit=listing.limit, offset=listing.offset, cursor=listing.cursor
+            **filters, with_replay=True, limit=listing.limit, offset=listing.offset, cursor=listing.cursor
         )
         if download_dir is None:
             return await _list(pager, listing, out)

@@ -452,7 +452,7 @@ async def _league_check(connection: Connection, league: str) -> Check:
 
     try:
         async with opened_client(connection, anonymous=True) as api:
-            found = await api.leagues.get(await api.leagues.id_of(league))
+            found = await api.leagues.get(league)
     except RemoteError as error:
         return Check(name="league", status="fail", message=error.message, hint=error.hint)
     said = f"{found.name} on {api.server}" + (f", of the game {found.game.name}" if found.game.name else "")

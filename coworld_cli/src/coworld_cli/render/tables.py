@@ -28,9 +28,11 @@ if TYPE_CHECKING:
         LeaderboardEntry,
         LeaderboardView,
         League,
+        LeagueSeason,
         LeagueSeed,
         Membership,
         OwnedPlayer,
+        OwnToken,
         Participant,
         Player,
         PlayerEvidence,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
         Round,
         RoundDetail,
         RoundResult,
+        SeasonLine,
         Secret,
         Submission,
         SubmissionCreated,
@@ -146,6 +149,27 @@ def view_columns(view: LeaderboardView) -> tuple[Column[dict[str, Any]], ...]:
     ]
     player = Column[dict[str, Any]]("Player", lambda row: row.get("subject_name") or row.get("subject_id"))
     return (*own[:1], player, *own[1:])
+
+
+SEASON_LINES: tuple[Column[SeasonLine], ...] = (
+    Column("Place", lambda row: row.place, right=True),
+    Column("Player", lambda row: row.name or row.subject),
+    Column("Rating", lambda row: row.rating, right=True),
+    Column("Won", lambda row: row.won, right=True),
+    Column("Played", lambda row: row.played, right=True),
+    Column("Rounds", lambda row: row.rounds, right=True),
+    Column("Score", lambda row: row.score, right=True),
+    Column("Without a place", lambda row: row.unplaced),
+)
+
+
+def season_details(season: LeagueSeason) -> str:
+    """The tables of a season, and who changed division."""
+    ended = f"ended {when(season.closed_at)}" if season.closed_at else "not over yet"
+    moves = [f"{move.name or move.subject}: {move.before} → {move.after}" for move in season.moves]
+    head = f"{season.league}, season {season.number}, {ended}"
+    tables = [f"{cell(table.division)}\n{rows_table(SEASON_LINES, table.standings)}" for table in season.tables]
+    return "\n\n".join([clean(head, one_line=True), *tables, *(["\n".join(map(cell, moves))] if moves else [])])
 
 
 ROUNDS: tuple[Column[Round], ...] = (
@@ -499,6 +523,16 @@ def experience_details(row: ExperienceRequest) -> str:
 
 
 # --- players ------------------------------------------------------------------------------------------------------
+
+
+TOKENS: tuple[Column[OwnToken], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Name", lambda row: row.name),
+    Column("Kind", lambda row: row.kind),
+    Column("Created", lambda row: when(row.created_at)),
+    Column("Expires", lambda row: when(row.expires_at)),
+    Column("Current", lambda row: row.is_current),
+)
 
 
 def player_columns(active: str | None) -> tuple[Column[OwnedPlayer], ...]:

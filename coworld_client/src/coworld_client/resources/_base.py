@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coworld_core.api import Body, PolicyRef, Wire, check_id
+from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
 from coworld_core.records.labels import check_names, matches_labels
 
@@ -16,7 +17,16 @@ from ..transport._replies import Reply, read
 if TYPE_CHECKING:
     from ..client import CoworldClient
 
-__all__ = ["Keep", "Resource", "has_labels", "label_query", "optional_id", "policy_filter", "version_is"]
+__all__ = [
+    "Keep",
+    "Resource",
+    "has_labels",
+    "label_query",
+    "optional_id",
+    "optional_league",
+    "policy_filter",
+    "version_is",
+]
 
 _T = TypeVar("_T", bound=Wire)
 
@@ -69,9 +79,13 @@ class Resource:
         whole: bool = False,
         timeout: float | None = None,
     ) -> AsyncPager[_T]:
+        filters: dict[str, Any] = {**(params or {})}
+
         async def fetch(*, limit: int | None, offset: int | None, cursor: str | None) -> Reply:
+            if (league := filters.get("league_id")) is not None:
+                filters["league_id"] = await self._client.leagues.id_of(league, timeout=timeout)
             place: dict[str, Any] = {"limit": limit, "offset": None if cursor else offset, "cursor": cursor}
-            return await self._connection.call("GET", target, params={**(params or {}), **place}, timeout=timeout)
+            return await self._connection.call("GET", target, params={**filters, **place}, timeout=timeout)
 
         return AsyncPager(
             fetch,
@@ -143,6 +157,11 @@ def has_labels(tags: Mapping[str, str] | None, labels: Mapping[str, str] | None,
 def optional_id(text: str | None, kind: str) -> str | None:
     """An id for a query, checked, or None."""
     return None if text is None else check_id(text, kind)
+
+
+def optional_league(text: str | None) -> str | None:
+    """A league for a query, by its name or its id, or None; the id of something else is refused."""
+    return text if text is None or id_kind(text) is None else check_id(text, "league")
 
 
 def policy_filter(policy: str | PolicyRef | None) -> tuple[str | None, PolicyRef | None]:

@@ -7,7 +7,7 @@ from coworld_core.api import Division, Leaderboard, LeaderboardEntry, check_id
 from ..pages import AsyncPager
 from ..transport._connection import path
 from ..transport._replies import read, read_list
-from ._base import Resource, optional_id
+from ._base import Resource, optional_league
 
 __all__ = ["Divisions"]
 
@@ -23,8 +23,8 @@ class Divisions(Resource):
         offset: int = 0,
         timeout: float | None = None,
     ) -> AsyncPager[Division]:
-        """All divisions you may see, or those of a league (`league_…`)."""
-        params = {"league_id": optional_id(league, "league")}
+        """All divisions you may see, or those of a league, by its name or id."""
+        params = {"league_id": optional_league(league)}
         return self._list(Division, "/v2/divisions", params, limit=limit, offset=offset, whole=True, timeout=timeout)
 
     async def get(self, division_id: str, *, timeout: float | None = None) -> Division:

@@ -23,6 +23,7 @@ from coworld_core.api import (
     check_id,
 )
 from coworld_core.errors import UsageError
+from coworld_core.hints import Hint
 
 from .._many_ids import many_ids
 from ..errors import ApiStatusError, Forbidden, LinkExpired, NotFound
@@ -30,7 +31,7 @@ from ..pages import AsyncPager
 from ..transfers._links import web_link, with_fresh_link
 from ..transport._connection import path
 from ..transport._replies import Reply, read, read_list
-from ._base import Resource, label_query, optional_id
+from ._base import Resource, label_query, optional_id, optional_league
 from ._episode_lists import EpisodeSource, episode_filter, listed_elsewhere
 from ._episode_places import (
     NOT_HERE,
@@ -54,6 +55,7 @@ class Episodes(Resource):
     def list(
         self,
         *,
+        league: str | None = None,
         division: str | None = None,
         round: str | None = None,
         player: str | None = None,
@@ -73,6 +75,7 @@ class Episodes(Resource):
         Filters that a server lacks are applied here while its pages are read, so `limit` counts matching rows.
 
         Args:
+            league: Name or id of a league with one division; name the `division` of another one.
             division: `div_…`.
             round: `round_…`.
             player: `ply_…`.
@@ -88,8 +91,16 @@ class Episodes(Resource):
             timeout: Seconds for each attempt.
 
         Raises:
-            UsageError: The server keeps no labels (`no_labels`).
+            UsageError: The server keeps no labels (`no_labels`), or the league has several divisions
+                (`division_needed`).
         """
+        if league is not None and division is not None:
+            raise UsageError(
+                "A division names its league, too.",
+                code="division_and_league",
+                hint=Hint("leave_out_league", "Leave out the league."),
+            )
+        optional_league(league)
         params: dict[str, str | list[str] | None] = {
             "division_id": optional_id(division, "division"),
             "round_id": optional_id(round, "round"),
@@ -100,7 +111,15 @@ class Episodes(Resource):
         ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
         wanted = (status,) if isinstance(status, str) else status
         filtered = ref is not None or mine or with_replay or wanted is not None or coworld is not None or bool(labels)
-        elsewhere = listed_elsewhere(round=round, coworld=coworld, ref=ref) if not (division or player) else None
+        elsewhere = (
+            listed_elsewhere(round=round, coworld=coworld, ref=ref) if not (league or division or player) else None
+        )
+        source = EpisodeSource(self._connection, params, elsewhere, timeout)
+
+        async def fetch(*, limit: int | None, offset: int | None, cursor: str | None) -> Reply:
+            if league is not None and params["division_id"] is None:
+                params["division_id"] = await self._client.leagues.only_division(league, timeout=timeout)
+            return await source.fetch(limit=limit, offset=offset, cursor=cursor)
 
         async def prepare() -> Callable[[EpisodeRequest], bool]:
             mine_only = await self.my_policy_versions(timeout=timeout) if mine else None
@@ -115,7 +134,7 @@ class Episodes(Resource):
             )
 
         return AsyncPager(
-            EpisodeSource(self._connection, params, elsewhere, timeout).fetch,
+            fetch,
             EpisodeRequest,
             limit=limit,
             offset=offset,

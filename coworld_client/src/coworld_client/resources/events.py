@@ -5,7 +5,7 @@ from __future__ import annotations
 from coworld_core.api import CompetitionEvent, PolicyRef
 
 from ..pages import AsyncPager
-from ._base import Resource, optional_id
+from ._base import Resource, optional_id, optional_league
 
 __all__ = ["Events"]
 
@@ -30,7 +30,7 @@ class Events(Resource):
         """Events, newest first, filtered by each argument.
 
         Args:
-            league: `league_…`.
+            league: Name or id of the league.
             division: `div_…`.
             round: `round_…`.
             event_type: Kind of event.
@@ -42,7 +42,7 @@ class Events(Resource):
             timeout: Seconds for each attempt.
         """
         params = {
-            "league_id": optional_id(league, "league"),
+            "league_id": optional_league(league),
             "division_id": optional_id(division, "division"),
             "round_id": optional_id(round, "round"),
             "event_type": event_type,

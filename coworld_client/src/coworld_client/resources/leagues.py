@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from coworld_core.api import LadderEntry, League, check_id
+from coworld_core.api import LadderEntry, League, LeagueSeason, check_id
 from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
-from coworld_core.text.phrases import closest
+from coworld_core.text.phrases import closest, plural
 
 from ..errors import NotFound
 from ..pages import AsyncPager
@@ -18,7 +18,7 @@ __all__ = ["Leagues"]
 
 
 class Leagues(Resource):
-    """Leagues: games, their players and the rules of the competition."""
+    """Leagues: games, their players and the rules of the competition. Each is given by its id or its name."""
 
     def list(
         self,
@@ -38,7 +38,9 @@ class Leagues(Resource):
         Raises:
             NotFound: If it does not exist, or you may not see it.
         """
-        return await self._get(League, path("/v2/leagues/{}", check_id(league_id, "league")), timeout=timeout)
+        return await self._get(
+            League, path("/v2/leagues/{}", await self.id_of(league_id, timeout=timeout)), timeout=timeout
+        )
 
     async def id_of(self, league: str, *, timeout: float | None = None) -> str:
         """The id of a league that is given by its name or its id. An id is checked without asking the server.
@@ -64,6 +66,42 @@ class Leagues(Resource):
             context={"server": self._client.server},
         )
 
+    async def only_division(self, league: str, *, timeout: float | None = None) -> str:
+        """The id of a league's division, if it has only one.
+
+        Raises:
+            NotFound: There is no such league.
+            UsageError: It has several divisions, or none (code `division_needed`).
+        """
+        ladder = await self.ladder(league, timeout=timeout)
+        if len(ladder) == 1:
+            return ladder[0].id
+        named = ", ".join(f"{row.id} ({row.name})" for row in ladder)
+        raise UsageError(
+            f"The league {league!r} has {plural(len(ladder), 'division')}.",
+            code="division_needed",
+            hint=Hint("name_division", "Name one: {divisions}.", divisions=named) if ladder else None,
+        )
+
+    def seasons(self, league_id: str, *, timeout: float | None = None) -> AsyncPager[LeagueSeason]:
+        """The finished seasons of a league, newest first, on servers that archive them."""
+        target = path("/v2/leagues/{}/seasons", check_id(league_id, "league"))
+        return self._list(LeagueSeason, target, whole=True, timeout=timeout)
+
+    async def season(self, league_id: str, number: int | None = None, *, timeout: float | None = None) -> LeagueSeason:
+        """A season of a league: its tables, and who moved; `to_records()` and `to_pandas()` give them as one table.
+
+        Args:
+            league_id: The league.
+            number: The season; None: the running one, as if it ended now.
+            timeout: Seconds for each attempt.
+
+        Raises:
+            NotFound: There is no such league or season, or the server has none.
+        """
+        target = path("/v2/leagues/{}/seasons/{}", await self.id_of(league_id, timeout=timeout), str(number or 0))
+        return await self._get(LeagueSeason, target, timeout=timeout)
+
     async def game_of_week(self, *, timeout: float | None = None) -> League | None:
         """The league of the week, or None."""
         reply = await self._connection.call("GET", "/v2/leagues/game-of-week", timeout=timeout)
@@ -71,7 +109,7 @@ class Leagues(Resource):
 
     async def ladder(self, league_id: str, *, timeout: float | None = None) -> tuple[LadderEntry, ...]:
         """A league's divisions, with the number of policies in each."""
-        target = path("/v2/leagues/{}/division-ladder", check_id(league_id, "league"))
+        target = path("/v2/leagues/{}/division-ladder", await self.id_of(league_id, timeout=timeout))
         return read_list(LadderEntry, await self._connection.call("GET", target, timeout=timeout))
 
     async def guide(self, league_id: str, *, timeout: float | None = None) -> str:
@@ -80,5 +118,5 @@ class Leagues(Resource):
         Raises:
             NotFound: If there is no such league, or the server has no instructions.
         """
-        params = {"league_id": check_id(league_id, "league")}
+        params = {"league_id": await self.id_of(league_id, timeout=timeout)}
         return (await self._connection.call("GET", "/v2/participate", params=params, timeout=timeout)).text

@@ -44,7 +44,7 @@ class Lobbies(Resource):
         """Draft a lobby; it can be started for an hour. You are its host.
 
         Args:
-            league_id: `league_…`.
+            league_id: Id of the league, or its name.
             variant: The variant to play, or a pattern (`small-*`) that matches only one; by default the league's.
             players: The number of seats that are not closed; by default the variant's.
             seats: Seats that differ from the default, in which you have seat 0 and the newest champion seat 1.
@@ -58,6 +58,7 @@ class Lobbies(Resource):
             BadRequest: If the seats or settings do not fit the game.
             UsageError: No variant matches the pattern, or several do.
         """
+        league_id = await self._client.leagues.id_of(league_id, timeout=timeout)
         if variant is not None and is_variant_pattern(variant):
             variant = await variant_of(self._client, await coworld_of_league(self._client, league_id), variant)
         key = idempotency_key or str(uuid.uuid4())
@@ -69,7 +70,7 @@ class Lobbies(Resource):
             game_config_overrides=None if overrides is None else dict(overrides),
             tags=check_labels(labels) if labels else None,
         )
-        target = path("/v2/leagues/{}/lobbies", check_id(league_id, "league"))
+        target = path("/v2/leagues/{}/lobbies", league_id)
         return await self._post(Lobby, target, body, timeout=timeout, idempotency_key=key)
 
     async def get(self, lobby_id: str, *, timeout: float | None = None) -> Lobby:

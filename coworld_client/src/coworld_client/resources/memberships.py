@@ -6,7 +6,7 @@ from coworld_core.api import Membership, PolicyRef, RetireBody, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ._base import Resource, optional_id
+from ._base import Resource, optional_id, optional_league
 
 __all__ = ["Memberships"]
 
@@ -31,7 +31,7 @@ class Memberships(Resource):
         """Memberships, filtered by each argument.
 
         Args:
-            league: `league_…`.
+            league: Name or id of the league.
             division: `div_…`.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             player: `ply_…`.
@@ -46,7 +46,7 @@ class Memberships(Resource):
             "active_only": active_only,
             "champions_only": champions_only,
             "mine": mine,
-            "league_id": optional_id(league, "league"),
+            "league_id": optional_league(league),
             "division_id": optional_id(division, "division"),
             "player_id": optional_id(player, "player"),
         }

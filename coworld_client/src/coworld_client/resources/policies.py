@@ -33,6 +33,7 @@ from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
 from ..transport._replies import read
 from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
+from ..uploads.player_file import read_player
 from ._base import Resource, has_labels, label_query
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class Policies(Resource):
 
     async def upload(
         self,
-        player: str | PlayerFiles,
+        player: str | Path | PlayerFiles,
         *,
         name: str,
         run: Sequence[str] = (),
@@ -126,8 +127,9 @@ class Policies(Resource):
         Files run in the game's own player image.
 
         Args:
-            player: An image of the local Docker engine, which is uploaded first, or an `img_` id; or files, and how
-                they are run (from `coworld_runner.package.own_players.player_wire.to_wire`).
+            player: An image of the local Docker engine, which is uploaded first, or an `img_` id; or the path of one
+                file of Python; or files, and how they are run (from `coworld_runner.package`: `uploaded_player` and
+                `to_wire`).
             name: Name of the policy.
             run: Command that replaces an image's own, program first; files have theirs.
             secret_env: Environment variables that only this version's player gets.
@@ -138,12 +140,15 @@ class Policies(Resource):
             on_progress: Called with the progress of the image's upload.
 
         Raises:
-            UsageError: The name, the command, a variable or a label is invalid, or the platform takes only images
+            UsageError: The name, the command, a variable or a label is invalid, the file is no player
+                (`player_without_act`, `player_not_file`, `player_syntax`), or the platform takes only images
                 (`images_only`).
             ImageError: The engine has no such image, or it is for another platform.
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
+        if isinstance(player, Path):
+            player = await anyio.to_thread.run_sync(read_player, player)
         files = player if isinstance(player, PlayerFiles) else None
         command = tuple(run) if files is None else ()
         check_policy(name, command, secret_env or {}, labels or {})

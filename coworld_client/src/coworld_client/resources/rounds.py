@@ -6,7 +6,7 @@ from coworld_core.api import Round, RoundDetail, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ._base import Resource, optional_id
+from ._base import Resource, optional_id, optional_league
 
 __all__ = ["Rounds"]
 
@@ -28,7 +28,7 @@ class Rounds(Resource):
         """Rounds, newest first.
 
         Args:
-            league: Only those of this league (`league_…`).
+            league: Only those of this league, by its name or id.
             division: Only those of this division (`div_…`).
             status: Only those with this status.
             limit: Maximum number of rows.
@@ -37,7 +37,7 @@ class Rounds(Resource):
             timeout: Seconds for each attempt.
         """
         params = {
-            "league_id": optional_id(league, "league"),
+            "league_id": optional_league(league),
             "division_id": optional_id(division, "division"),
             "status": status,
         }

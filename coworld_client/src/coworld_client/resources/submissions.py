@@ -11,11 +11,10 @@ from coworld_core.api import (
     Submission,
     SubmissionBody,
     SubmissionCreated,
-    check_id,
 )
 
 from ..pages import AsyncPager
-from ._base import Resource, optional_id
+from ._base import Resource, optional_id, optional_league
 
 __all__ = ["Submissions"]
 
@@ -37,7 +36,7 @@ class Submissions(Resource):
         """Submissions, newest first, filtered by each argument.
 
         Args:
-            league: `league_…`.
+            league: Name or id of the league.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             player: `ply_…`.
             mine: Only your own.
@@ -47,7 +46,7 @@ class Submissions(Resource):
         """
         params = {
             "mine": mine,
-            "league_id": optional_id(league, "league"),
+            "league_id": optional_league(league),
             "player_id": optional_id(player, "player"),
         }
         return self._of_policy(
@@ -68,7 +67,7 @@ class Submissions(Resource):
         """Submit one of your policies to a league. Placement may take a while; check `status` of the result.
 
         Args:
-            league_id: `league_…`.
+            league_id: Id of the league, or its name.
             policy: `NAME`, `NAME:v3`, or the UUID of a version.
             auto_champion: Whether it becomes your champion: always, never, or if it descends from the current one.
             preferences: Preferences that the league's commissioner understands.
@@ -80,7 +79,7 @@ class Submissions(Resource):
             NotFound: You have no such policy, or there is no such league.
             Conflict: If it has already been submitted.
         """
-        check_id(league_id, "league")
+        league_id = await self._client.leagues.id_of(league_id, timeout=timeout)
         optional_id(player, "player")
         ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
         version = ref.id or (await self._client.policies.lookup(ref, timeout=timeout)).id

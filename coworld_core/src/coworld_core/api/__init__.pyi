@@ -67,12 +67,15 @@ from .hosted import PlaySession as PlaySession
 from .hosted import PlaySessionBody as PlaySessionBody
 from .hosted import ReplaySessionBody as ReplaySessionBody
 from .hosted import SessionPlayer as SessionPlayer
+from .identity import NewToken as NewToken
 from .identity import OwnedPlayer as OwnedPlayer
+from .identity import OwnToken as OwnToken
 from .identity import Player as Player
 from .identity import PlayerBody as PlayerBody
 from .identity import PlayerLogin as PlayerLogin
 from .identity import SignInCodeBody as SignInCodeBody
 from .identity import SubjectType as SubjectType
+from .identity import TokenBody as TokenBody
 from .identity import Whoami as Whoami
 from .leagues import BlockSeed as BlockSeed
 from .leagues import CompetitionEvent as CompetitionEvent
@@ -84,6 +87,7 @@ from .leagues import Leaderboard as Leaderboard
 from .leagues import LeaderboardEntry as LeaderboardEntry
 from .leagues import LeaderboardView as LeaderboardView
 from .leagues import League as League
+from .leagues import LeagueSeason as LeagueSeason
 from .leagues import LeagueSeed as LeagueSeed
 from .leagues import LeagueSeedBody as LeagueSeedBody
 from .leagues import LeagueSeedChangeBody as LeagueSeedChangeBody
@@ -92,6 +96,9 @@ from .leagues import RecentRound as RecentRound
 from .leagues import Round as Round
 from .leagues import RoundDetail as RoundDetail
 from .leagues import RoundResult as RoundResult
+from .leagues import SeasonLine as SeasonLine
+from .leagues import SeasonMove as SeasonMove
+from .leagues import SeasonTable as SeasonTable
 from .lobbies import Lobby as Lobby
 from .lobbies import LobbyBody as LobbyBody
 from .lobbies import LobbyPermissions as LobbyPermissions

@@ -10,12 +10,15 @@ from ._open_enums import OpenText
 from ._wire_models import Body, LongText, Time, Wire, newer, required
 
 __all__ = [
+    "NewToken",
+    "OwnToken",
     "OwnedPlayer",
     "Player",
     "PlayerBody",
     "PlayerLogin",
     "SignInCodeBody",
     "SubjectType",
+    "TokenBody",
     "Whoami",
 ]
 
@@ -85,6 +88,31 @@ class PlayerLogin(Wire):
         json_schema_extra={"x-required": True},
     )
     expires_at: Time | None = required("When it expires.", None)
+
+
+class OwnToken(Wire):
+    """A valid token of yours, without its text, which is not stored."""
+
+    id: str = required("24 hexadecimal digits; they are also in the token's text.")
+    name: str | None = Field(default=None, description="What it is for, in its owner's words.")
+    kind: str = required("`user`, `player` (a player's session) or `web` (a browser that is signed in).")
+    player_id: str | None = Field(default=None, description="The player, for a player's session.")
+    created_at: Time | None = required("When it was made.", None)
+    expires_at: Time | None = Field(default=None, description="When it expires; null: it is valid until revoked.")
+    is_current: bool = Field(default=False, description="Whether this request was made with it.")
+
+
+class TokenBody(Body):
+    """Make another token for your account."""
+
+    name: PlayerName = Field(description="What it is for: 1 to 64 printable characters.")
+    days: int | None = Field(default=None, ge=1, le=3650, description="Days that it is valid; null: until revoked.")
+
+
+class NewToken(OwnToken):
+    """A new token, with its text, which is shown only once."""
+
+    token: str = Field(default="", description="The token.", repr=False, json_schema_extra={"x-required": True})
 
 
 class Whoami(Wire):

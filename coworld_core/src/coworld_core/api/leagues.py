@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
+from ..text.tables import TableRow, Tabular, html_table
 from ._open_enums import RoundStatus
 from ._wire_models import Body, Text, Time, Wire, newer, part, required
 from .identity import Player
@@ -22,6 +23,7 @@ __all__ = [
     "LeaderboardEntry",
     "LeaderboardView",
     "League",
+    "LeagueSeason",
     "LeagueSeed",
     "LeagueSeedBody",
     "LeagueSeedChangeBody",
@@ -30,6 +32,9 @@ __all__ = [
     "Round",
     "RoundDetail",
     "RoundResult",
+    "SeasonLine",
+    "SeasonMove",
+    "SeasonTable",
 ]
 
 
@@ -63,6 +68,71 @@ class League(Wire):
     forum_markdown_url: str | None = newer("URL of its forum.")
     wiki_markdown_url: str | None = newer("URL of its wiki.")
     disabled_at: Time | None = newer("When it was disabled, if it was.")
+
+
+class SeasonLine(Wire):
+    """An entry in the table of a season."""
+
+    subject: str = required("Id of the entry.")
+    name: str | None = Field(default=None, description="Name of the player, or of the account without one.")
+    place: int | None = required("Place, from 1; shared by those who are equal; null without one.", None)
+    unplaced: str | None = Field(default=None, description="Why it has no place: withdrawn, benched or few_rounds.")
+    rating: float | None = Field(default=None, description="Rating; 400 points are ten wins to one loss.")
+    low: float | None = Field(default=None, description="Lower end of the rating's 95 % interval.")
+    high: float | None = Field(default=None, description="Upper end of that interval.")
+    points: float | None = Field(default=None, description="The commissioner's score, in a league with one.")
+    won: float = required("Blocks won; draws count one half.", 0.0)
+    played: int = required("Blocks played.", 0)
+    rounds: int = required("Rounds played.", 0)
+    score: float | None = Field(default=None, description="Mean score of its episodes.")
+    episodes: int = Field(default=0, description="Its episodes that count.")
+
+
+class SeasonTable(Wire):
+    """The table of a division in a season."""
+
+    division_id: str = required("`div_<uuid>`.")
+    division: str = required("Name of the division.")
+    standings: tuple[SeasonLine, ...] = Field(default=(), description="Its entries, best first.")
+
+
+class SeasonMove(Wire):
+    """An entry that changed its division at the end of a season."""
+
+    subject: str = required("Id of the entry.")
+    name: str | None = Field(default=None, description="Name of the player, or of the account without one.")
+    before: str = required("The division that it left.")
+    after: str = required("The division that it came into.")
+
+
+class LeagueSeason(Wire, Tabular):
+    """A season of a league: a finished one as it was archived, or how the running one would end now.
+
+    As a table it has a row for each entry of each division.
+    """
+
+    league_id: str = required("`league_<uuid>`.")
+    league: str = required("Name of the league.")
+    number: int = required("Number of the season, from 1.", 0)
+    closed_at: Time | None = Field(default=None, description="When it ended; null for the running season.")
+    tables: tuple[SeasonTable, ...] = Field(default=(), description="Its divisions, highest first.")
+    moves: tuple[SeasonMove, ...] = Field(default=(), description="Entries that changed division at its end.")
+
+    def to_records(self) -> list[TableRow]:
+        """A flat row for each entry of each division, with the columns of `SeasonLine`."""
+        return [
+            {
+                "league": self.league,
+                "season": self.number,
+                "division": table.division,
+                **{name: getattr(line, name) for name in SeasonLine.model_fields},
+            }
+            for table in self.tables
+            for line in table.standings
+        ]
+
+    def _repr_html_(self) -> str:
+        return html_table(f"{self.league}, season {self.number}", self.to_records())
 
 
 class DivisionDescription(Wire):

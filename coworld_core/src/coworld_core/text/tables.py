@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import UsageError
 from ..lazy import load_library
 
-__all__ = ["Cell", "TableRow", "Tabular", "html_table", "one_line"]
+__all__ = ["Cell", "TableRow", "Tabular", "csv_text", "html_table", "one_line"]
 
 Cell = str | int | float | bool | None
 """A value in a row: never nested."""
@@ -55,6 +58,15 @@ def html_table(caption: str, rows: Sequence[Mapping[str, Cell]], *, notes: Seque
     return f"<table><caption>{shown(caption)}</caption>{table}</table>{below}"
 
 
+def csv_text(rows: Sequence[Mapping[str, Cell]]) -> str:
+    """Rows that all have the same columns as CSV, with a line of column names; missing values are empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
 class Tabular(ABC):
     """Base class for values that convert to flat rows, and to data frames of whichever library is installed."""
 
@@ -77,6 +89,29 @@ class Tabular(ABC):
             EnvironmentFault: polars is not installed (`not_installed`).
         """
         return _library("polars").DataFrame(self.to_records(), infer_schema_length=None)
+
+    def to_bytes(self, suffix: str) -> bytes:
+        """The rows as the content of a file.
+
+        Args:
+            suffix: The ending of the file's name: `.csv` or `.parquet`.
+
+        Raises:
+            UsageError: It is another one (`bad_table_file`).
+            EnvironmentFault: pyarrow is not installed, for Parquet (`not_installed`).
+        """
+        if suffix.lower() == ".csv":
+            return csv_text(self.to_records()).encode()
+        if suffix.lower() != ".parquet":
+            raise UsageError(
+                f"Tables are not written as {suffix!r}.",
+                code="bad_table_file",
+                hint="End the name in .csv or .parquet.",
+            )
+        hint = "pip install 'coworld-core[parquet]'"
+        arrow, written = load_library("pyarrow", hint), io.BytesIO()
+        load_library("pyarrow.parquet", hint).write_table(arrow.Table.from_pylist(self.to_records()), written)
+        return written.getvalue()
 
 
 def _library(name: str) -> Any:

@@ -8,14 +8,15 @@ import json as jsonlib
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 import click
 
 from coworld_cli.console import CommandLine
+from coworld_core.text import csv_text
 
 from .cli_operator import add_operating, add_user_operating, shown_quotas
 from .cli_options import (
@@ -24,6 +25,7 @@ from .cli_options import (
     changing,
     commissioned,
     followed,
+    invites,
     judges_members,
     keep_secret,
     limits_seats,
@@ -33,6 +35,7 @@ from .cli_options import (
     retains,
     run,
     runs,
+    takes_submissions,
     to_file,
     traces_option,
     verbose_option,
@@ -45,6 +48,7 @@ from .settings import Retention, Settings
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
+    from .identity.invitations import Invitation
     from .services import Services
     from .work.executor import Executor
 
@@ -381,19 +385,88 @@ def user_add(settings: Settings, out: Out, name: str, email: str | None, team: b
     _tell_token(out, to, with_services(settings, add))
 
 
+@user_group.command("invite")
+@click.argument("name")
+@click.option("--email", help="Shown by whoami.")
+@click.option("--team", is_flag=True, help="A new account is a member of the team.")
+@invites
+@where
+def user_invite(
+    settings: Settings, out: Out, name: str, email: str | None, team: bool, days: int, url: str | None, to: Path | None
+) -> None:
+    """Make a link by which somebody gets a token, once; with an account, unless there is one of that name."""
+    from .identity.invitations import Person, invite
+
+    person = Person(name=name, email=email, team=team)
+    [made] = _invitations(settings, url, lambda session: _each(invite(session, person, days=days)))
+    keep_secret(out, to, str(made["link"]), made)
+
+
+@user_group.command("import")
+@click.argument("file", type=click.File("rb"))
+@invites
+@where
+def user_import(settings: Settings, out: Out, file: BinaryIO, days: int, url: str | None, to: Path | None) -> None:
+    """Invite everybody in a CSV file with the columns name and, if wanted, email and team (yes or no).
+
+    The result is CSV with a link for each, by which they get a token, once. Who has an account already gets none.
+    """
+    from .identity.invitations import invite_all, read_people
+
+    people = read_people(file.read())
+    made = _invitations(settings, url, lambda session: invite_all(session, people, days=days))
+    keep_secret(
+        out,
+        to,
+        csv_text([{key: one[key] for key in ("name", "email", "link")} for one in made]).rstrip("\n"),
+        {"items": made},
+    )
+    invited = sum(one["link"] is not None for one in made)
+    out.note(f"{invited} invited, for {days} days; {len(made) - invited} had an account.")
+
+
+async def _each(one: Awaitable[Invitation]) -> list[Invitation]:
+    return [await one]
+
+
+def _invitations(
+    settings: Settings, url: str | None, make: Callable[[AsyncSession], Awaitable[list[Invitation]]]
+) -> list[dict[str, Any]]:
+    """Make invitations, and show them with their links."""
+    base = (url or settings.url).rstrip("/")
+
+    async def change(session: AsyncSession) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": one.user.id,
+                "name": one.user.name,
+                "email": one.user.email,
+                "team": one.user.is_team,
+                "link": one.code and f"{base}/invitations/{one.code}",
+            }
+            for one in await make(session)
+        ]
+
+    return changing(settings, change)
+
+
 @user_group.command("token")
 @click.argument("name")
 @click.option("--revoke", is_flag=True, help="Revoke all earlier tokens and sessions of the account.")
+@click.option("--label", default="another", show_default=True, metavar="TEXT", help="What it is for.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help="Days that it is valid.  [default: until revoked]")
 @to_file
 @where
-def user_token(settings: Settings, out: Out, name: str, revoke: bool, to: Path | None) -> None:
+def user_token(
+    settings: Settings, out: Out, name: str, revoke: bool, label: str, days: int | None, to: Path | None
+) -> None:
     """Create another token for an account, and print it."""
 
     async def make(services: Services) -> dict[str, object]:
         from .identity.accounts import new_token
 
         async with services.database.writing() as session:
-            token = await new_token(session, services.tokens, name, revoke=revoke)
+            token = await new_token(session, services.tokens, name, revoke=revoke, label=label, days=days)
         return {"name": name, "token": token.text}
 
     _tell_token(out, to, with_services(settings, make))
@@ -494,6 +567,7 @@ def league_group() -> None:
     help="Disqualify a policy that was at fault in each of its last N episodes.  [default: never]",
 )
 @judges_members
+@takes_submissions
 @limits_seats
 @followed
 @commissioned
@@ -552,6 +626,7 @@ def league_add(
 @click.option("--check/--no-check", default=None, help="A submission first plays an episode against itself.")
 @click.option("--faults", type=click.IntRange(0), metavar="N", help="Faults in a row that disqualify; 0: never.")
 @judges_members
+@takes_submissions
 @limits_seats
 @followed
 @commissioned
@@ -580,7 +655,16 @@ def league_set(settings: Settings, out: Out, name: str, every: float | None, **t
 def _named_terms(terms: Mapping[str, object]) -> dict[str, object]:
     """The settings that were given, by field of `LeagueSettings`."""
     # The values that mean None for these settings.
-    none = {"rounds": 0, "faults": 0, "unplayable": 0, "entries_per_user": 0, "commissioner_runnable_id": ""}
+    none = {
+        "opens_at": "none",
+        "closes_at": "none",
+        "final_season": 0,
+        "rounds": 0,
+        "faults": 0,
+        "unplayable": 0,
+        "entries_per_user": 0,
+        "commissioner_runnable_id": "",
+    }
     return {
         key: None if key in none and value == none[key] else value for key, value in terms.items() if value is not None
     }
@@ -600,6 +684,8 @@ def league_list(settings: Settings, out: Out) -> None:
         entries = "any number" if league["entries_per_user"] is None else league["entries_per_user"]
         plays += f"division{'s' if league['divisions'] > 1 else ''}, entries of one account: {entries}"
         out.say(f"    {league['state']}: {plays}{_under_way(league)}")
+        if league["submissions"]:
+            out.say(f"    {league['submissions']}")
         if league["roles"]:
             out.say(f"    Each completed episode of a round is {league['roles']}.")
         if league["trouble"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "changing",
     "commissioned",
     "followed",
+    "invites",
     "judges_members",
     "keep_secret",
     "limits_seats",
@@ -39,6 +41,7 @@ __all__ = [
     "retains",
     "run",
     "runs",
+    "takes_submissions",
     "to_file",
     "traces_option",
     "verbose_option",
@@ -159,6 +162,15 @@ def to_file(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path, dir_okay=False),
         help="Write it into a file that only you can read, not to standard output.",
     )(function)
+
+
+def invites(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of invitations to a command, which takes `days`, `url` and `to`."""
+    days = click.option(
+        "--days", type=click.IntRange(1, 365), default=14, show_default=True, metavar="N", help="How long a link works."
+    )
+    url = click.option("--url", metavar="URL", help="The server's URL for people.  [default: that of `serve`]")
+    return days(url(to_file(function)))
 
 
 def keep_secret(out: Out, to: Path | None, secret: str, answer: Mapping[str, object]) -> None:
@@ -302,6 +314,33 @@ judges_members = _together(
     ),
 )
 """Add the options of who gets a place and who is benched to a command: fields of `LeagueSettings`."""
+
+
+def _moment(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """A date with or without a time, as the text that is stored; without a time zone it is UTC. `none` stays."""
+    if value is None or value == "none":
+        return value
+    try:
+        moment = dt.datetime.fromisoformat(value)
+    except ValueError as error:
+        said = f"{value!r} is no moment. Write 2026-01-31, or 2026-01-31T12:00, in UTC."
+        raise click.BadParameter(said, context, option) from error
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)).isoformat()
+
+
+takes_submissions = _together(
+    click.option(
+        "--final-season",
+        type=click.IntRange(0),
+        metavar="N",
+        help="The season that its first champions play to the end, and after which the league is over. 0: none.",
+    ),
+    click.option(
+        "--closes", "closes_at", callback=_moment, metavar="WHEN", help="When submissions close. none: never."
+    ),
+    click.option("--opens", "opens_at", callback=_moment, metavar="WHEN", help="When submissions open. none: at once."),
+)
+"""Add the options of when policies may be submitted to a command: fields of `LeagueSettings`."""
 limits_seats = _together(
     click.option(
         "--artifact-bytes",

@@ -9,11 +9,12 @@ import sqlalchemy as sa
 from coworld_core import api
 
 from ..errors import not_found
+from ..identity.accounts import new_token, own_tokens, revoke_token
 from ..identity.auth import PLAYER_SESSION, take_code
 from ..identity.limits import require_player
 from ..names import NameRefused, new_name, require_distinct
 from ..store.columns import JsonObject
-from ..store.models import Player, User
+from ..store.models import Player, Token, User
 from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
 
 __all__ = ["player_json", "router"]
@@ -108,6 +109,43 @@ async def exchange_code(
     user_id = await take_code(call.db, body.code)
     minted = await call.services.tokens.mint(call.db, "user", user_id, label="sign-in")
     return Json({"token": minted.text})
+
+
+@router.get("/credentials/tokens", response_model=list[api.OwnToken])
+async def list_tokens(call: InPerson) -> Json:
+    """Your valid tokens and sessions, newest first."""
+    user = call.caller.require()
+    return Json([_token_json(row, call.caller.token_id) for row in await own_tokens(call.db, user.id)])
+
+
+@router.post("/credentials/tokens", response_model=api.NewToken)
+async def create_token(call: Annotated[Call, gate("user", secret=True)], body: api.TokenBody) -> Json:
+    """Make another token for your account; its text is shown only here."""
+    user, name = call.caller.require(), new_name(body.name)
+    made = await new_token(call.db, call.services.tokens, user.id, label=name, days=body.days)
+    row = await call.db.get_one(Token, made.id)
+    return Json({**_token_json(row, call.caller.token_id), "token": made.text})
+
+
+@router.delete("/credentials/tokens/{token_id}", response_model=api.OwnToken)
+async def delete_token(call: InPerson, token_id: str) -> Json:
+    """Revoke one of your tokens, which is refused from then on."""
+    row = await revoke_token(call.db, call.caller.require().id, token_id)
+    if row is None:
+        raise not_found("token of yours", token_id)
+    return Json(_token_json(row, call.caller.token_id))
+
+
+def _token_json(token: Token, current: str | None) -> JsonObject:
+    return {
+        "id": token.id,
+        "name": token.label,
+        "kind": token.kind,
+        "player_id": token.player_id,
+        "created_at": token.created_at,
+        "expires_at": token.expires_at,
+        "is_current": token.id == current,
+    }
 
 
 def player_json(player: Player) -> JsonObject:

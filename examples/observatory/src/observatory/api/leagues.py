@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import sqlalchemy as sa
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -25,11 +25,11 @@ from ..identity.auth import Caller
 from ..names import Name, NameRefused, look_alike, name_key, new_name
 from ..store.audit import audit
 from ..store.columns import JsonObject
-from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round
+from ..store.models import Coworld, CoworldName, Division, Game, League, LeagueSeed, Membership, Round, Season
 from ..work.league_members import bench_surplus
 from ..work.league_settings import LeagueSettings, describe_division
 from ..work.role_orders import declared_roles, to_declare
-from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, locked_league
+from ..work.seasons import COMMISSIONED, CONTINUOUS, last_report, living_divisions, locked_league, season_table
 from .routing import Anyone, ApiRouter, Json, QueryModel, Team, refusals
 from .serializers import division_json, game_json, league_json
 
@@ -123,6 +123,54 @@ async def division_ladder(call: Anyone, league_id: str) -> Json:
     return Json(
         [{"id": found, "name": name, "level": level, "member_count": count} for found, name, level, count in rows]
     )
+
+
+class SeasonForm(QueryModel):
+    """The form of a season."""
+
+    format: Literal["json", "csv"] = Field(default="json", description="`csv`: its tables as one, for spreadsheets.")
+
+
+@router.get("/v2/leagues/{league_id}/seasons", response_model=list[api.LeagueSeason])
+async def list_seasons(call: Anyone, league_id: str) -> Json:
+    """The finished seasons of a league, newest first."""
+    league = await find_league(call.db, call.caller, league_id)
+    rows = await call.db.scalars(sa.select(Season).where(Season.league_id == league.id).order_by(Season.number.desc()))
+    return Json([_season_json(league, row) for row in rows])
+
+
+@router.get("/v2/leagues/{league_id}/seasons/{number}", response_model=api.LeagueSeason)
+async def get_season(call: Anyone, league_id: str, number: int, query: Annotated[SeasonForm, Query()]) -> Response:
+    """A season of a league: a finished one, or how the running one would end now; its number 0 is the running one."""
+    league = await find_league(call.db, call.caller, league_id)
+    row = await call.db.scalar(sa.select(Season).where(Season.league_id == league.id, Season.number == number))
+    if row is None and number not in (0, league.season):
+        raise not_found("season", str(number))
+    if row is None:
+        terms, divisions = LeagueSettings.of(league.commissioner_config), await living_divisions(call.db, league.id)
+        tables = [
+            await season_table(call.db, one, terms) for one in divisions if call.caller.elevated or not one.hidden
+        ]
+        row = Season(league_id=league.id, number=league.season, tables=tables, moves=[])
+    shown = _season_json(league, row)
+    if query.format == "json":
+        return Json(shown)
+    headers = {"Content-Disposition": f'attachment; filename="{league.slug}-season-{row.number}.csv"'}
+    return Response(api.LeagueSeason.read(shown).to_bytes(".csv"), media_type="text/csv", headers=headers)
+
+
+def _season_json(league: League, row: Season) -> JsonObject:
+    return {
+        "league_id": league.id,
+        "league": league.name,
+        "number": row.number,
+        "closed_at": row.closed_at,
+        "tables": row.tables,
+        "moves": [
+            {"subject": move["subject"], "name": move["name"], "before": move["from"], "after": move["to"]}
+            for move in row.moves
+        ],
+    }
 
 
 @router.get("/v2/divisions", response_model=list[api.Division])
@@ -391,6 +439,9 @@ async def change_league_settings(
     coworld = await session.get(Coworld, league.game.coworld_id)
     commissioned = _who_decides(settled, coworld)
     _require_roles(settled, coworld)
+    if "final_season" in said and settled.is_over(league.season):
+        hint = f"Name this season, {league.season}, or a later one."
+        raise LeagueError(f"{league.name} is past season {settled.final_season}.", code="season_begun", hint=hint)
     fixed = [word for word, name in _FIXED.items() if getattr(settled, name) != getattr(before, name)]
     divisions = await league_divisions(session, league.id)
     if fixed:

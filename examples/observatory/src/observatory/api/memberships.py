@@ -16,6 +16,7 @@ from ..store.columns import JsonObject, now
 from ..store.event_log import record_event
 from ..store.models import Image, League, Membership, Player, PolicyVersion, Submission
 from ..work.league_members import QUALIFYING, make_champion, place_submission
+from ..work.league_settings import LeagueSettings
 from .leagues import find_league, visible_leagues
 from .pagination import PageQuery, paginate
 from .playable import require_version_runs
@@ -109,6 +110,7 @@ async def nominate(call: SignedIn, membership_id: str) -> Json:
         raise conflict(f"{_label(membership.policy_version)} is retired.", code="already_retired")
     if membership.status == QUALIFYING:
         raise conflict(f"{_label(membership.policy_version)} is being checked.", code="not_qualified")
+    _require_open(membership.division.league, frozen=True)
     await make_champion(call.db, membership)
     return Json(_shown(membership, call))
 
@@ -137,6 +139,7 @@ async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     if version is None or version.user_id != user.id:
         raise not_found("policy version of yours", body.policy_version_id)
     require_enabled(version)
+    _require_open(league)
     await require_version_runs(call, version, await call.db.get_one(Image, version.image_id), is_played=True)
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
@@ -158,6 +161,18 @@ async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     await call.db.flush()
     await call.db.refresh(submission)
     return Json(_submission(submission, call))
+
+
+def _require_open(league: League, *, frozen: bool = False) -> None:
+    """Refuse what changes the entries of a league that takes no submissions; with `frozen`, of one in its final season.
+
+    Raises:
+        Refusal: 409 (code `submissions_closed`) with the reason.
+    """
+    terms = LeagueSettings.of(league.commissioner_config)
+    why = terms.why_closed(league.season, now())
+    if why is not None and (terms.is_frozen(league.season) or not frozen):
+        raise conflict(why, code="submissions_closed")
 
 
 async def _own_membership(call: Call, membership_id: str) -> Membership:

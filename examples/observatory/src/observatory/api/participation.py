@@ -13,6 +13,7 @@ from coworld_core.errors import ManifestError
 from coworld_core.manifest import game_config_for, load_manifest, slot_count
 
 from ..errors import conflict, not_found
+from ..store.columns import now
 from ..store.models import Coworld
 from ..work.league_settings import LeagueSettings
 from .catalogue import find_coworld
@@ -68,6 +69,8 @@ def _guide(league: League, coworld: Coworld, divisions: list[str], url: str) -> 
         f"- Divisions: {', '.join(_text(name) for name in divisions)}",
         f"- Entries of one account: {LeagueSettings.of(league.commissioner_config).entries_in_words}",
     ]
+    if (said := LeagueSettings.of(league.commissioner_config).submissions_in_words(league.season, now())) is not None:
+        facts.append(f"- {said}")
     if manifest.players_per_user is not None:
         facts.append(f"- Policies one user may have in it: {manifest.players_per_user}")
     commands = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 
 import sqlalchemy as sa
@@ -16,7 +17,16 @@ from ..store.columns import now
 from ..store.models import Token, User
 from .auth import Authenticator, MintedToken
 
-__all__ = ["AccountError", "add_user", "find_user", "keep_quotas", "new_token"]
+__all__ = [
+    "AccountError",
+    "add_user",
+    "find_user",
+    "keep_quotas",
+    "make_account",
+    "new_token",
+    "own_tokens",
+    "revoke_token",
+]
 
 
 class AccountError(CoworldError):
@@ -34,6 +44,16 @@ async def add_user(
     Raises:
         NameRefused: The name cannot be used, is taken, or looks like another account's.
     """
+    user = await make_account(session, name, email=email, team=team)
+    return user, await tokens.mint(session, "user", user.id, label="first")
+
+
+async def make_account(session: AsyncSession, name: str, *, email: str | None = None, team: bool = False) -> User:
+    """Create an account that has no token yet.
+
+    Raises:
+        NameRefused: The name cannot be used, is taken, or looks like another account's.
+    """
     name = new_name(name)
     if await session.scalar(sa.select(User.id).where(User.name == name)) is not None:
         raise NameRefused(
@@ -46,11 +66,27 @@ async def add_user(
     session.add(user)
     await session.flush()
     audit(session, "account.made", user_id=user.id, team="yes" if team else None)
-    return user, await tokens.mint(session, "user", user.id, label="first")
+    return user
 
 
-async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, revoke: bool = False) -> MintedToken:
+async def new_token(
+    session: AsyncSession,
+    tokens: Authenticator,
+    name: str,
+    *,
+    revoke: bool = False,
+    label: str = "another",
+    days: int | None = None,
+) -> MintedToken:
     """Create another token for a user, optionally revoking all earlier ones.
+
+    Args:
+        session: A writing session.
+        tokens: Creates it.
+        name: The user's name or id.
+        revoke: Revoke all earlier tokens and sessions first.
+        label: What it is for, for its owner.
+        days: Days that it is valid; None: until revoked.
 
     Raises:
         AccountError: There is no such user.
@@ -58,7 +94,32 @@ async def new_token(session: AsyncSession, tokens: Authenticator, name: str, *, 
     user = await find_user(session, name)
     if revoke:
         await _revoke(session, user)
-    return await tokens.mint(session, "user", user.id, label="another")
+    return await tokens.mint(
+        session, "user", user.id, label=label, lifetime=None if days is None else dt.timedelta(days)
+    )
+
+
+async def own_tokens(session: AsyncSession, user_id: str) -> list[Token]:
+    """The valid tokens and sessions with which somebody acts as an account or as one of its players, newest first."""
+    statement = sa.select(Token).where(
+        Token.user_id == user_id,
+        Token.revoked_at.is_(None),
+        sa.or_(Token.expires_at.is_(None), Token.expires_at > now()),
+        # The registry's are made for each push, and expire by themselves
+        Token.kind != "registry",
+    )
+    return list(await session.scalars(statement.order_by(Token.created_at.desc(), Token.id)))
+
+
+async def revoke_token(session: AsyncSession, user_id: str, token_id: str) -> Token | None:
+    """Revoke a token or session of an account; returns it, also if it is no longer valid, or None without one."""
+    token = await session.get(Token, token_id)
+    if token is None or token.user_id != user_id:
+        return None
+    if token.revoked_at is None:
+        token.revoked_at = now()
+        audit(session, "token.revoked", user_id=user_id, subject=token_id, kind=token.kind, label=token.label)
+    return token
 
 
 async def keep_quotas(session: AsyncSession, name: str, quotas: Iterable[str], *, reset: bool = False) -> User:

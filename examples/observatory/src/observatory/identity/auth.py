@@ -34,6 +34,7 @@ __all__ = [
     "Caller",
     "MintedToken",
     "TokenKind",
+    "digest_of",
     "new_code",
     "take_code",
 ]
@@ -283,11 +284,11 @@ def _shown(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-auth-token")
 
 
-async def new_code(session: AsyncSession, user_id: str) -> str:
-    """Create a sign-in code for a user, valid once, for five minutes."""
+async def new_code(session: AsyncSession, user_id: str, *, lifetime: dt.timedelta = CODE_LIFETIME) -> str:
+    """Create a sign-in code for a user, valid once."""
     # People type it after a command's name, where a leading dash would make it an option.
     code = f"obc_{secrets.token_urlsafe(32)}"
-    session.add(AuthCode(digest=_digest(code), user_id=user_id, expires_at=now() + CODE_LIFETIME))
+    session.add(AuthCode(digest=digest_of(code), user_id=user_id, expires_at=now() + lifetime))
     await session.flush()
     return code
 
@@ -300,16 +301,17 @@ async def take_code(session: AsyncSession, code: str) -> str:
     """
     taken = await session.scalar(
         sa.update(AuthCode)
-        .where(AuthCode.digest == _digest(code), AuthCode.used_at.is_(None), AuthCode.expires_at > now())
+        .where(AuthCode.digest == digest_of(code), AuthCode.used_at.is_(None), AuthCode.expires_at > now())
         .values(used_at=now())
         .returning(AuthCode.user_id)
     )
     if taken is not None:
         return taken
-    if await session.get(AuthCode, _digest(code)) is None:
+    if await session.get(AuthCode, digest_of(code)) is None:
         raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
     raise Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
 
 
-def _digest(code: str) -> str:
+def digest_of(code: str) -> str:
+    """What is stored of a sign-in code."""
     return hashlib.sha256(code.encode()).hexdigest()

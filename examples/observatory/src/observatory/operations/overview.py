@@ -100,6 +100,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "trouble": leases[row.id].trouble if row.id in leases else None,
             "unattended": why_unattended(row, leases.get(row.id)),
             "season": row.season,
+            "submissions": LeagueSettings.of(row.commissioner_config).submissions_in_words(row.season, now()),
             "roles": LeagueSettings.of(row.commissioner_config).roles_in_words,
             "entries_per_user": LeagueSettings.of(row.commissioner_config).entries_per_user,
             "members": members.get(row.id, 0),

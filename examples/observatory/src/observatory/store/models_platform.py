@@ -100,7 +100,7 @@ class Token(Base):
 
 
 class AuthCode(Base):
-    """A sign-in code passed from a browser to a command line; valid once, for a few minutes."""
+    """A sign-in code, passed from a browser to a command line or in a link of an invitation; valid once, for a time."""
 
     __tablename__ = "auth_codes"
 

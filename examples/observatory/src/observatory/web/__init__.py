@@ -34,6 +34,8 @@ def _shown(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
 router = APIRouter(include_in_schema=False)
 for _path, _page in {
     "/": pages.home,
+    "/account": account.account,
+    "/invitations/{code}": account.invitation,
     "/leagues/{league_id}": leagues.league,
     "/leagues/{league_id}/rounds/{round_id}": leagues.league_round,
     "/episodes": pages.episodes,
@@ -56,6 +58,8 @@ for _path, _page in {
 }.items():
     router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
+    "/account/tokens": account.revoke,
+    "/invitations/{code}": account.accept,
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/episodes/{episode_id}/roles": roles.ask,
     "/leagues/{league_id}/lobbies": lobbies.draft_lobby,

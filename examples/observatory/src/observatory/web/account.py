@@ -1,4 +1,4 @@
-"""Signing in and out: a token is exchanged for a cookie that only allows reading."""
+"""Signing in and out, where a token is exchanged for a cookie that only allows reading; and one's own account."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..api.routing import read_body
-from ..errors import Refusal
-from ..identity.auth import ANONYMOUS, SESSION_COOKIE
+from ..errors import Refusal, forbidden
+from ..identity.accounts import own_tokens, revoke_token
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE, Caller, take_code
+from ..identity.invitations import invited_by
 from ..services import Services
 from ..store.audit import Actor, acting, audit
 from ..store.columns import now
-from ..store.models import Token
-from .visit import is_same_origin, open_visit, page, trouble
+from ..store.models import Token, User
+from .visit import actor_of, is_same_origin, open_visit, page, read_form, refused_form, trouble
 
-__all__ = ["sign_in", "sign_in_page", "sign_out"]
+__all__ = ["accept", "account", "invitation", "revoke", "sign_in", "sign_in_page", "sign_out"]
 
 LIFETIME = dt.timedelta(hours=12)
 """How long a browser stays signed in."""
@@ -61,15 +63,56 @@ async def sign_in(request: Request) -> Response:
                 session, "web", user.id, player_id=player.id if player else None, lifetime=left
             )
     answer = RedirectResponse(place, status_code=303)
+    _set_cookie(answer, services, session_token.text, left)
+    return answer
+
+
+async def invitation(request: Request) -> Response:
+    """The page that an invitation's link leads to; only its button uses the link up."""
+    async with open_visit(request) as visit:
+        user = await invited_by(visit.db, request.path_params["code"])
+        if user is None:
+            return _used_up(request)
+        return page(request, "invitation.html", ANONYMOUS, name=user.name, token="")
+
+
+async def accept(request: Request) -> Response:
+    """Accept an invitation: show a new token once, and sign the browser in."""
+    services = cast("Services", request.app.state.services)
+    if not is_same_origin(request):
+        return trouble(
+            request, ANONYMOUS, 403, "Refused", "This form was submitted from another site, so it was rejected."
+        )
+    async with services.database.writing() as session:
+        try:
+            user = await session.get_one(User, await take_code(session, request.path_params["code"]))
+        except Refusal:
+            return _used_up(request)
+        if user.disabled_at is not None:
+            raise forbidden(f"The account {user.name} was disabled by an operator.", code="account_disabled")
+        caller = Caller("user", user=user)
+        with acting(actor_of(request, caller)):
+            made = await services.tokens.mint(session, "user", user.id, label="invitation")
+            entered = await services.tokens.mint(session, "web", user.id, lifetime=LIFETIME)
+    answer = page(request, "invitation.html", caller, name=user.name, token=made.text, server=services.settings.url)
+    _set_cookie(answer, services, entered.text, LIFETIME)
+    return answer
+
+
+def _used_up(request: Request) -> Response:
+    said = "This invitation was already used, or has expired. Ask whoever sent it for another one."
+    return trouble(request, ANONYMOUS, 410, "No longer valid", said)
+
+
+def _set_cookie(answer: Response, services: Services, token: str, lifetime: dt.timedelta) -> None:
     answer.set_cookie(
         SESSION_COOKIE,
-        session_token.text,
-        max_age=int(left.total_seconds()),
+        token,
+        max_age=int(lifetime.total_seconds()),
         httponly=True,
         samesite="lax",
         secure=services.settings.url.startswith("https:"),
     )
-    return answer
 
 
 async def sign_out(request: Request) -> Response:
@@ -90,6 +133,37 @@ async def sign_out(request: Request) -> Response:
     answer = RedirectResponse("/", status_code=303)
     answer.delete_cookie(SESSION_COOKIE)
     return answer
+
+
+async def account(request: Request) -> Response:
+    """One's own account, with its tokens."""
+    async with open_visit(request) as visit:
+        caller = visit.caller
+        if caller.user is None:
+            return RedirectResponse("/sign-in?next=/account", status_code=303)
+        # A player's session does not manage what its owner has
+        tokens = await own_tokens(visit.db, caller.user.id) if caller.player is None else []
+        return page(
+            request, "account.html", caller, here="account", user=caller.user, tokens=tokens, current=caller.token_id
+        )
+
+
+async def revoke(request: Request) -> Response:
+    """Revoke one of one's own tokens."""
+    services = cast("Services", request.app.state.services)
+    async with open_visit(request) as visit:
+        caller = visit.caller
+    if (refused := refused_form(request, caller, "/account")) is not None:
+        return refused
+    if caller.user is None or caller.player is not None:
+        return trouble(request, caller, 403, "Refused", "Sign in with your own token to manage tokens.")
+    token_id = (await read_form(request)).get("token_id", "")
+    with acting(actor_of(request, caller)):
+        async with services.database.writing() as session:
+            found = await revoke_token(session, caller.user.id, token_id)
+    if found is None:
+        return trouble(request, caller, 404, "Not found", "This is none of your tokens.")
+    return RedirectResponse("/account", status_code=303)
 
 
 def _place(text: str) -> str:

@@ -20,7 +20,7 @@ from ..api.leagues import find_league
 from ..api.rounds import find_round
 from ..api.standings import standings
 from ..errors import Refusal
-from ..store.columns import JsonObject
+from ..store.columns import JsonObject, now
 from ..store.models import (
     FINAL_STATUSES,
     Commission,
@@ -85,7 +85,8 @@ async def league(request: Request) -> Response:
                 "coworld": row.game.name,
                 "description": row.game.description,
                 "season": row.season,
-                "paused": state_of(row) == "paused",
+                "state": state_of(row),
+                "submissions": terms.submissions_in_words(row.season, now()),
                 "commissioner": terms.commissioner_runnable_id,
                 "after": terms.roles_in_words,
                 "entries": terms.entries_in_words,

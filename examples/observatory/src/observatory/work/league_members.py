@@ -271,6 +271,9 @@ async def _full(session: AsyncSession, submission: Submission) -> str | None:
 
 
 async def _becomes_champion(session: AsyncSession, submission: Submission, membership: Membership) -> bool:
+    league = await session.get_one(League, membership.league_id)
+    if LeagueSettings.of(league.commissioner_config).is_frozen(league.season):
+        return False  # It was submitted before, and its check took until now
     if submission.auto_champion != "lineage":
         return submission.auto_champion == "always"
     policies = await session.scalars(

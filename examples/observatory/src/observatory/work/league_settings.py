@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from coworld_core.commissioner import HookName
 
@@ -36,6 +37,12 @@ class LeagueSettings(BaseModel):
     """How many of a hundred rounds of its division in a season an entry must have played to get a place in it."""
     entries_per_user: int | None = Field(default=1, ge=1)
     """The number of champions that one account may have in the league; None: one for each of its players."""
+    opens_at: AwareDatetime | None = None
+    """When submissions open; None: they are open from the beginning."""
+    closes_at: AwareDatetime | None = None
+    """When submissions close; None: they stay open."""
+    final_season: int | None = Field(default=None, ge=1)
+    """The season that is played by the champions of its beginning, and is the league's last; None: no season is."""
     check: bool = False
     """Whether a submission plays an episode against itself before it competes."""
     faults: int | None = Field(default=None, ge=1)
@@ -68,6 +75,34 @@ class LeagueSettings(BaseModel):
         """The number of entries of one account, for people."""
         return "any number" if self.entries_per_user is None else str(self.entries_per_user)
 
+    def is_frozen(self, season: int) -> bool:
+        """Whether champions no longer change in a season of this number."""
+        return self.final_season is not None and season >= self.final_season
+
+    def is_over(self, season: int) -> bool:
+        """Whether a season of this number comes after the last one."""
+        return self.final_season is not None and season > self.final_season
+
+    def why_closed(self, season: int, moment: dt.datetime) -> str | None:
+        """Why a league takes no submissions in a season, at a moment, for people; None if it does."""
+        if self.is_over(season):
+            return "The league is over."
+        if self.is_frozen(season):
+            return "This is the final season: the champions of its beginning play it to the end."
+        if self.opens_at is not None and moment < self.opens_at:
+            return f"Submissions open on {_shown(self.opens_at)}."
+        if self.closes_at is not None and moment >= self.closes_at:
+            return f"Submissions closed on {_shown(self.closes_at)}."
+        return None
+
+    def submissions_in_words(self, season: int, moment: dt.datetime) -> str | None:
+        """Whether and how long a league takes submissions, for people; None if nothing limits them."""
+        if (why := self.why_closed(season, moment)) is not None:
+            return why
+        closes = [f"Submissions close on {_shown(self.closes_at)}."] if self.closes_at is not None else []
+        final = [f"Season {self.final_season} is the final one."] if self.final_season is not None else []
+        return " ".join([*closes, *final]) or None
+
     @property
     def places_in_words(self) -> str:
         """Who gets a place, for people."""
@@ -83,6 +118,10 @@ class LeagueSettings(BaseModel):
     def of(cls, config: Mapping[str, Any] | None) -> LeagueSettings:
         """The terms of a league."""
         return cls.model_validate(dict(config or {}))
+
+
+def _shown(moment: dt.datetime) -> str:
+    return f"{moment.astimezone(dt.UTC):%Y-%m-%d at %H:%M} UTC"
 
 
 def describe_division(terms: LeagueSettings, *, plays: bool) -> JsonObject:

@@ -33,9 +33,11 @@ __all__ = [
     "holders_of",
     "keep_report",
     "last_report",
+    "living_divisions",
     "locked_league",
     "names_of",
     "replace_report",
+    "season_table",
     "state_of",
     "subjects_in",
     "who_decides",
@@ -94,13 +96,7 @@ async def close_season(session: AsyncSession, league: League) -> Season:
         session: A writing session that has locked the league's row.
         league: The league.
     """
-    divisions = (
-        await session.scalars(
-            sa.select(Division)
-            .where(Division.league_id == league.id, Division.archived_at.is_(None))
-            .order_by(Division.level.desc())
-        )
-    ).all()
+    divisions = await living_divisions(session, league.id)
     ids = [division.id for division in divisions]
     running = sa.and_(Round.division_id.in_(ids), Round.status == "running")
     rounds = (await session.scalars(sa.select(Round.id).where(running))).all()
@@ -110,27 +106,11 @@ async def close_season(session: AsyncSession, league: League) -> Season:
         sa.update(Round).where(running).values(status="cancelled", completed_at=now(), error="The season was closed.")
     )
     terms = LeagueSettings.of(league.commissioner_config)
-    tables: list[JsonObject] = []
+    tables = [await season_table(session, division, terms) for division in divisions]
     ladder: list[list[str]] = []
-    for division in divisions:
-        report = await last_report(session, division.id, league.season) or {"standings": []}
-        members = await subjects_in(session, division.id)
-        absent = await absent_among(session, division, [line["subject"] for line in report["standings"]])
-        least = terms.played_percent / 100 * await _rounds(session, division)
-        lines = final_places(report["standings"], absent, least=least)
-        placed = [line["subject"] for line in lines if line["place"] is not None]
-        ladder.append(placed + [one for one in members if one not in placed])
-        names = await names_of(session, league.id, [line["subject"] for line in lines])
-        means = await _means(session, division)
-        tables.append(
-            {
-                "division_id": division.id,
-                "division": division.name,
-                "standings": [
-                    {**line, "name": names.get(line["subject"]), **means.get(line["subject"], {})} for line in lines
-                ],
-            }
-        )
+    for division, table in zip(divisions, tables, strict=True):
+        placed = [line["subject"] for line in table["standings"] if line["place"] is not None]
+        ladder.append(placed + [one for one in await subjects_in(session, division.id) if one not in placed])
     # A commissioner has already moved the members that it wanted to move.
     moves = 0 if league.commissioner_key == COMMISSIONED else terms.moves
     moved = risers(ladder, moves=moves, size=terms.size)
@@ -154,9 +134,32 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     )
     session.add(season)
     league.season += 1
+    if terms.is_over(league.season):
+        league.paused_at = league.paused_at or now()
     audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
     await session.flush()
     return season
+
+
+async def living_divisions(session: AsyncSession, league_id: str) -> Sequence[Division]:
+    """A league's divisions that are not archived, highest first."""
+    statement = sa.select(Division).where(Division.league_id == league_id, Division.archived_at.is_(None))
+    return (await session.scalars(statement.order_by(Division.level.desc()))).all()
+
+
+async def season_table(session: AsyncSession, division: Division, terms: LeagueSettings) -> JsonObject:
+    """The table of a division if its season ended now, as archived in `Season.tables`."""
+    report = await last_report(session, division.id, division.league.season) or {"standings": []}
+    absent = await absent_among(session, division, [line["subject"] for line in report["standings"]])
+    least = terms.played_percent / 100 * await _rounds(session, division)
+    lines = final_places(report["standings"], absent, least=least)
+    names = await names_of(session, division.league_id, [line["subject"] for line in lines])
+    means = await _means(session, division)
+    return {
+        "division_id": division.id,
+        "division": division.name,
+        "standings": [{**line, "name": names.get(line["subject"]), **means.get(line["subject"], {})} for line in lines],
+    }
 
 
 def final_places(lines: Sequence[JsonObject], absent: Mapping[str, str], *, least: float) -> list[JsonObject]:
@@ -230,7 +233,8 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
         `id`, `name`, `state`, `season`, and the `moves` between divisions.
 
     Raises:
-        AccountError: There is no such league (code `unknown_league`).
+        AccountError: There is no such league (code `unknown_league`), or one that is over does not resume
+            (`league_over`).
     """
     league = await locked_league(session, reference)
     moves: list[JsonObject] = []
@@ -239,6 +243,10 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
     elif action == "pause":
         league.paused_at = league.paused_at or now()
         audit(session, "league.paused", subject=league.name)
+    elif state_of(league) == "over":
+        said = f"{league.name} is over: season {league.season - 1} was its final one."
+        hint = "Another --final-season, or 0 for none, lets it go on."
+        raise AccountError(said, code="league_over", hint=hint)
     else:
         league.paused_at = None
         audit(session, "league.resumed", subject=league.name)
@@ -252,7 +260,9 @@ async def change_league(session: AsyncSession, reference: str, action: str) -> J
 
 
 def state_of(league: League) -> str:
-    """`plays`, `paused`, or `stands still` if the league has no rounds of its own."""
+    """`plays`, `paused`, `over` after its final season, or `stands still` if it has no rounds of its own."""
+    if LeagueSettings.of(league.commissioner_config).is_over(league.season):
+        return "over"
     if league.commissioner_key not in (CONTINUOUS, COMMISSIONED):
         return "stands still"
     return "paused" if league.paused_at is not None else "plays"
