@@ -155,7 +155,7 @@ def test_an_example_is_of_a_command() -> None:
 
 def test_a_help_has_the_basics_and_all_of_it_the_rest() -> None:
     short, whole = (CliRunner().invoke(cli, ["run", asked]).output for asked in ("--help", "--help-all"))
-    assert "More with --help-all: Times, Limits, Secrets for players, Kubernetes" in short
+    assert "More with --help-all: Times, Limits, Secrets for players, Language models" in short
     assert "--backend" in short
     assert "--player-memory" not in short
     assert all(f"\n{title}:\n" in whole for title in ("What to play", "Limits", "Kubernetes", "Options"))

@@ -19,7 +19,7 @@ from coworld_cli.main import cli
 SINGLE = [
     *("login", "logout", "whoami", "set-token", "exchange-code"),
     *("list", "show", "status", "next-version", "download", "images", "upload-coworld", "patch-commissioner"),
-    *("leagues", "divisions", "results", "season", "rounds", "memberships", "submissions", "events"),
+    *("leagues", "divisions", "results", "season-results", "rounds", "memberships", "submissions", "events"),
     *("upload-policy", "submit", "champion", "retire-membership"),
     *("episodes", "episode-stats", "episode-results", "episode-logs", "replays", "replay-open", "episode-bundle"),
 ]

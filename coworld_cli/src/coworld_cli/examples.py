@@ -239,9 +239,9 @@ coworld lobby end LBY_ID
 coworld lobby end LBY_ID --json
 coworld leagues
 coworld leagues LEAGUE
-coworld season paint --json
-coworld season paint 2 -o season-2.csv
-coworld season LEAGUE_ID 2 -o season-2.parquet
+coworld season-results paint --json
+coworld season-results paint 2 -o season-2.csv
+coworld season-results LEAGUE_ID 2 -o season-2.parquet
 coworld divisions --league LEAGUE
 coworld divisions DIV_ID
 coworld results LEAGUE

@@ -82,7 +82,7 @@ _COMMANDS: CommandTable = {
         "submit": ("policies", "Submit a policy to a league."),
         "leagues": ("leagues", "List leagues, or show one."),
         "results": ("leagues", "Show the standings of a league, a division or a round."),
-        "season": ("leagues", "Show a season of a league, or write it into a file."),
+        "season-results": ("leagues", "Show a season of a league, or write it into a file."),
         "lobby": ("lobbies", "Play a league's game, with people and policies."),
         "divisions": ("leagues", "List divisions, or show one."),
         "rounds": ("leagues", "List rounds, or show one."),

@@ -154,7 +154,7 @@ def _as_json(rows: Sequence[LeaderboardEntry], view: LeaderboardView | None) -> 
     return [{**dump(row), **({"values": found} if found else {})} for row, found in known]
 
 
-@commands.command("season")
+@commands.command("season-results")
 @click.argument("league", type=IdType("league", names=True), metavar="LEAGUE")
 @click.argument("number", required=False, type=click.IntRange(1), metavar="[NUMBER]")
 @click.option("--output", "-o", type=FILE, metavar="FILE", help="Write the table as CSV or Parquet (.csv, .parquet).")
