@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any, Protocol, cast
@@ -16,9 +16,10 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import BaseRoute, Match
 from starlette.staticfiles import StaticFiles
 
@@ -27,10 +28,13 @@ from coworld_runner.telemetry import health_of
 
 from .api.routing import PREFIX
 from .errors import Refusal, explained
+from .identity.auth import ANONYMOUS
+from .identity.limits import REQUEST_WINDOW, Taker, taker_of
 from .names import NameRefused
 from .operations.metrics import platform_trouble
 from .services import Services
 from .store.columns import JsonObject
+from .store.database import counting_rows
 from .web.visit import open_visit, trouble
 
 __all__ = ["create_app", "document", "lifespans"]
@@ -279,14 +283,21 @@ class _Envelope:
             await send(message)
 
         app = self._app
+        connection = HTTPConnection(scope)
+        taker = taker_of(self._services.tokens.remembered(connection), connection, self._services.settings.quotas)
+        try:
+            self._admit(scope, taker)
+        except Refusal as refusal:
+            app = await self._refusing(scope, taker, refusal)
         if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
             # A proxy before this server may have read the other one, and taken a part of the body for a request
             detail = "A request has Content-Length or Transfer-Encoding, and not both."
             app = JSONResponse({"detail": detail, "type": "two_lengths"}, 400, {"Connection": "close"})
         traces = self._services.runtime.traces
         try:
-            with traces.request(scope) if traces is not None else nullcontext() as span:
+            with traces.request(scope) if traces is not None else nullcontext() as span, counting_rows() as added:
                 await app(scope, receive, sending)
+                self._services.rows.add(taker.key, taker.quotas.rows, added.many)
                 if traces is not None and span is not None:
                     traces.ended(span, scope, status)
         except ClientDisconnect:
@@ -302,3 +313,30 @@ class _Envelope:
             if (metrics := self._services.runtime.metrics) is not None:
                 metrics.note_request(scope, status, milliseconds / 1000)
             _LOG.info("%s %s %s %.1fms %s", scope["method"], scope["path"], status, milliseconds, request_id)
+
+    def _admit(self, scope: _Scope, taker: Taker) -> None:
+        """Count a request, for whoever has used its token before, or for its address.
+
+        Raises:
+            Refusal: 429.
+        """
+        most, window = taker.quotas.requests, round(REQUEST_WINDOW)
+        scope["state"]["limits"] = self._services.requests.take(taker.key, None if most is None else most * window)
+        if scope["method"] in ("PATCH", "POST", "PUT"):
+            # How many rows a request adds is known afterwards
+            self._services.rows.take(taker.key, taker.quotas.rows, many=0)
+
+    async def _refusing(self, scope: _Scope, taker: Taker, refusal: Refusal) -> Response:
+        """The answer to a request too many, in the form that its sender reads."""
+        if taker.known:
+            with suppress(SQLAlchemyError, OSError):
+                await self._services.refused.write(self._services.database, taker.key, refusal.code, refusal.message)
+        request = Request({**scope, "app": self._app})
+        if f"{scope['path']}/".startswith("/v2/"):
+            errors = [{"code": "TOOMANYREQUESTS", "message": refusal.message}]
+            return JSONResponse({"errors": errors}, refusal.status, refusal.headers)
+        if _wants_page(request):
+            answer = trouble(request, ANONYMOUS, refusal.status, "Too many requests", refusal.message)
+            answer.headers.update(refusal.headers)
+            return answer
+        return await _refused(request, refusal)

@@ -25,7 +25,9 @@ class Quotas:
             asked for have left.
         image: Bytes of one image, unpacked.
         players: Players, of those that it has ever made.
-        requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
+        requests: Requests in a second, on average over ten. Callers without an account have it by address.
+        rows: Rows that its requests add to the database in a day: requests, episodes and their seats, labels, keys,
+            tokens, events. Callers without an account have it by address.
     """
 
     episodes: int | None = 2000
@@ -35,6 +37,7 @@ class Quotas:
     image: int | None = 16 * 2**30
     players: int | None = 10
     requests: int | None = 500
+    rows: int | None = 100_000
 
 
 def read_quotas(words: Iterable[str]) -> dict[str, int | None]:

@@ -7,6 +7,8 @@ every time, so a revoked or expired token is invalid at once.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import datetime as dt
 import hashlib
 import re
@@ -20,6 +22,7 @@ import sqlalchemy as sa
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, forbidden, unauthenticated
@@ -34,6 +37,7 @@ __all__ = [
     "Caller",
     "MintedToken",
     "TokenKind",
+    "basic_password",
     "new_code",
     "take_code",
 ]
@@ -138,7 +142,7 @@ class Authenticator:
     """Creates and verifies tokens."""
 
     def __init__(self) -> None:
-        self._matched: BoundedMapping[bytes, None] = BoundedMapping(_REMEMBERED)
+        self._matched: BoundedMapping[bytes, User] = BoundedMapping(_REMEMBERED)
 
     async def mint(
         self,
@@ -185,8 +189,16 @@ class Authenticator:
         until = None if expires_at is None else expires_at.isoformat()
         audit(session, action, user_id=user_id, subject=public, kind=kind, label=label, player=player_id, until=until)
         await session.flush()
-        self._remember(text)
+        self._matched[_sha256(text)] = await session.get_one(User, user_id)
         return MintedToken(id=public, text=text, expires_at=expires_at)
+
+    def remembered(self, connection: HTTPConnection) -> User | None:
+        """The account whose token a request shows, without a look into the database: as of its last valid use here.
+
+        Says only for whom the request counts; `find` says whether the token is still valid.
+        """
+        text = _shown(connection.headers) or basic_password(connection.headers.get("authorization", ""))
+        return self._matched.get(_sha256(text or connection.cookies.get(SESSION_COOKIE, "")))
 
     async def find(self, session: AsyncSession, text: str) -> tuple[Token, User, Player | None] | None:
         """Find the valid token of a text, with its user and player; None if it is invalid.
@@ -194,6 +206,20 @@ class Authenticator:
         Raises:
             Refusal: 403 if an operator has disabled its account (code `account_disabled`).
         """
+        digest = _sha256(text)
+        found = await self._find(session, text, matched=digest in self._matched)
+        if found is None:
+            self._matched.pop(digest, None)
+            return None
+        self._matched[digest] = user = found[1]
+        if user.disabled_at is not None:
+            because = f": {user.disabled_reason}" if user.disabled_reason else "."
+            raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
+        return found
+
+    async def _find(
+        self, session: AsyncSession, text: str, *, matched: bool
+    ) -> tuple[Token, User, Player | None] | None:
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
@@ -214,12 +240,7 @@ class Authenticator:
         gone = player is not None and player.disabled_at is not None
         if expired or gone or token.revoked_at is not None or _PREFIXES.get(token.kind) != match["prefix"]:  # pyright: ignore[reportArgumentType]
             return None
-        if not await self._matches(text, match["secret"], token.hash):
-            return None
-        if user.disabled_at is not None:
-            because = f": {user.disabled_reason}" if user.disabled_reason else "."
-            raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
-        return token, user, player
+        return (token, user, player) if matched or await _matches(match["secret"], token.hash) else None
 
     async def caller(
         self, session: AsyncSession, headers: Mapping[str, str], cookies: Mapping[str, str], *, reading: bool
@@ -260,20 +281,28 @@ class Authenticator:
             token_kind=token.kind,  # pyright: ignore[reportArgumentType]
         )
 
-    async def _matches(self, text: str, secret: str, hashed: str) -> bool:
-        digest = hashlib.sha256(text.encode()).digest()
-        if digest in self._matched:
-            self._matched[digest] = None
-            return True
-        try:
-            await anyio.to_thread.run_sync(_HASHER.verify, hashed, secret)
-        except (VerifyMismatchError, InvalidHashError):
-            return False
-        self._remember(text)
-        return True
 
-    def _remember(self, text: str) -> None:
-        self._matched[hashlib.sha256(text.encode()).digest()] = None
+async def _matches(secret: str, hashed: str) -> bool:
+    try:
+        await anyio.to_thread.run_sync(_HASHER.verify, hashed, secret)
+    except (VerifyMismatchError, InvalidHashError):
+        return False
+    return True
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def basic_password(authorization: str) -> str | None:
+    """The password of a header for HTTP Basic, empty if it cannot be read; None for a header of another kind."""
+    scheme, _, rest = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(rest.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def _shown(headers: Mapping[str, str]) -> str | None:

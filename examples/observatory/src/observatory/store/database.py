@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,13 @@ from sqlalchemy import event, make_url
 from sqlalchemy.dialects.sqlite.aiosqlite import SQLiteDialect_aiosqlite
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from coworld_core.errors import EnvironmentFault
 
 from .models import Base, Counter
 
-__all__ = ["Database", "newest_revision", "next_revision", "open_database"]
+__all__ = ["AddedRows", "Database", "counting_rows", "newest_revision", "next_revision", "open_database"]
 
 _BUSY_SECONDS = 30
 """How long an SQLite transaction waits for another writer."""
@@ -31,6 +33,31 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 _WRITING_LOCK = 0x6F62_7365
 """PostgreSQL's advisory lock of the transaction that writes, or upgrades the tables."""
+
+
+class AddedRows:
+    """Counts rows that are added to the database."""
+
+    def __init__(self) -> None:
+        self.many = 0
+
+    def note(self, session: Session, _: object) -> None:
+        """Count the new rows of a session that is flushed."""
+        self.many += len(session.new)
+
+
+_ADDED: ContextVar[AddedRows | None] = ContextVar("added rows", default=None)
+
+
+@contextmanager
+def counting_rows() -> Generator[AddedRows]:
+    """Count the rows that are added by transactions of the block, once they are committed."""
+    added = AddedRows()
+    token = _ADDED.set(added)
+    try:
+        yield added
+    finally:
+        _ADDED.reset(token)
 
 
 class Database:
@@ -62,9 +89,12 @@ class Database:
         PostgreSQL, two that lock the same rows in different orders would wait for each other. Nearly all need the row
         of the next change anyway, until their end.
         """
-        engine = self.engine.execution_options(writing=True)
+        engine, added = self.engine.execution_options(writing=True), AddedRows()
         async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+            event.listen(session.sync_session, "after_flush", added.note)
             yield session
+        if (counted := _ADDED.get()) is not None:
+            counted.many += added.many
 
     async def upgrade(self) -> None:
         """Create the tables, or bring them up to date; several processes may do so at once.
