@@ -336,7 +336,5 @@ class _Envelope:
             errors = [{"code": "TOOMANYREQUESTS", "message": refusal.message}]
             return JSONResponse({"errors": errors}, refusal.status, refusal.headers)
         if _wants_page(request):
-            answer = trouble(request, ANONYMOUS, refusal.status, "Too many requests", refusal.message)
-            answer.headers.update(refusal.headers)
-            return answer
+            return trouble(request, ANONYMOUS, refusal.status, "Too many requests", refusal.message, refusal.headers)
         return await _refused(request, refusal)

@@ -39,6 +39,7 @@ __all__ = [
     "TokenKind",
     "basic_password",
     "new_code",
+    "require_code",
     "take_code",
 ]
 
@@ -321,11 +322,24 @@ async def new_code(session: AsyncSession, user_id: str) -> str:
     return code
 
 
+async def require_code(session: AsyncSession, code: str) -> None:
+    """Check that a sign-in code can be used, without a change.
+
+    Raises:
+        Refusal: 400 for an unknown code, 410 for one that was used or has expired.
+    """
+    known = await session.get(AuthCode, _digest(code))
+    if known is None:
+        raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
+    if known.used_at is not None or known.expires_at <= now():
+        raise _code_expired()
+
+
 async def take_code(session: AsyncSession, code: str) -> str:
     """Use a sign-in code; returns its user.
 
     Raises:
-        Refusal: 400 for an unknown code, 410 for one that was used or has expired.
+        Refusal: 410 if it was used or has expired.
     """
     taken = await session.scalar(
         sa.update(AuthCode)
@@ -333,11 +347,13 @@ async def take_code(session: AsyncSession, code: str) -> str:
         .values(used_at=now())
         .returning(AuthCode.user_id)
     )
-    if taken is not None:
-        return taken
-    if await session.get(AuthCode, _digest(code)) is None:
-        raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
-    raise Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
+    if taken is None:
+        raise _code_expired()
+    return taken
+
+
+def _code_expired() -> Refusal:
+    return Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
 
 
 def _digest(code: str) -> str:
