@@ -34,7 +34,7 @@ from .names import NameRefused
 from .operations.metrics import platform_trouble
 from .services import Services
 from .store.columns import JsonObject
-from .store.database import counting_rows
+from .store.database import counting_rows, is_lost
 from .web.visit import open_visit, trouble
 
 __all__ = ["create_app", "document", "lifespans"]
@@ -81,6 +81,8 @@ has at least one of these.
 
 _DOCS_FILES = "/docs-files"
 """The path of the script and style of the documentation page."""
+_LOST_AGAIN = 60.0
+"""Seconds after which the log says again that the database does not answer."""
 _LOG = logging.getLogger("observatory.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
 
@@ -145,6 +147,7 @@ def _application(url: str) -> FastAPI:
             NameRefused: _name_refused,
             RequestValidationError: _invalid,
             HTTPException: _http_refused,
+            SQLAlchemyError: _database_failed,
             Exception: _failed,
         },
     )
@@ -240,6 +243,31 @@ def _is_routed(request: Request, method: str) -> bool:
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
+async def _database_failed(request: Request, error: Exception) -> Response:
+    """Say that the database is lost, in the log once a minute however many ask."""
+    if not is_lost(error):
+        raise error
+    if time.monotonic() >= getattr(request.app.state, "lost_until", 0.0):
+        request.app.state.lost_until = time.monotonic() + _LOST_AGAIN
+        cause = getattr(error, "orig", None) or error
+        logging.getLogger("observatory").error("The database does not answer: %s", " ".join(str(cause).split()))
+    said, again = "The database does not answer. Try again in a moment.", {"Retry-After": "5"}
+    return await _turned_away(request, Refusal(503, said, code="database_lost", headers=again))
+
+
+async def _turned_away(request: Request, refusal: Refusal) -> Response:
+    """A refusal of whatever route, in the form that its sender reads."""
+    busy = refusal.status == 429
+    if f"{request.url.path}/".startswith("/v2/"):
+        code = "TOOMANYREQUESTS" if busy else "UNAVAILABLE"
+        errors = [{"code": code, "message": refusal.message}]
+        return JSONResponse({"errors": errors}, refusal.status, refusal.headers)
+    if _wants_page(request):
+        title = "Too many requests" if busy else "Not available"
+        return trouble(request, ANONYMOUS, refusal.status, title, refusal.message, refusal.headers)
+    return await _refused(request, refusal)
+
+
 async def _failed(request: Request, error: Exception) -> Response:
     """Log an internal error, and refer to the log in the response."""
     request.state.failed = True
@@ -327,14 +355,8 @@ class _Envelope:
             self._services.rows.take(taker.key, taker.quotas.rows, many=0)
 
     async def _refusing(self, scope: _Scope, taker: Taker, refusal: Refusal) -> Response:
-        """The answer to a request too many, in the form that its sender reads."""
+        """The answer to a request too many, which is noted."""
         if taker.known:
-            with suppress(SQLAlchemyError, OSError):
+            with suppress(SQLAlchemyError):
                 await self._services.refused.write(self._services.database, taker.key, refusal.code, refusal.message)
-        request = Request({**scope, "app": self._app})
-        if f"{scope['path']}/".startswith("/v2/"):
-            errors = [{"code": "TOOMANYREQUESTS", "message": refusal.message}]
-            return JSONResponse({"errors": errors}, refusal.status, refusal.headers)
-        if _wants_page(request):
-            return trouble(request, ANONYMOUS, refusal.status, "Too many requests", refusal.message, refusal.headers)
-        return await _refused(request, refusal)
+        return await _turned_away(Request({**scope, "app": self._app}), refusal)

@@ -298,8 +298,8 @@ class _Route(APIRoute):
         return self._writes(gate) and not gate.secret and "POST" in (self.methods or ())
 
     def _usual(self, gate: RouteAccess) -> set[int]:
-        # Any request may ask for team rights and be refused, and any may contain a NUL.
-        statuses = {403, 422, 429}
+        # Any request may ask for team rights and be refused, contain a NUL, be one too many, or find no database.
+        statuses = {403, 422, 429, 503}
         if not gate.tolerant:
             statuses.add(401)
         if self.param_convertors or self.body_field is not None:

@@ -16,7 +16,8 @@ import aiosqlite
 import sqlalchemy as sa
 from sqlalchemy import event, make_url
 from sqlalchemy.dialects.sqlite.aiosqlite import SQLiteDialect_aiosqlite
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -24,7 +25,7 @@ from coworld_core.errors import EnvironmentFault
 
 from .models import Base, Counter
 
-__all__ = ["AddedRows", "Database", "counting_rows", "newest_revision", "next_revision", "open_database"]
+__all__ = ["AddedRows", "Database", "counting_rows", "is_lost", "newest_revision", "next_revision", "open_database"]
 
 _BUSY_SECONDS = 30
 """How long an SQLite transaction waits for another writer."""
@@ -156,6 +157,7 @@ def make_engine(url: str) -> AsyncEngine:
     else:
         engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
         event.listen(engine.sync_engine, "begin", _postgres_begin)
+        event.listen(engine.sync_engine, "do_connect", _postgres_connect)
     return engine
 
 
@@ -218,6 +220,21 @@ def _sqlite_connected(connection: Any, _record: object) -> None:
 def _sqlite_begin(connection: sa.Connection) -> None:
     writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the database cannot be reached, or is too busy, rather than that it was asked something wrong."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return isinstance(error, PoolTimeout)
+
+
+def _postgres_connect(dialect: Any, _record: object, arguments: Any, options: Any) -> Any:
+    try:
+        return dialect.connect(*arguments, **options)
+    except (OSError, TimeoutError, dialect.loaded_dbapi.Error) as error:
+        # Errors of connecting are of any kind, also ones that say nothing of a connection
+        raise OperationalError("connect", None, error) from error
 
 
 def _postgres_begin(connection: sa.Connection) -> None:
