@@ -11,6 +11,7 @@ import lzma
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, uplo
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from observatory.identity.worker_login import worker_login
 from observatory.quotas import Quotas
+from observatory.store import blobs
 from observatory.store.blobs import BlobStore
 from observatory.store.models import User
 from observatory.store.unpacked_size import zstd
@@ -104,6 +106,34 @@ async def test_upload_resumes_after_a_server_restart(tmp_path: Path) -> None:
         assert (await push("GET", where, 204)).headers["range"] == "0-19999"
         await push("PUT", where, 201, params={"digest": digest}, content=content[20_000:])
         assert (await push("GET", f"/blobs/{digest}", 200)).content == content
+
+
+async def test_unfinished_uploads_are_bounded_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "MAX_UNFINISHED", 2)
+    async with inside(tmp_path, quotas=Quotas(stored=100_000)) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        push, other = await _begin(platform, ann), await _begin(platform, bob)
+        kept = (await other("POST", "/blobs/uploads/", 202)).headers["location"]
+        first, *rest = [(await push("POST", "/blobs/uploads/", 202)).headers["location"] for _ in range(3)]
+        # The oldest makes way for the newest, of the same account
+        await push("GET", first, 404)
+        for upload in rest:
+            await push("PATCH", upload, 202, content=b"x" * 50_000)
+        await other("GET", kept, 204)
+        assert len(list((platform.services.settings.blobs / "uploads").iterdir())) == 3
+        # They count before anything else is begun
+        body = {"name": "next", "client_hash": "sha256:next"}
+        refused = await platform.ask("POST", "/v2/container_images/upload", ann, json=body, expect=413)
+        assert refused.json()["type"] == "quota_exceeded"
+        # None makes way that is being received
+        async with AsyncExitStack() as receiving:
+            for upload in rest:
+                found = platform.services.blobs.find(upload.rpartition("/")[2], push.grant["repository"])
+                assert found is not None
+                await receiving.enter_async_context(found.lock)
+            refused = await push("POST", "/blobs/uploads/", 429)
+            assert refused.headers["Retry-After"] == "10"
+        await push("POST", "/blobs/uploads/", 202)
 
 
 async def test_blob_with_wrong_digest_is_refused(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
     if image is None:
         image = await _new_image(call.db, user, body)
     # Checked before anything is pushed, so that a full account does not send gigabytes in vain.
-    await require_stored(call.db, user, call.services.settings.quotas, more=1)
+    unfinished = call.services.blobs.unfinished(image.repository.partition("/")[0])
+    await require_stored(call.db, user, call.services.settings.quotas, more=unfinished + 1)
     token = await call.services.tokens.mint(
         call.db,
         "registry",

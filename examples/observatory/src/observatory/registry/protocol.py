@@ -125,7 +125,11 @@ async def _start(visit: _Visit) -> Response:
     blobs = visit.services.blobs
     if (digest := query.get("mount")) is not None and await _mounted(visit, digest, query.get("from", "")):
         return _created(visit.repository, digest)
-    upload = await blobs.start(visit.repository)
+    try:
+        upload = await blobs.start(visit.repository)
+    except NoRoom:
+        said = "You are uploading more layers at once than the registry takes. Try again in a moment."
+        raise _Refused(429, "TOOMANYREQUESTS", said, {**_VERSION, "Retry-After": "10"}) from None
     if (digest := query.get("digest")) is not None:
         return await _completed(visit, upload, digest)
     return _continue(202, upload)
@@ -434,6 +438,9 @@ async def _append(visit: _Visit, upload: Upload) -> None:
         raise too_much_stored(most + 1, most) from None
     except TooLarge:
         raise _too_large(quotas.image or 0) from None
+    except FileNotFoundError:
+        # It was discarded while this waited.
+        raise _unknown_upload() from None
 
 
 def _owner(visit: _Visit) -> User:
