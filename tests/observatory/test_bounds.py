@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import socket
@@ -27,8 +28,11 @@ from observatory.identity.accounts import keep_quotas
 from observatory.identity.limits import ConnectionLimit, RateLimit, sender_of
 from observatory.quotas import Quotas
 from observatory.store.audit import audit_lines
-from observatory.store.models import EpisodeRequest, GameConfig, User
+from observatory.store.columns import now
+from observatory.store.models import EpisodeRequest, ExperienceRequest, GameConfig, Label, Participant, User
 from observatory.store.usage import stored_bytes
+from observatory.work.cancellation import cancel_waiting
+from observatory.work.housekeeping import tidy
 from observatory.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -89,6 +93,43 @@ async def test_waiting_episodes_count_against_the_quota(tmp_path: Path, database
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 429
             assert (await boss.post(place, json=body | {"num_episodes": 100})).status_code == 200
+
+
+async def test_cancelled_requests_are_forgotten_unless_something_began(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, backend="none", database=database) as platform:
+        ann, services = await platform.account("ann"), platform.services
+        world = await seed(services, ann.id)
+        await platform.policy(ann, "a")
+        one = {"coworld_id": world.id, "roster": roster("a", "a"), "tags": {"for": "nothing"}}
+        place, many = "/v2/experience-requests", one | {"num_episodes": 3}
+        async with platform.client(ann) as client:
+            # One of each stays: begun, waiting, and cancelled just now
+            gone, begun, waiting, new = [(await client.post(place, json=many)).json() for _ in range(4)]
+            alone = (await client.post("/v2/episode-requests", json=one)).json()
+            async with services.database.writing() as session:
+                await session.execute(
+                    sa.update(EpisodeRequest)
+                    .where(EpisodeRequest.id == begun["episodes"][0]["id"])
+                    .values(status="completed", started_at=now(), completed_at=now())
+                )
+                await cancel_waiting(session, EpisodeRequest.id == alone["id"], "It is in the way.")
+            for request in (gone, begun):
+                assert (await client.post(f"{place}/{request['id']}/cancel")).status_code == 200
+            long_ago = now() - dt.timedelta(days=2)
+            async with services.database.writing() as session:
+                for column in (EpisodeRequest.completed_at, ExperienceRequest.cancelled_at):
+                    await session.execute(
+                        sa.update(column.class_).where(column.is_not(None)).values({column: long_ago})
+                    )
+            assert (await client.post(f"{place}/{new['id']}/cancel")).status_code == 200
+            await tidy(services)
+            left = (await client.get(place)).json()["entries"]
+            assert {row["id"] for row in left} == {begun["id"], waiting["id"], new["id"]}
+            assert (await client.get(f"/v2/episode-requests/{alone['id']}")).status_code == 404
+        async with services.database.reading() as session:
+            tables = (ExperienceRequest, EpisodeRequest, Participant, Label, GameConfig)
+            counts = [await session.scalar(sa.select(sa.func.count()).select_from(table)) for table in tables]
+        assert counts == [3, 9, 18, 3, 3]
 
 
 async def test_shared_config_of_a_request_is_stored_once(tmp_path: Path, database: str | None) -> None:
