@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import bz2
+import datetime as dt
 import gzip
 import hashlib
 import json
@@ -25,10 +26,12 @@ from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, uplo
 
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from observatory.identity.worker_login import worker_login
+from observatory.operations.unused_images import remove_unused
 from observatory.quotas import Quotas
 from observatory.store import blobs
 from observatory.store.blobs import BlobStore
-from observatory.store.models import User
+from observatory.store.columns import now
+from observatory.store.models import Image, RegistryTag, Token, User
 from observatory.store.unpacked_size import zstd
 from observatory.store.usage import stored_bytes
 
@@ -106,6 +109,47 @@ async def test_upload_resumes_after_a_server_restart(tmp_path: Path) -> None:
         assert (await push("GET", where, 204)).headers["range"] == "0-19999"
         await push("PUT", where, 201, params={"digest": digest}, content=content[20_000:])
         assert (await push("GET", f"/blobs/{digest}", 200)).content == content
+
+
+async def test_layers_count_once_on_top_of_the_same_layers(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database, quotas=Quotas(stored=250_000)) as platform:
+        ann = await platform.add_user("ann")
+        below, other, large, config = b"a" * 1000, b"b" * 1000, os.urandom(60_000), b"{}"
+
+        async def upload(*layers: bytes) -> tuple[dict[str, Any], int]:
+            push = await _begin(platform, ann, "image")
+            described = [{"digest": await push.blob(content), "size": len(content)} for content in (config, *layers)]
+            manifest = {"schemaVersion": 2, "config": described[0], "layers": described[1:], "a": os.urandom(8).hex()}
+            await push("PUT", f"/manifests/{push.grant['tag']}", 201, content=json.dumps(manifest), headers=KIND)
+            body = {"id": push.image["id"]}
+            done = await platform.ask("POST", "/v2/container_images/upload/complete", ann, json=body, expect=None)
+            async with platform.services.database.reading() as session:
+                (user,) = await session.scalars(sa.select(User.id).where(User.name == "ann"))
+                return {"status": done.status_code, **done.json()}, await stored_bytes(session, user)
+
+        _, first = await upload(below, large)
+        assert 61_000 < first < 62_000
+        # The same again, and what is above it, share what is there
+        _, same = await upload(below, large)
+        assert same - first < 1000
+        _, above = await upload(below, large, other)
+        assert 1000 < above - same < 2000
+        # On top of another layer, an engine unpacks the same one anew
+        made, anew = await upload(other, large)
+        assert 61_000 < anew - above < 62_000
+        await upload(large)
+        refused, full = await upload(large, large, large)
+        assert (refused["status"], refused["type"], full < 250_000) == (413, "quota_exceeded", True)
+        # What has gone counts no longer
+        then = now() - dt.timedelta(days=8)
+        async with platform.services.database.writing() as session:
+            await session.execute(sa.update(Image).where(Image.id == made["id"]).values(created_at=then))
+            await session.execute(sa.update(RegistryTag).values(updated_at=then))
+            await session.execute(sa.update(Token).where(Token.kind == "registry").values(expires_at=then))
+        assert (await remove_unused(platform.services))["images"] == 1
+        async with platform.services.database.reading() as session:
+            (user,) = await session.scalars(sa.select(User.id).where(User.name == "ann"))
+            assert 60_000 < full - await stored_bytes(session, user) < 63_000
 
 
 async def test_unfinished_uploads_are_bounded_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ class Quotas:
         episodes: Episodes that wait or are played, and roles that were asked for and wait or run.
         sessions: Games that run for people to play, of those that it has started.
         replays: Replays that games show, of those that it has asked for. Callers without an account have it by address.
-        stored: Bytes of its images (unpacked, if that is more), Coworlds and secrets, and of what the episodes that it
-            asked for have left.
+        stored: Bytes of its images (unpacked, if that is more, and by chains of layers), Coworlds and secrets, and of
+            what the episodes that it asked for have left.
         image: Bytes of one image, unpacked.
         players: Players, of those that it has ever made.
         requests: Requests in a second, on average over ten. Callers without an account have it by address.
@@ -34,7 +34,7 @@ class Quotas:
     sessions: int | None = 2
     replays: int | None = 4
     stored: int | None = 50 * 2**30
-    image: int | None = 16 * 2**30
+    image: int | None = 2 * 2**30
     players: int | None = 10
     requests: int | None = 500
     rows: int | None = 100_000

@@ -19,7 +19,7 @@ from ..services import Services
 from ..store.audit import audit
 from ..store.blobs import BlobStore
 from ..store.columns import JsonObject, now
-from ..store.models import Coworld, Image, PolicyVersion, RegistryBlob, RegistryManifest, RegistryTag, Token
+from ..store.models import Coworld, Image, ImageChain, PolicyVersion, RegistryBlob, RegistryManifest, RegistryTag, Token
 from ..supervisor import Supervisor
 
 __all__ = ["lifespan", "remove_unused"]
@@ -100,6 +100,7 @@ async def _unused_images(session: AsyncSession) -> list[Image]:
 
 async def _remove_images(session: AsyncSession) -> int:
     unused = await _unused_images(session)
+    await session.execute(sa.delete(ImageChain).where(ImageChain.image_id.in_([image.id for image in unused])))
     for image in unused:
         subject = f"{image.repository}:{image.tag}"
         audit(session, "image.removed", user_id=image.user_id, subject=subject, id=image.id)
