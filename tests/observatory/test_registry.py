@@ -26,12 +26,12 @@ from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, uplo
 
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from observatory.identity.worker_login import worker_login
-from observatory.operations.unused_images import remove_unused
+from observatory.operations.unused_images import remove_from_engine, remove_unused
 from observatory.quotas import Quotas
 from observatory.store import blobs
 from observatory.store.blobs import BlobStore
 from observatory.store.columns import now
-from observatory.store.models import Image, RegistryTag, Token, User
+from observatory.store.models import Image, ImageChain, RegistryTag, Token, User
 from observatory.store.unpacked_size import zstd
 from observatory.store.usage import stored_bytes
 
@@ -467,7 +467,18 @@ async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
                 login = await worker_login(services.vault)
             async with DockerBackend(logins={grant["registry"]: login}) as backend:
                 await backend.ensure_image(pinned)
-            assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)
+                # There it stays as long as it is here
+                async with platform.services() as services:
+                    assert await remove_from_engine(services, backend, grant["registry"]) == 0
+                    assert pinned in await backend.images_of(grant["registry"])
+                    async with services.database.writing() as session:
+                        await session.execute(sa.delete(ImageChain))
+                        await session.execute(sa.delete(Image))
+                    held = (await docker("create", pinned, "nothing")).split()[-1]
+                    assert await remove_from_engine(services, backend, grant["registry"]) == 0
+                    await docker("rm", held)
+                    assert await remove_from_engine(services, backend, grant["registry"]) == 1
+                    assert await backend.images_of(grant["registry"]) == ()
             answer = await http.post(f"/v2/{grant['repository']}/blobs/uploads/", auth=login)
             assert answer.status_code == 403
             assert (await http.get("/v2/", auth=("worker", login[1] + "x"))).status_code == 401
