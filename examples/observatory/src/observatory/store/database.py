@@ -30,6 +30,9 @@ __all__ = ["AddedRows", "Database", "counting_rows", "is_lost", "newest_revision
 _BUSY_SECONDS = 30
 """How long an SQLite transaction waits for another writer."""
 
+_FETCHED = 1000
+"""Rows of SQLite that are fetched at a time."""
+
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 _WRITING_LOCK = 0x6F62_7365
@@ -184,6 +187,14 @@ class _SqliteThread(aiosqlite.Connection):
         self._stopping = False
         self._stopped: asyncio.Future[Any] | None = None
 
+    def cursor(self) -> _Cursor:  # type: ignore[override]
+        """A cursor."""
+        return _Cursor(self)
+
+    async def run(self, step: Callable[[sqlite3.Connection], object]) -> None:
+        """Run a step in the thread."""
+        await self._execute(step, self._conn)
+
     def stop(self) -> asyncio.Future[Any] | None:
         """Stop the thread; returns a future for its end, if an event loop is running."""
         if not self._stopping:
@@ -191,6 +202,67 @@ class _SqliteThread(aiosqlite.Connection):
             self._stopped = super().stop()
         # Shielded, so that one caller that is cancelled does not cancel the others.
         return None if self._stopped is None else asyncio.shield(self._stopped)
+
+
+class _Cursor:
+    """A cursor that executes a statement and fetches its first rows in one go, which are all rows of most.
+
+    A trip to the connection's thread and back takes longer than most queries, and aiosqlite makes four for each.
+    """
+
+    arraysize = 1
+
+    def __init__(self, connection: _SqliteThread) -> None:
+        self._connection = connection
+        self._rows: list[Any] = []
+        self._more: sqlite3.Cursor | None = None
+        self.description: Any = None
+        self.rowcount = -1
+        self.lastrowid: int | None = None
+
+    async def __aenter__(self) -> _Cursor:
+        return self
+
+    async def execute(self, sql: str, parameters: Any = ()) -> None:
+        await self._connection.run(partial(self._run, sqlite3.Cursor.execute, sql, parameters))
+
+    async def executemany(self, sql: str, parameters: Any) -> None:
+        await self._connection.run(partial(self._run, sqlite3.Cursor.executemany, sql, parameters))
+
+    async def fetchall(self) -> list[Any]:
+        return await self.fetchmany(-1)
+
+    async def fetchmany(self, size: int) -> list[Any]:
+        while self._more is not None and (size < 0 or len(self._rows) < size):
+            await self._connection.run(self._fetch)
+        size = len(self._rows) if size < 0 else size
+        rows, self._rows = self._rows[:size], self._rows[size:]
+        return rows
+
+    async def close(self) -> None:
+        if (more := self._more) is not None:
+            self._more = None
+            await self._connection.run(lambda _: more.close())
+
+    def _run(self, execute: Callable[..., Any], sql: str, parameters: Any, connection: sqlite3.Connection) -> None:
+        cursor = connection.cursor()
+        try:
+            execute(cursor, sql, parameters)
+            self.description, self.rowcount, self.lastrowid = cursor.description, cursor.rowcount, cursor.lastrowid
+            if cursor.description:
+                self._more = cursor
+                self._fetch(connection)
+        finally:
+            if self._more is None:
+                cursor.close()
+
+    def _fetch(self, _: sqlite3.Connection) -> None:
+        assert self._more is not None
+        rows = self._more.fetchmany(_FETCHED)
+        self._rows += rows
+        if len(rows) < _FETCHED:
+            self._more.close()
+            self._more = None
 
 
 class _SqliteConnection(sqlite3.Connection):
