@@ -311,11 +311,8 @@ class _Envelope:
             await send(message)
 
         app = self._app
-        connection = HTTPConnection(scope)
-        taker = taker_of(self._services.tokens.remembered(connection), connection, self._services.settings.quotas)
-        try:
-            self._admit(scope, taker)
-        except Refusal as refusal:
+        taker, refusal = await self._take(scope)
+        if refusal is not None:
             app = await self._refusing(scope, taker, refusal)
         if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
             # A proxy before this server may have read the other one, and taken a part of the body for a request
@@ -341,6 +338,24 @@ class _Envelope:
             if (metrics := self._services.runtime.metrics) is not None:
                 metrics.note_request(scope, status, milliseconds / 1000)
             _LOG.info("%s %s %s %.1fms %s", scope["method"], scope["path"], status, milliseconds, request_id)
+
+    async def _take(self, scope: _Scope) -> tuple[Taker, Refusal | None]:
+        """Whom a request counts for, and why it is refused."""
+        connection, services = HTTPConnection(scope), self._services
+        user = services.tokens.remembered(connection)
+        taker = taker_of(user, connection, services.settings.quotas)
+        try:
+            self._admit(scope, taker)
+        except Refusal as refusal:
+            if user is None:
+                # Whose first request here comes from a busy address is no part of what is going on there.
+                with suppress(SQLAlchemyError):
+                    async with services.database.reading() as session:
+                        user = await services.tokens.recall(session, connection)
+                if user is not None:
+                    return await self._take(scope)
+            return taker, refusal
+        return taker, None
 
     def _admit(self, scope: _Scope, taker: Taker) -> None:
         """Count a request, for whoever has used its token before, or for its address.

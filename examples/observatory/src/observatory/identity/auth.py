@@ -14,6 +14,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -198,8 +199,13 @@ class Authenticator:
 
         Says only for whom the request counts; `find` says whether the token is still valid.
         """
-        text = _shown(connection.headers) or basic_password(connection.headers.get("authorization", ""))
-        return self._matched.get(_sha256(text or connection.cookies.get(SESSION_COOKIE, "")))
+        return self._matched.get(_sha256(_any_token(connection)))
+
+    async def recall(self, session: AsyncSession, connection: HTTPConnection) -> User | None:
+        """As `remembered`, after a look into the database if need be."""
+        with suppress(Refusal):
+            await self.find(session, _any_token(connection))
+        return self.remembered(connection)
 
     async def find(self, session: AsyncSession, text: str) -> tuple[Token, User, Player | None] | None:
         """Find the valid token of a text, with its user and player; None if it is invalid.
@@ -289,6 +295,12 @@ async def _matches(secret: str, hashed: str) -> bool:
     except (VerifyMismatchError, InvalidHashError):
         return False
     return True
+
+
+def _any_token(connection: HTTPConnection) -> str:
+    """What a request shows, in whichever way; empty for nothing."""
+    text = _shown(connection.headers) or basic_password(connection.headers.get("authorization", ""))
+    return text or connection.cookies.get(SESSION_COOKIE, "")
 
 
 def _sha256(text: str) -> bytes:
