@@ -41,7 +41,7 @@ STATUSES = {
     429: "too many requests, or a quota is exhausted; `Retry-After` says how long to wait",
     500: "internal server error; the server's log has the details under the request's id",
     502: "a program that was started on demand failed to start",
-    503: "still starting; `Retry-After` says how long to wait",
+    503: "still starting, or the database does not answer; `Retry-After` says how long to wait",
 }
 """Every status that a route answers with when it refuses."""
 

@@ -164,6 +164,28 @@ async def test_sign_in_code_is_sent_to_loopback_only(tmp_path: Path, callback: s
         assert wrong.status_code == 403
 
 
+@pytest.mark.parametrize("way", ["/sign-in", "/cli-auth", "/observatory/credentials/auth-codes/exchange"])
+async def test_failed_sign_ins_are_limited_and_noted(tmp_path: Path, way: str) -> None:
+    async with inside(tmp_path) as platform:
+        ann, http = await platform.add_user("ann"), platform.http
+        body = {"json": {"code": "obc_x"}} if way.endswith("exchange") else {"data": {"token": f"{ann[:-1]}x"}}
+        # What succeeds does not count
+        for _ in range(6):
+            assert (await http.post("/sign-in", data={"token": ann})).status_code == 303
+        answers = [await http.post(way, **body) for _ in range(5)]
+        assert 429 not in {answer.status_code for answer in answers}
+        # Nobody's writing is waited for, nor kept from others
+        async with platform.services.database.writing():
+            answers.append(await http.post(way, **body))
+        assert answers[-1].status_code == 429
+        assert int(answers[-1].headers["Retry-After"]) >= 1
+        # Nor with the right token, from there
+        assert (await http.post("/sign-in", data={"token": ann})).status_code == 429
+        async with platform.services.database.reading() as session:
+            failed = [line for line in await audit_lines(session) if line["action"] == "sign_in.failed"]
+        assert [(line["origin"], line["subject"]) for line in failed] == [("127.0.0.1", way)] * 5
+
+
 def _everything(directory: Path) -> bytes:
     return b"".join(path.read_bytes() for path in directory.rglob("*") if path.is_file())
 

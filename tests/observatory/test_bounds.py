@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import socket
@@ -24,11 +25,14 @@ from observatory import server
 from observatory.errors import Refusal
 from observatory.hosted import sessions as hosted_sessions
 from observatory.identity.accounts import keep_quotas
-from observatory.identity.limits import ConnectionLimit, RequestLimit, sender_of
+from observatory.identity.limits import ConnectionLimit, RateLimit, sender_of
 from observatory.quotas import Quotas
 from observatory.store.audit import audit_lines
-from observatory.store.models import EpisodeRequest, GameConfig, User
+from observatory.store.columns import now
+from observatory.store.models import EpisodeRequest, ExperienceRequest, GameConfig, Label, Participant, User
 from observatory.store.usage import stored_bytes
+from observatory.work.cancellation import cancel_waiting
+from observatory.work.housekeeping import tidy
 from observatory.work.queue import Queue
 
 pytestmark = pytest.mark.timeout(1200)
@@ -89,6 +93,43 @@ async def test_waiting_episodes_count_against_the_quota(tmp_path: Path, database
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 200
             assert (await client.post("/v2/episode-requests", json=body)).status_code == 429
             assert (await boss.post(place, json=body | {"num_episodes": 100})).status_code == 200
+
+
+async def test_cancelled_requests_are_forgotten_unless_something_began(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, backend="none", database=database) as platform:
+        ann, services = await platform.account("ann"), platform.services
+        world = await seed(services, ann.id)
+        await platform.policy(ann, "a")
+        one = {"coworld_id": world.id, "roster": roster("a", "a"), "tags": {"for": "nothing"}}
+        place, many = "/v2/experience-requests", one | {"num_episodes": 3}
+        async with platform.client(ann) as client:
+            # One of each stays: begun, waiting, and cancelled just now
+            gone, begun, waiting, new = [(await client.post(place, json=many)).json() for _ in range(4)]
+            alone = (await client.post("/v2/episode-requests", json=one)).json()
+            async with services.database.writing() as session:
+                await session.execute(
+                    sa.update(EpisodeRequest)
+                    .where(EpisodeRequest.id == begun["episodes"][0]["id"])
+                    .values(status="completed", started_at=now(), completed_at=now())
+                )
+                await cancel_waiting(session, EpisodeRequest.id == alone["id"], "It is in the way.")
+            for request in (gone, begun):
+                assert (await client.post(f"{place}/{request['id']}/cancel")).status_code == 200
+            long_ago = now() - dt.timedelta(days=2)
+            async with services.database.writing() as session:
+                for column in (EpisodeRequest.completed_at, ExperienceRequest.cancelled_at):
+                    await session.execute(
+                        sa.update(column.class_).where(column.is_not(None)).values({column: long_ago})
+                    )
+            assert (await client.post(f"{place}/{new['id']}/cancel")).status_code == 200
+            await tidy(services)
+            left = (await client.get(place)).json()["entries"]
+            assert {row["id"] for row in left} == {begun["id"], waiting["id"], new["id"]}
+            assert (await client.get(f"/v2/episode-requests/{alone['id']}")).status_code == 404
+        async with services.database.reading() as session:
+            tables = (ExperienceRequest, EpisodeRequest, Participant, Label, GameConfig)
+            counts = [await session.scalar(sa.select(sa.func.count()).select_from(table)) for table in tables]
+        assert counts == [3, 9, 18, 3, 3]
 
 
 async def test_shared_config_of_a_request_is_stored_once(tmp_path: Path, database: str | None) -> None:
@@ -175,17 +216,23 @@ async def test_stored_bytes_are_counted_and_freed(tmp_path: Path, database: str 
 
 
 def test_request_rate_limit_allows_bursts() -> None:
-    limit = RequestLimit(most_callers=2)
-    answers = [limit.take("ann", 1) for _ in range(10)]
+    limit = RateLimit("requests", 10.0, most_callers=2)
+    answers = [limit.take("ann", 10) for _ in range(10)]
     assert answers[0] == {"RateLimit-Policy": '"requests";q=10;w=10', "RateLimit": '"requests";r=9'}
     with pytest.raises(Refusal) as refused:
-        limit.take("ann", 1)
+        limit.take("ann", 10)
     assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "1")
-    assert limit.take("bob", 1)
+    assert limit.take("bob", 10)
     assert limit.take("ann", None) == {}
+    # What was taken, and did not count, is given back; what is known afterwards may be too much
+    limit.add("bob", 10, -1)
+    assert limit.take("bob", 10) == answers[0]
+    limit.add("bob", 10, 20)
+    with pytest.raises(Refusal):
+        limit.take("bob", 10, many=0)
     # Who is forgotten begins anew; there is room for two
-    limit.take("eve", 1)
-    assert limit.take("ann", 1) == answers[0]
+    limit.take("eve", 10)
+    assert limit.take("ann", 10) == answers[0]
 
 
 def test_connections_are_counted_while_they_are_open() -> None:
@@ -228,6 +275,56 @@ async def test_rate_limited_request_is_answered_with_429(tmp_path: Path) -> None
             answers = [await nobody.get("/players", headers=guess) for _ in range(12)]
             assert (answers[0].status_code, answers[-1].status_code) == (401, 429)
             assert (await nobody.get("/v2/leagues")).status_code == 429
+            assert (await nobody.get("/v2/leagues")).headers["Retry-After"]
+
+
+async def test_requests_to_whatever_route_are_limited(tmp_path: Path) -> None:
+    async with inside(tmp_path, quotas=Quotas(requests=1)) as platform:
+        ann, http = await platform.add_user("ann"), platform.http
+        for _ in range(10):
+            assert (await http.get("/v2/", headers={"Authorization": "Basic bm9ib2R5OnNlY3JldA=="})).status_code == 401
+        page = {"Accept": "text/html"}
+        # The registry, pages, files of pages, forms, and what there is not; each refusal in its reader's form
+        for path in ("/v2/", "/v2/token", "/v2/a/b/manifests/c", "/", "/healthz", "/docs", "/assets/x.css", "/nothing"):
+            refused = await http.get(path, headers=page)
+            assert (refused.status_code, int(refused.headers["Retry-After"]) >= 1) == (429, True), path
+            assert ("TOOMANYREQUESTS" in refused.text) == path.startswith("/v2/")
+            assert ("<html" in refused.text) == (not path.startswith("/v2/"))
+        for path in ("/sign-in", "/cli-auth"):
+            assert (await http.post(path, data={"token": ann})).status_code == 429
+        # Whoever has an account counts alone, whichever way the token comes, also if it is new to this server
+        platform.services.tokens._matched.clear()
+        assert (await platform.get("/whoami", ann))["name"] == "ann"
+        assert (await http.get("/v2/", auth=("ann", ann))).status_code == 200
+        # Who has no account uses up nobody's, not with a token's public half either
+        for _ in range(12):
+            await http.get("/v2/", auth=("ann", ann[:-1]))
+        assert (await platform.get("/whoami", ann))["name"] == "ann"
+
+
+async def test_rows_are_limited_by_day(tmp_path: Path, database: str | None) -> None:
+    async with open_platform(tmp_path, backend="none", database=database, quotas=Quotas(rows=1000)) as platform:
+        ann, bob = await platform.account("ann"), await platform.account("bob")
+        world = await seed(platform.services, ann.id)
+        await platform.policy(ann, "a")
+        body = {"coworld_id": world.id, "roster": roster("a", "a"), "num_episodes": 100, "tags": {"a": "b"}}
+        place = "/v2/experience-requests"
+        async with platform.client(ann) as client, platform.client(bob) as other:
+            # A request, a hundred episodes with two seats, a label, a config: what is cancelled counts as well
+            for number in range(4):
+                made = await client.post(place, json=body, headers={"Idempotency-Key": f"key-{number}"})
+                assert made.status_code == 200, made.text
+                cancelled = await client.post(f"{place}/{made.json()['id']}/cancel")
+            assert cancelled.status_code == 429
+            refused = await client.post(f"/v2/coworlds/{world.id}/tags")
+            assert (refused.json()["type"], int(refused.headers["Retry-After"]) > 60) == ("quota_exceeded", True)
+            # Reading and deleting go on, and so do others
+            assert (await client.get(place)).json()["total_count"] == 4
+            assert (await client.delete("/v2/coworlds/secrets/x/y")).status_code == 404
+            assert (await other.post("/players", json={"name": "bobby"})).status_code == 200
+        async with platform.services.database.reading() as session:
+            lines = await audit_lines(session, user="ann")
+        assert [line["detail"]["code"] for line in lines if line["action"] == "quota.refused"] == ["quota_exceeded"]
 
 
 async def test_idle_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

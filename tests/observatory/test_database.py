@@ -18,6 +18,8 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from botocore.exceptions import EndpointConnectionError
+from support.observatory import inside
+from support.postgres import execute
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from observatory.data_directory import prepare_directory, write_private
@@ -122,6 +124,37 @@ async def test_changes_are_visible_in_order(tmp_path: Path, database: str | None
         assert seen == sorted(seen)
         async with opened.reading() as session:
             assert await session.scalar(sa.select(Counter.value).where(Counter.name == "changes")) == 24
+
+
+@pytest.mark.parametrize("path", ["/observatory/whoami", "/observatory/v2/leagues", "/v2/a/b/manifests/c", "/"])
+async def test_lost_database_is_told_once_and_comes_back(
+    tmp_path: Path, database_server: str | None, database: str | None, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        headers = {"Authorization": f"Bearer {await platform.add_user('ann')}", "Accept": "text/html"}
+        before = await platform.http.get(path, headers=headers)
+        engine, file = platform.services.database.engine, anyio.Path(tmp_path / "observatory" / "observatory.sqlite3")
+        if database_server is None:
+            await engine.dispose()
+            await file.rename(f"{file}.away")
+            await file.mkdir()
+        else:
+            name = engine.url.database
+            await execute(database_server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            await execute(database_server, end)
+        for _ in range(3):
+            lost = await platform.http.get(path, headers=headers)
+            assert (lost.status_code, lost.headers["Retry-After"]) == (503, "5"), lost.text
+            assert "The database does not answer." in lost.text
+        (told,) = [record for record in caplog.records if record.levelname != "INFO"]
+        assert (told.name, told.exc_info, "\n" in told.getMessage()) == ("observatory", None, False)
+        if database_server is None:
+            await file.rmdir()
+            await anyio.Path(f"{file}.away").rename(file)
+        else:
+            await execute(database_server, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+        assert (await platform.http.get(path, headers=headers)).status_code == before.status_code < 500
 
 
 async def test_concurrent_writers_do_not_conflict(tmp_path: Path, database: str | None) -> None:

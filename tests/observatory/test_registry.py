@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import bz2
+import datetime as dt
 import gzip
 import hashlib
 import json
@@ -11,6 +12,7 @@ import lzma
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,12 @@ from support.uploads import MANIFEST_TYPE, image_parts, manifest_for, push, uplo
 
 from coworld_runner.backends.docker.docker_backend import DockerBackend
 from observatory.identity.worker_login import worker_login
+from observatory.operations.unused_images import remove_from_engine, remove_unused
 from observatory.quotas import Quotas
+from observatory.store import blobs
 from observatory.store.blobs import BlobStore
-from observatory.store.models import User
+from observatory.store.columns import now
+from observatory.store.models import Image, ImageChain, RegistryTag, Token, User
 from observatory.store.unpacked_size import zstd
 from observatory.store.usage import stored_bytes
 
@@ -104,6 +109,75 @@ async def test_upload_resumes_after_a_server_restart(tmp_path: Path) -> None:
         assert (await push("GET", where, 204)).headers["range"] == "0-19999"
         await push("PUT", where, 201, params={"digest": digest}, content=content[20_000:])
         assert (await push("GET", f"/blobs/{digest}", 200)).content == content
+
+
+async def test_layers_count_once_on_top_of_the_same_layers(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database, quotas=Quotas(stored=250_000)) as platform:
+        ann = await platform.add_user("ann")
+        below, other, large, config = b"a" * 1000, b"b" * 1000, os.urandom(60_000), b"{}"
+
+        async def upload(*layers: bytes) -> tuple[dict[str, Any], int]:
+            push = await _begin(platform, ann, "image")
+            described = [{"digest": await push.blob(content), "size": len(content)} for content in (config, *layers)]
+            manifest = {"schemaVersion": 2, "config": described[0], "layers": described[1:], "a": os.urandom(8).hex()}
+            await push("PUT", f"/manifests/{push.grant['tag']}", 201, content=json.dumps(manifest), headers=KIND)
+            body = {"id": push.image["id"]}
+            done = await platform.ask("POST", "/v2/container_images/upload/complete", ann, json=body, expect=None)
+            async with platform.services.database.reading() as session:
+                (user,) = await session.scalars(sa.select(User.id).where(User.name == "ann"))
+                return {"status": done.status_code, **done.json()}, await stored_bytes(session, user)
+
+        _, first = await upload(below, large)
+        assert 61_000 < first < 62_000
+        # The same again, and what is above it, share what is there
+        _, same = await upload(below, large)
+        assert same - first < 1000
+        _, above = await upload(below, large, other)
+        assert 1000 < above - same < 2000
+        # On top of another layer, an engine unpacks the same one anew
+        made, anew = await upload(other, large)
+        assert 61_000 < anew - above < 62_000
+        await upload(large)
+        refused, full = await upload(large, large, large)
+        assert (refused["status"], refused["type"], full < 250_000) == (413, "quota_exceeded", True)
+        # What has gone counts no longer
+        then = now() - dt.timedelta(days=8)
+        async with platform.services.database.writing() as session:
+            await session.execute(sa.update(Image).where(Image.id == made["id"]).values(created_at=then))
+            await session.execute(sa.update(RegistryTag).values(updated_at=then))
+            await session.execute(sa.update(Token).where(Token.kind == "registry").values(expires_at=then))
+        assert (await remove_unused(platform.services))["images"] == 1
+        async with platform.services.database.reading() as session:
+            (user,) = await session.scalars(sa.select(User.id).where(User.name == "ann"))
+            assert 60_000 < full - await stored_bytes(session, user) < 63_000
+
+
+async def test_unfinished_uploads_are_bounded_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "MAX_UNFINISHED", 2)
+    async with inside(tmp_path, quotas=Quotas(stored=100_000)) as platform:
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        push, other = await _begin(platform, ann), await _begin(platform, bob)
+        kept = (await other("POST", "/blobs/uploads/", 202)).headers["location"]
+        first, *rest = [(await push("POST", "/blobs/uploads/", 202)).headers["location"] for _ in range(3)]
+        # The oldest makes way for the newest, of the same account
+        await push("GET", first, 404)
+        for upload in rest:
+            await push("PATCH", upload, 202, content=b"x" * 50_000)
+        await other("GET", kept, 204)
+        assert len(list((platform.services.settings.blobs / "uploads").iterdir())) == 3
+        # They count before anything else is begun
+        body = {"name": "next", "client_hash": "sha256:next"}
+        refused = await platform.ask("POST", "/v2/container_images/upload", ann, json=body, expect=413)
+        assert refused.json()["type"] == "quota_exceeded"
+        # None makes way that is being received
+        async with AsyncExitStack() as receiving:
+            for upload in rest:
+                found = platform.services.blobs.find(upload.rpartition("/")[2], push.grant["repository"])
+                assert found is not None
+                await receiving.enter_async_context(found.lock)
+            refused = await push("POST", "/blobs/uploads/", 429)
+            assert refused.headers["Retry-After"] == "10"
+        await push("POST", "/blobs/uploads/", 202)
 
 
 async def test_blob_with_wrong_digest_is_refused(tmp_path: Path) -> None:
@@ -393,7 +467,18 @@ async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
                 login = await worker_login(services.vault)
             async with DockerBackend(logins={grant["registry"]: login}) as backend:
                 await backend.ensure_image(pinned)
-            assert digest in await docker("inspect", "--format", "{{.RepoDigests}}", pinned)
+                # There it stays as long as it is here
+                async with platform.services() as services:
+                    assert await remove_from_engine(services, backend, grant["registry"]) == 0
+                    assert pinned in await backend.images_of(grant["registry"])
+                    async with services.database.writing() as session:
+                        await session.execute(sa.delete(ImageChain))
+                        await session.execute(sa.delete(Image))
+                    held = (await docker("create", pinned, "nothing")).split()[-1]
+                    assert await remove_from_engine(services, backend, grant["registry"]) == 0
+                    await docker("rm", held)
+                    assert await remove_from_engine(services, backend, grant["registry"]) == 1
+                    assert await backend.images_of(grant["registry"]) == ()
             answer = await http.post(f"/v2/{grant['repository']}/blobs/uploads/", auth=login)
             assert answer.status_code == 403
             assert (await http.get("/v2/", auth=("worker", login[1] + "x"))).status_code == 401

@@ -525,6 +525,17 @@ class Backend(abc.ABC):
         """Return whether an image is already present, without fetching anything; False on backends without images."""
         return False
 
+    async def images_of(self, registry: str) -> tuple[str, ...]:
+        """References by digest of images that are present and came from a registry, given by its host and port.
+
+        None on backends that keep no images of their own.
+        """
+        return ()
+
+    async def remove_image(self, reference: str) -> bool:
+        """Remove an image that `images_of` names; returns False if it has gone, or something uses it."""
+        return False
+
     async def build_image(
         self,
         image: str,

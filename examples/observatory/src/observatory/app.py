@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any, Protocol, cast
@@ -16,9 +16,10 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import BaseRoute, Match
 from starlette.staticfiles import StaticFiles
 
@@ -27,10 +28,13 @@ from coworld_runner.telemetry import health_of
 
 from .api.routing import PREFIX
 from .errors import Refusal, explained
+from .identity.auth import ANONYMOUS
+from .identity.limits import REQUEST_WINDOW, Taker, taker_of
 from .names import NameRefused
 from .operations.metrics import platform_trouble
 from .services import Services
 from .store.columns import JsonObject
+from .store.database import counting_rows, is_lost
 from .web.visit import open_visit, trouble
 
 __all__ = ["create_app", "document", "lifespans"]
@@ -77,6 +81,8 @@ has at least one of these.
 
 _DOCS_FILES = "/docs-files"
 """The path of the script and style of the documentation page."""
+_LOST_AGAIN = 60.0
+"""Seconds after which the log says again that the database does not answer."""
 _LOG = logging.getLogger("observatory.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}", re.ASCII)
 
@@ -141,6 +147,7 @@ def _application(url: str) -> FastAPI:
             NameRefused: _name_refused,
             RequestValidationError: _invalid,
             HTTPException: _http_refused,
+            SQLAlchemyError: _database_failed,
             Exception: _failed,
         },
     )
@@ -236,6 +243,31 @@ def _is_routed(request: Request, method: str) -> bool:
     return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
 
 
+async def _database_failed(request: Request, error: Exception) -> Response:
+    """Say that the database is lost, in the log once a minute however many ask."""
+    if not is_lost(error):
+        raise error
+    if time.monotonic() >= getattr(request.app.state, "lost_until", 0.0):
+        request.app.state.lost_until = time.monotonic() + _LOST_AGAIN
+        cause = getattr(error, "orig", None) or error
+        logging.getLogger("observatory").error("The database does not answer: %s", " ".join(str(cause).split()))
+    said, again = "The database does not answer. Try again in a moment.", {"Retry-After": "5"}
+    return await _turned_away(request, Refusal(503, said, code="database_lost", headers=again))
+
+
+async def _turned_away(request: Request, refusal: Refusal) -> Response:
+    """A refusal of whatever route, in the form that its sender reads."""
+    busy = refusal.status == 429
+    if f"{request.url.path}/".startswith("/v2/"):
+        code = "TOOMANYREQUESTS" if busy else "UNAVAILABLE"
+        errors = [{"code": code, "message": refusal.message}]
+        return JSONResponse({"errors": errors}, refusal.status, refusal.headers)
+    if _wants_page(request):
+        title = "Too many requests" if busy else "Not available"
+        return trouble(request, ANONYMOUS, refusal.status, title, refusal.message, refusal.headers)
+    return await _refused(request, refusal)
+
+
 async def _failed(request: Request, error: Exception) -> Response:
     """Log an internal error, and refer to the log in the response."""
     request.state.failed = True
@@ -279,14 +311,18 @@ class _Envelope:
             await send(message)
 
         app = self._app
+        taker, refusal = await self._take(scope)
+        if refusal is not None:
+            app = await self._refusing(scope, taker, refusal)
         if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
             # A proxy before this server may have read the other one, and taken a part of the body for a request
             detail = "A request has Content-Length or Transfer-Encoding, and not both."
             app = JSONResponse({"detail": detail, "type": "two_lengths"}, 400, {"Connection": "close"})
         traces = self._services.runtime.traces
         try:
-            with traces.request(scope) if traces is not None else nullcontext() as span:
+            with traces.request(scope) if traces is not None else nullcontext() as span, counting_rows() as added:
                 await app(scope, receive, sending)
+                self._services.rows.add(taker.key, taker.quotas.rows, added.many)
                 if traces is not None and span is not None:
                     traces.ended(span, scope, status)
         except ClientDisconnect:
@@ -302,3 +338,40 @@ class _Envelope:
             if (metrics := self._services.runtime.metrics) is not None:
                 metrics.note_request(scope, status, milliseconds / 1000)
             _LOG.info("%s %s %s %.1fms %s", scope["method"], scope["path"], status, milliseconds, request_id)
+
+    async def _take(self, scope: _Scope) -> tuple[Taker, Refusal | None]:
+        """Whom a request counts for, and why it is refused."""
+        connection, services = HTTPConnection(scope), self._services
+        user = services.tokens.remembered(connection)
+        taker = taker_of(user, connection, services.settings.quotas)
+        try:
+            self._admit(scope, taker)
+        except Refusal as refusal:
+            if user is None:
+                # Whose first request here comes from a busy address is no part of what is going on there.
+                with suppress(SQLAlchemyError):
+                    async with services.database.reading() as session:
+                        user = await services.tokens.recall(session, connection)
+                if user is not None:
+                    return await self._take(scope)
+            return taker, refusal
+        return taker, None
+
+    def _admit(self, scope: _Scope, taker: Taker) -> None:
+        """Count a request, for whoever has used its token before, or for its address.
+
+        Raises:
+            Refusal: 429.
+        """
+        most, window = taker.quotas.requests, round(REQUEST_WINDOW)
+        scope["state"]["limits"] = self._services.requests.take(taker.key, None if most is None else most * window)
+        if scope["method"] in ("PATCH", "POST", "PUT"):
+            # How many rows a request adds is known afterwards
+            self._services.rows.take(taker.key, taker.quotas.rows, many=0)
+
+    async def _refusing(self, scope: _Scope, taker: Taker, refusal: Refusal) -> Response:
+        """The answer to a request too many, which is noted."""
+        if taker.known:
+            with suppress(SQLAlchemyError):
+                await self._services.refused.write(self._services.database, taker.key, refusal.code, refusal.message)
+        return await _turned_away(Request({**scope, "app": self._app}), refusal)

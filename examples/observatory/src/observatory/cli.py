@@ -121,8 +121,8 @@ def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, 
     multiple=True,
     metavar="NAME=NUMBER",
     help="Limit for each account: waiting and running `episodes` (2000), `sessions` that people play (2), `replays` "
-    "shown (4), `stored` bytes (50G), unpacked bytes of one `image` (16G), `requests` per second (500). `none` removes "
-    "a limit. May be repeated.",
+    "shown (4), `stored` bytes (50G), unpacked bytes of one `image` (2G), `requests` a second (500), new `rows` a day "
+    "(100000). `none` removes a limit. May be repeated.",
 )
 @click.option(
     "--connections",

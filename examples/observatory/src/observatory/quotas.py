@@ -21,20 +21,23 @@ class Quotas:
         episodes: Episodes that wait or are played, and roles that were asked for and wait or run.
         sessions: Games that run for people to play, of those that it has started.
         replays: Replays that games show, of those that it has asked for. Callers without an account have it by address.
-        stored: Bytes of its images (unpacked, if that is more), Coworlds and secrets, and of what the episodes that it
-            asked for have left.
+        stored: Bytes of its images (unpacked, if that is more, and by chains of layers), Coworlds and secrets, and of
+            what the episodes that it asked for have left.
         image: Bytes of one image, unpacked.
         players: Players, of those that it has ever made.
-        requests: Calls of the API in a second, on average over ten. Callers without an account have it by address.
+        requests: Requests in a second, on average over ten. Callers without an account have it by address.
+        rows: Rows that its requests add to the database in a day: requests, episodes and their seats, labels, keys,
+            tokens, events. Callers without an account have it by address.
     """
 
     episodes: int | None = 2000
     sessions: int | None = 2
     replays: int | None = 4
     stored: int | None = 50 * 2**30
-    image: int | None = 16 * 2**30
+    image: int | None = 2 * 2**30
     players: int | None = 10
     requests: int | None = 500
+    rows: int | None = 100_000
 
 
 def read_quotas(words: Iterable[str]) -> dict[str, int | None]:

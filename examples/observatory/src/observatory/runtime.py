@@ -54,6 +54,7 @@ async def open_worker(services: Services, executor: Executor, *, owner: str) -> 
     from coworld_runner.episode import EpisodeOptions
 
     from .operations.heartbeat import heartbeat
+    from .operations.unused_images import clearing_engine
     from .work.worker import Worker, WorkerOptions
 
     settings = services.settings
@@ -70,7 +71,11 @@ async def open_worker(services: Services, executor: Executor, *, owner: str) -> 
     watching = (services.runtime.metrics, services.runtime.traces)
     listeners = tuple(each.runs for each in watching if each is not None)
     worker = Worker(services, executor.backend, executor.admission, owner=owner, options=options, listeners=listeners)
-    async with heartbeat(services.database, worker, executor.backend.name, owner), worker.running():
+    async with (
+        heartbeat(services.database, worker, executor.backend.name, owner),
+        worker.running(),
+        clearing_engine(services, executor.backend, executor.admission.registry),
+    ):
         yield worker
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from .data_directory import prepare_directory
 from .identity.auth import Authenticator
-from .identity.limits import ConnectionLimit, RequestLimit
+from .identity.limits import REQUEST_WINDOW, ConnectionLimit, RateLimit
+from .identity.sign_in import SignIns
 from .runtime import Runtime
 from .settings import Settings
 from .store.artifacts import ArtifactStore, artifact_store
@@ -32,7 +33,11 @@ class Services:
     blobs: BlobStore
     vault: Vault
     tokens: Authenticator = field(default_factory=Authenticator)
-    requests: RequestLimit = field(default_factory=RequestLimit)
+    requests: RateLimit = field(default_factory=lambda: RateLimit("requests", REQUEST_WINDOW))
+    """Requests to come, by account or address."""
+    rows: RateLimit = field(default_factory=lambda: RateLimit("new rows", 24 * 3600.0, code="quota_exceeded"))
+    """Rows that requests have added, likewise."""
+    sign_ins: SignIns = field(default_factory=SignIns)
     connections: ConnectionLimit = field(default_factory=ConnectionLimit)
     refused: RefusalLog = field(default_factory=RefusalLog)
     episodes: RowCache[EpisodeRequest] = field(

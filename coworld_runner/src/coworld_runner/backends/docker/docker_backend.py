@@ -26,7 +26,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from coworld_core.docker_address import resolve_address
+from coworld_core.docker_address import EngineRefused, resolve_address
 from coworld_core.errors import BackendUnavailable, UsageError
 from coworld_core.hints import Hint
 from coworld_core.issues import Issue
@@ -40,7 +40,7 @@ from ..registry import BackendOptions
 from ._docker_labels import find_labelled, object_name, reap_labelled
 from ._docker_unit import ContainerContext, DockerUnit, Run
 from ._emulation import Emulation
-from ._engine import Engine
+from ._engine import Engine, path_segment
 from ._image_pulls import Images
 from ._run_networks import SharedNetwork
 
@@ -165,6 +165,22 @@ class DockerBackend(BaseBackend):
         self._entered()
         assert self._images is not None
         return await self._images.inspect(image) is not None
+
+    async def images_of(self, registry: str) -> tuple[str, ...]:
+        """References by digest of images that are present and came from a registry."""
+        found = await self._entered().call("GET", "/images/json", query={"digests": True})
+        names = (name for image in found for name in image.get("RepoDigests") or ())
+        return tuple(name for name in names if name.startswith(f"{registry}/"))
+
+    async def remove_image(self, reference: str) -> bool:
+        """Remove an image; returns False if it has gone, or a container uses it."""
+        try:
+            await self._entered().call("DELETE", f"/images/{path_segment(reference)}")
+        except EngineRefused as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        return True
 
     async def ensure_image(
         self, image: str, *, platform: str | None = None, publish: Publish | None = None

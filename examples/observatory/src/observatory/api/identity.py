@@ -10,7 +10,7 @@ from coworld_core import api
 
 from ..errors import not_found
 from ..identity.accounts import new_token, own_tokens, revoke_token
-from ..identity.auth import PLAYER_SESSION, take_code
+from ..identity.auth import PLAYER_SESSION, require_code, take_code
 from ..identity.limits import require_player
 from ..names import NameRefused, new_name, require_distinct
 from ..store.columns import JsonObject
@@ -103,11 +103,15 @@ async def player_login(call: Annotated[Call, gate("user", secret=True)], player_
 
 @router.post("/credentials/auth-codes/exchange", responses=refusals(400, 410))
 async def exchange_code(
-    call: Annotated[Call, gate("anyone", tolerant=True, secret=True)], body: api.SignInCodeBody
+    call: Annotated[Call, gate("anyone", tolerant=True, held=False, secret=True)], body: api.SignInCodeBody
 ) -> Json:
     """Exchange a sign-in code for a token; a code works once."""
-    user_id = await take_code(call.db, body.code)
-    minted = await call.services.tokens.mint(call.db, "user", user_id, label="sign-in")
+    services = call.services
+    async with services.sign_ins.attempt(services.database, call.request):
+        await require_code(call.db, body.code)
+    async with services.database.writing() as session:
+        user_id = await take_code(session, body.code)
+        minted = await services.tokens.mint(session, "user", user_id, label="sign-in")
     return Json({"token": minted.text})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import hashlib
 import json
 import re
 from typing import Annotated, Any, cast
@@ -22,7 +23,7 @@ from ..identity.limits import require_stored
 from ..names import new_name
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
-from ..store.models import Image, RegistryTag, User
+from ..store.models import Image, ImageChain, RegistryBlob, RegistryTag, User
 from .pagination import PageQuery, paginate
 from .playable import require_image_runs
 from .routing import ApiRouter, Call, Json, SignedIn, gate, refusals
@@ -80,7 +81,8 @@ async def begin_upload(call: Annotated[Call, gate("known", secret=True)], body: 
     if image is None:
         image = await _new_image(call.db, user, body)
     # Checked before anything is pushed, so that a full account does not send gigabytes in vain.
-    await require_stored(call.db, user, call.services.settings.quotas, more=1)
+    unfinished = call.services.blobs.unfinished(image.repository.partition("/")[0])
+    await require_stored(call.db, user, call.services.settings.quotas, more=unfinished + 1)
     token = await call.services.tokens.mint(
         call.db,
         "registry",
@@ -121,10 +123,31 @@ async def complete_upload(call: SignedIn, body: api.ImageCompleteBody) -> Json:
             )
         image.status, image.digest = "ready", tag.digest
         image.layers = _layers(await call.services.blobs.read(tag.digest))
+        await _add_chains(call, image, tag.digest)
         subject = f"{image.repository}:{image.tag}"
         audit(call.db, "image.uploaded", user_id=image.user_id, subject=subject, digest=image.digest)
         await call.db.flush()
+        owner = await call.db.get_one(User, image.user_id)
+        await require_stored(call.db, owner, call.services.settings.quotas)
     return Json(image_json(image, call.services.settings.registry))
+
+
+async def _add_chains(call: Call, image: Image, digest: str) -> None:
+    """Note what an engine unpacks of an image: of an index, whichever of its images it takes."""
+    manifests, chains = [digest], dict[str, ImageChain]()
+    seen: set[str] = set()
+    while manifests:
+        if (digest := manifests.pop()) in seen:
+            continue
+        seen.add(digest)
+        document = cast("dict[str, Any]", json.loads(await call.services.blobs.read(digest)))
+        manifests += [part["digest"] for part in document.get("manifests") or ()]
+        chain = ""
+        for layer in document.get("layers") or ():
+            chain = hashlib.sha256(f"{chain} {layer['digest']}".encode()).hexdigest()
+            blob = await call.db.get_one(RegistryBlob, (image.repository, layer["digest"]))
+            chains[chain] = ImageChain(image_id=image.id, chain=chain, digest=blob.digest, size=blob.size)
+    call.db.add_all(chains.values())
 
 
 def _layers(manifest: bytes) -> str | None:

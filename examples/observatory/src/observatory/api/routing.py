@@ -36,7 +36,7 @@ from starlette.routing import Match
 
 from ..errors import Refusal, conflict, forbidden, unauthenticated
 from ..identity.auth import ANONYMOUS, Caller
-from ..identity.limits import QUOTA_CODES, sender_of, taker_of
+from ..identity.limits import QUOTA_CODES
 from ..services import Services
 from ..store.audit import Actor, acting, audit
 from ..store.columns import JsonObject
@@ -247,16 +247,10 @@ class _Route(APIRoute):
         async def answer(request: Request) -> Response:
             _refuse_nul(request)
             services = cast("Services", request.app.state.services)
-            base, address = services.settings.quotas, request.client.host if request.client else ""
+            address = request.client.host if request.client else ""
+            async with services.database.reading() as session:
+                caller = await identify(request, services, session, tolerant=gate.tolerant)
             try:
-                async with services.database.reading() as session:
-                    caller = await identify(request, services, session, tolerant=gate.tolerant)
-            except Refusal:
-                services.requests.take(sender_of(request), base.requests)
-                raise
-            try:
-                taker = taker_of(caller.user, request, base)
-                request.state.limits = services.requests.take(taker.key, taker.quotas.requests)
                 with acting(Actor(kind=caller.kind, user_id=caller.user_id, origin=address)):
                     return await proceed(request, services, caller)
             except Refusal as refusal:
@@ -304,8 +298,8 @@ class _Route(APIRoute):
         return self._writes(gate) and not gate.secret and "POST" in (self.methods or ())
 
     def _usual(self, gate: RouteAccess) -> set[int]:
-        # Any request may ask for team rights and be refused, and any may contain a NUL.
-        statuses = {403, 422, 429}
+        # Any request may ask for team rights and be refused, contain a NUL, be one too many, or find no database.
+        statuses = {403, 422, 429, 503}
         if not gate.tolerant:
             statuses.add(401)
         if self.param_convertors or self.body_field is not None:

@@ -11,7 +11,9 @@ episode of a league's round are visible once it is over.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache, partial
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -55,36 +57,45 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
         caller: The caller.
         public: Whether visitors without an account may see public episodes.
     """
-    if caller.elevated:
+    return _visible(caller.elevated, caller.known or public, caller.user_id, caller.player_id)
+
+
+@lru_cache(maxsize=256)
+def _visible(elevated: bool, public: bool, user_id: str | None, player_id: str | None) -> sa.ColumnElement[bool]:
+    """The condition, which takes longer to make than to send."""
+    if elevated:
         return sa.true()
     ways: list[sa.ColumnElement[bool]] = []
-    if caller.known or public:
+    if public:
         open_leagues = sa.select(League.id).where(League.public, ~League.hidden)
         ways.append(sa.and_(EpisodeRequest.league_id.in_(open_leagues), EpisodeRequest.source != CHECK))
         # The check of a public Coworld is visible to all, not only to the account that uploaded it.
         shown = sa.select(Coworld.id).where(Coworld.visibility == "public")
         ways.append(sa.and_(EpisodeRequest.source == COWORLD_UPLOAD, EpisodeRequest.coworld_id.in_(shown)))
-    if caller.user_id is not None:
+    if user_id is not None:
+        theirs = partial(_theirs, caller_user=user_id, caller_player=player_id)
         joined = sa.select(Membership.league_id).where(
-            Membership.end_time.is_(None), _theirs(Membership.user_id, Membership.player_id, caller)
+            Membership.end_time.is_(None), theirs(Membership.user_id, Membership.player_id)
         )
         its_own = sa.select(League.id).where(League.id.in_(joined), ~League.hidden, League.disabled_at.is_(None))
         ways.append(sa.and_(EpisodeRequest.league_id.in_(its_own), EpisodeRequest.source != CHECK))
-        ways.append(_theirs(EpisodeRequest.user_id, EpisodeRequest.player_id, caller))
+        ways.append(theirs(EpisodeRequest.user_id, EpisodeRequest.player_id))
         # A condition on each row: a page of the newest stops when it is full, without sorting all rows.
-        ways.append(EpisodeRequest.participants.any(_theirs(Participant.user_id, Participant.player_id, caller)))
+        ways.append(EpisodeRequest.participants.any(theirs(Participant.user_id, Participant.player_id)))
     return sa.or_(sa.false(), *ways)
 
 
 def _theirs(
     user_id: InstrumentedAttribute[str] | InstrumentedAttribute[str | None],
     player_id: InstrumentedAttribute[str | None],
-    caller: Caller,
+    *,
+    caller_user: str | None,
+    caller_player: str | None,
 ) -> sa.ColumnElement[bool]:
-    mine = user_id == caller.user_id
-    if caller.player_id is None:
+    mine = user_id == caller_user
+    if caller_player is None:
         return mine
-    return sa.and_(mine, sa.or_(player_id.is_(None), player_id == caller.player_id))
+    return sa.and_(mine, sa.or_(player_id.is_(None), player_id == caller_player))
 
 
 async def find_episode(session: AsyncSession, services: Services, caller: Caller, episode_id: str) -> EpisodeRequest:
@@ -127,7 +138,12 @@ async def takes_part(session: AsyncSession, caller: Caller, row: EpisodeRequest)
     member = sa.select(Membership.id).where(
         Membership.league_id == row.league_id,
         Membership.end_time.is_(None),
-        _theirs(Membership.user_id, Membership.player_id, caller),
+        _theirs(
+            Membership.user_id,
+            Membership.player_id,
+            caller_user=caller.user_id,
+            caller_player=caller.player_id,
+        ),
     )
     return row.league_id is not None and await session.scalar(member.limit(1)) is not None
 
@@ -149,6 +165,10 @@ def sealed(row: EpisodeRequest, caller: Caller) -> bool:
     return row.round_id is not None and row.status not in FINAL_STATUSES and not caller.elevated
 
 
+_FIELDS: WeakKeyDictionary[EpisodeRequest, JsonObject] = WeakKeyDictionary()
+"""What is shown of rows that requests share (`store.row_cache`), which nobody changes."""
+
+
 class EpisodeView:
     """Renders episodes for the API.
 
@@ -165,7 +185,21 @@ class EpisodeView:
 
     def full(self, row: EpisodeRequest, tags: JsonObject) -> JsonObject:
         """All fields; `tags` are its labels."""
+        fields = self._fields(row)
         hidden = sealed(row, self._caller)
+        fields |= {"replay_url": self.replay_url(row), "live_url": self.live_url(row), "tags": tags}
+        return fields | {"game_config": None, "seed": None} if hidden else fields
+
+    def _fields(self, row: EpisodeRequest) -> JsonObject:
+        """The fields that are the same for whoever may see it, whenever; of a row that is shared, made once."""
+        if row in _FIELDS:
+            return dict(_FIELDS[row])
+        fields = self._made(row)
+        if sa.inspect(row).detached:
+            _FIELDS[row] = dict(fields)
+        return fields
+
+    def _made(self, row: EpisodeRequest) -> JsonObject:
         return {
             "id": row.id,
             "requester_user_id": row.user_id,
@@ -178,8 +212,8 @@ class EpisodeView:
             "league_id": row.league_id,
             "division_id": row.division_id,
             "source": row.source,
-            "game_config": None if hidden else row.game_config,
-            "seed": None if hidden else row.seed,
+            "game_config": row.game_config,
+            "seed": row.seed,
             "max_steps": row.max_steps,
             "status": row.status,
             "policy_version_ids": [seat.policy_version_id for seat in row.participants if seat.policy_version_id],
@@ -187,8 +221,8 @@ class EpisodeView:
             "people": self.people(row),
             "job_id": row.job_id,
             "episode_id": row.episode_id,
-            "replay_url": self.replay_url(row),
-            "live_url": self.live_url(row),
+            "replay_url": None,
+            "live_url": None,
             "error_type": row.error_type,
             "error": row.error,
             "failed_policy_index": row.failed_policy_index,
@@ -196,7 +230,7 @@ class EpisodeView:
             "player_faults": player_faults(row),
             "scores": self.scores(row),
             "attempts": row.attempts,
-            "tags": tags,
+            "tags": {},
             "created_at": row.created_at,
             "started_at": row.started_at,
             "completed_at": row.completed_at,

@@ -7,11 +7,14 @@ every time, so a revoked or expired token is invalid at once.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import datetime as dt
 import hashlib
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -20,6 +23,7 @@ import sqlalchemy as sa
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
+from starlette.requests import HTTPConnection
 
 from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, forbidden, unauthenticated
@@ -34,8 +38,10 @@ __all__ = [
     "Caller",
     "MintedToken",
     "TokenKind",
+    "basic_password",
     "digest_of",
     "new_code",
+    "require_code",
     "take_code",
 ]
 
@@ -139,7 +145,7 @@ class Authenticator:
     """Creates and verifies tokens."""
 
     def __init__(self) -> None:
-        self._matched: BoundedMapping[bytes, None] = BoundedMapping(_REMEMBERED)
+        self._matched: BoundedMapping[bytes, User] = BoundedMapping(_REMEMBERED)
 
     async def mint(
         self,
@@ -186,8 +192,21 @@ class Authenticator:
         until = None if expires_at is None else expires_at.isoformat()
         audit(session, action, user_id=user_id, subject=public, kind=kind, label=label, player=player_id, until=until)
         await session.flush()
-        self._remember(text)
+        self._matched[_sha256(text)] = await session.get_one(User, user_id)
         return MintedToken(id=public, text=text, expires_at=expires_at)
+
+    def remembered(self, connection: HTTPConnection) -> User | None:
+        """The account whose token a request shows, without a look into the database: as of its last valid use here.
+
+        Says only for whom the request counts; `find` says whether the token is still valid.
+        """
+        return self._matched.get(_sha256(_any_token(connection)))
+
+    async def recall(self, session: AsyncSession, connection: HTTPConnection) -> User | None:
+        """As `remembered`, after a look into the database if need be."""
+        with suppress(Refusal):
+            await self.find(session, _any_token(connection))
+        return self.remembered(connection)
 
     async def find(self, session: AsyncSession, text: str) -> tuple[Token, User, Player | None] | None:
         """Find the valid token of a text, with its user and player; None if it is invalid.
@@ -195,6 +214,20 @@ class Authenticator:
         Raises:
             Refusal: 403 if an operator has disabled its account (code `account_disabled`).
         """
+        digest = _sha256(text)
+        found = await self._find(session, text, matched=digest in self._matched)
+        if found is None:
+            self._matched.pop(digest, None)
+            return None
+        self._matched[digest] = user = found[1]
+        if user.disabled_at is not None:
+            because = f": {user.disabled_reason}" if user.disabled_reason else "."
+            raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
+        return found
+
+    async def _find(
+        self, session: AsyncSession, text: str, *, matched: bool
+    ) -> tuple[Token, User, Player | None] | None:
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
@@ -215,12 +248,7 @@ class Authenticator:
         gone = player is not None and player.disabled_at is not None
         if expired or gone or token.revoked_at is not None or _PREFIXES.get(token.kind) != match["prefix"]:  # pyright: ignore[reportArgumentType]
             return None
-        if not await self._matches(text, match["secret"], token.hash):
-            return None
-        if user.disabled_at is not None:
-            because = f": {user.disabled_reason}" if user.disabled_reason else "."
-            raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
-        return token, user, player
+        return (token, user, player) if matched or await _matches(match["secret"], token.hash) else None
 
     async def caller(
         self, session: AsyncSession, headers: Mapping[str, str], cookies: Mapping[str, str], *, reading: bool
@@ -261,20 +289,34 @@ class Authenticator:
             token_kind=token.kind,  # pyright: ignore[reportArgumentType]
         )
 
-    async def _matches(self, text: str, secret: str, hashed: str) -> bool:
-        digest = hashlib.sha256(text.encode()).digest()
-        if digest in self._matched:
-            self._matched[digest] = None
-            return True
-        try:
-            await anyio.to_thread.run_sync(_HASHER.verify, hashed, secret)
-        except (VerifyMismatchError, InvalidHashError):
-            return False
-        self._remember(text)
-        return True
 
-    def _remember(self, text: str) -> None:
-        self._matched[hashlib.sha256(text.encode()).digest()] = None
+async def _matches(secret: str, hashed: str) -> bool:
+    try:
+        await anyio.to_thread.run_sync(_HASHER.verify, hashed, secret)
+    except (VerifyMismatchError, InvalidHashError):
+        return False
+    return True
+
+
+def _any_token(connection: HTTPConnection) -> str:
+    """What a request shows, in whichever way; empty for nothing."""
+    text = _shown(connection.headers) or basic_password(connection.headers.get("authorization", ""))
+    return text or connection.cookies.get(SESSION_COOKIE, "")
+
+
+def _sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def basic_password(authorization: str) -> str | None:
+    """The password of a header for HTTP Basic, empty if it cannot be read; None for a header of another kind."""
+    scheme, _, rest = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(rest.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def _shown(headers: Mapping[str, str]) -> str | None:
@@ -293,11 +335,24 @@ async def new_code(session: AsyncSession, user_id: str, *, lifetime: dt.timedelt
     return code
 
 
+async def require_code(session: AsyncSession, code: str) -> None:
+    """Check that a sign-in code can be used, without a change.
+
+    Raises:
+        Refusal: 400 for an unknown code, 410 for one that was used or has expired.
+    """
+    known = await session.get(AuthCode, digest_of(code))
+    if known is None:
+        raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
+    if known.used_at is not None or known.expires_at <= now():
+        raise _code_expired()
+
+
 async def take_code(session: AsyncSession, code: str) -> str:
     """Use a sign-in code; returns its user.
 
     Raises:
-        Refusal: 400 for an unknown code, 410 for one that was used or has expired.
+        Refusal: 410 if it was used or has expired.
     """
     taken = await session.scalar(
         sa.update(AuthCode)
@@ -305,11 +360,13 @@ async def take_code(session: AsyncSession, code: str) -> str:
         .values(used_at=now())
         .returning(AuthCode.user_id)
     )
-    if taken is not None:
-        return taken
-    if await session.get(AuthCode, digest_of(code)) is None:
-        raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
-    raise Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
+    if taken is None:
+        raise _code_expired()
+    return taken
+
+
+def _code_expired() -> Refusal:
+    return Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
 
 
 def digest_of(code: str) -> str:

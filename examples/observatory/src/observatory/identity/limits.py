@@ -29,8 +29,9 @@ from ..store.usage import stored_bytes
 
 __all__ = [
     "QUOTA_CODES",
+    "REQUEST_WINDOW",
     "ConnectionLimit",
-    "RequestLimit",
+    "RateLimit",
     "Taker",
     "quotas_of",
     "require_episodes",
@@ -44,6 +45,9 @@ __all__ = [
 
 QUOTA_CODES = frozenset({"quota_exceeded", "too_many_requests"})
 """Codes of refusals for exceeded quotas."""
+
+REQUEST_WINDOW = 10.0
+"""Seconds over which the quota of requests is averaged."""
 
 
 def quotas_of(user: User, base: Quotas) -> Quotas:
@@ -182,44 +186,57 @@ def too_much_stored(size: int, most: int, *, status: int = 413) -> Refusal:
     )
 
 
-class RequestLimit:
-    """Limits each caller to a steady rate of requests, with room for bursts (the generic cell rate algorithm).
+class RateLimit:
+    """Limits how much each caller has in a window of time, with room for bursts (the generic cell rate algorithm).
 
     Args:
+        what: What is limited, as in `too many requests`.
+        window: Seconds over which the rate is averaged.
+        code: The code of refusals.
         most_callers: The number of callers to remember; the one without requests for longest is forgotten first.
     """
 
-    WINDOW = 10.0
-    """Seconds over which the rate is averaged."""
-
-    def __init__(self, most_callers: int = 10_000) -> None:
+    def __init__(
+        self, what: str, window: float, *, code: str = "too_many_requests", most_callers: int = 10_000
+    ) -> None:
+        self._what = what
+        self._window = window
+        self._code = code
         self._due: BoundedMapping[str, float] = BoundedMapping(most_callers)
 
-    def take(self, caller: str, rate: int | None) -> dict[str, str]:
-        """Admit a request; returns headers with the remaining number of requests.
+    def take(self, caller: str, most: int | None, *, many: int = 1) -> dict[str, str]:
+        """Admit a caller; returns headers with what remains.
 
         Args:
             caller: A user's id, or an address.
-            rate: Requests per second; None: no limit.
+            most: The most of it in a window; None: no limit.
+            many: How much it takes; 0: nothing yet, if anything remains.
 
         Raises:
-            Refusal: 429 with `Retry-After` (code `too_many_requests`).
+            Refusal: 429 with `Retry-After`.
         """
-        if rate is None:
+        if most is None:
             return {}
-        now, pause = time.monotonic(), 1 / max(rate, 1)
-        due = max(self._due.get(caller, 0.0), now) + pause
-        late = due - now - self.WINDOW
-        policy = {"RateLimit-Policy": f'"requests";q={round(rate * self.WINDOW)};w={round(self.WINDOW)}'}
+        now, pause = time.monotonic(), self._window / max(most, 1)
+        due = max(self._due.get(caller, 0.0), now) + many * pause
+        late, name = due - now - self._window, self._what.replace(" ", "-")
+        policy = {"RateLimit-Policy": f'"{name}";q={most};w={round(self._window)}'}
         if late > 0:
             raise Refusal(
                 429,
-                f"Too many requests: the limit is {rate} per second. Wait a moment, then try again.",
-                code="too_many_requests",
-                headers=policy | {"RateLimit": '"requests";r=0', "Retry-After": str(math.ceil(late))},
+                f"Too many {self._what}: the limit is {most} in {round(self._window)} s. Wait, then try again.",
+                code=self._code,
+                headers=policy | {"RateLimit": f'"{name}";r=0', "Retry-After": str(math.ceil(late))},
             )
-        self._due[caller] = due
-        return policy | {"RateLimit": f'"requests";r={int(-late / pause)}'}
+        if many:
+            self._due[caller] = due
+        return policy | {"RateLimit": f'"{name}";r={int(-late / pause)}'}
+
+    def add(self, caller: str, most: int | None, many: int) -> None:
+        """Count what a caller has had, or, negative, gives back; it may be more than the limit."""
+        if most is not None and many:
+            now = time.monotonic()
+            self._due[caller] = max(self._due.get(caller, 0.0), now) + many * self._window / max(most, 1)
 
 
 class ConnectionLimit:

@@ -15,14 +15,16 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from coworld_runner.backend import Backend
+
 from ..services import Services
 from ..store.audit import audit
 from ..store.blobs import BlobStore
 from ..store.columns import JsonObject, now
-from ..store.models import Coworld, Image, PolicyVersion, RegistryBlob, RegistryManifest, RegistryTag, Token
+from ..store.models import Coworld, Image, ImageChain, PolicyVersion, RegistryBlob, RegistryManifest, RegistryTag, Token
 from ..supervisor import Supervisor
 
-__all__ = ["lifespan", "remove_unused"]
+__all__ = ["clearing_engine", "lifespan", "remove_from_engine", "remove_unused"]
 
 EVERY_SECONDS = 3600.0
 
@@ -78,6 +80,34 @@ async def remove_unused(services: Services) -> JsonObject:
     return {"images": images, "bytes": size}
 
 
+@asynccontextmanager
+async def clearing_engine(services: Services, backend: Backend, registry: str | None) -> AsyncGenerator[None]:
+    """Remove images from a worker's engine regularly that are no longer in our registry.
+
+    Args:
+        services: The stores.
+        backend: The worker's.
+        registry: Host and port of our registry as the backend reaches it; None: it takes no images.
+    """
+    what = "Unused images cannot be removed from the engine yet"
+    async with anyio.create_task_group() as tasks:
+        if registry is not None:
+            step = partial(remove_from_engine, services, backend, registry)
+            tasks.start_soon(partial(Supervisor(_log).repeat, step, what, seconds=EVERY_SECONDS))
+        yield
+        tasks.cancel_scope.cancel()
+
+
+async def remove_from_engine(services: Services, backend: Backend, registry: str) -> int:
+    """Remove images from an engine that came from our registry and are no longer there; returns their number."""
+    # What is pulled after this look is not removed, whichever rows the next one finds.
+    present = await backend.images_of(registry)
+    async with services.database.reading() as session:
+        rows = await session.execute(sa.select(Image.repository, Image.digest).where(Image.digest.is_not(None)))
+    kept = {f"{registry}/{repository}@{digest}" for repository, digest in rows}
+    return sum([await backend.remove_image(name) for name in present if name not in kept])
+
+
 async def _unused_images(session: AsyncSession) -> list[Image]:
     before = now() - KEPT
     asked = sa.select(RegistryTag.tag).where(
@@ -100,6 +130,7 @@ async def _unused_images(session: AsyncSession) -> list[Image]:
 
 async def _remove_images(session: AsyncSession) -> int:
     unused = await _unused_images(session)
+    await session.execute(sa.delete(ImageChain).where(ImageChain.image_id.in_([image.id for image in unused])))
     for image in unused:
         subject = f"{image.repository}:{image.tag}"
         audit(session, "image.removed", user_id=image.user_id, subject=subject, id=image.id)

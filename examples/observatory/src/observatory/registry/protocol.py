@@ -6,8 +6,6 @@ repository. A pull needs a token of the owner, or none for images of public Cowo
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import re
@@ -21,7 +19,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..errors import Refusal
-from ..identity.auth import Caller
+from ..identity.auth import Caller, basic_password
 from ..identity.limits import QUOTA_CODES, quotas_of, require_stored, room_of, too_much_stored
 from ..identity.worker_login import is_worker
 from ..quotas import Quotas
@@ -112,7 +110,7 @@ async def _ping(request: Request) -> Response:
 async def _token(request: Request) -> Response:
     """A Bearer token for a user name and a token, or for anonymous pulls."""
     services = _services(request)
-    text = _password(request.headers.get("authorization", ""))
+    text = basic_password(request.headers.get("authorization", ""))
     if text is not None and not await is_worker(services.vault, text):
         async with services.database.reading() as session:
             found = await services.tokens.find(session, text)
@@ -127,7 +125,11 @@ async def _start(visit: _Visit) -> Response:
     blobs = visit.services.blobs
     if (digest := query.get("mount")) is not None and await _mounted(visit, digest, query.get("from", "")):
         return _created(visit.repository, digest)
-    upload = await blobs.start(visit.repository)
+    try:
+        upload = await blobs.start(visit.repository)
+    except NoRoom:
+        said = "You are uploading more layers at once than the registry takes. Try again in a moment."
+        raise _Refused(429, "TOOMANYREQUESTS", said, {**_VERSION, "Retry-After": "10"}) from None
     if (digest := query.get("digest")) is not None:
         return await _completed(visit, upload, digest)
     return _continue(202, upload)
@@ -315,7 +317,7 @@ async def _bearer(request: Request, services: Services, session: AsyncSession) -
     """Identify the caller; None for an invalid token."""
     authorization = request.headers.get("authorization", "")
     scheme, _, rest = authorization.partition(" ")
-    text = rest.strip() if scheme.lower() == "bearer" else _password(authorization)
+    text = rest.strip() if scheme.lower() == "bearer" else basic_password(authorization)
     if not authorization or text == _NOBODY:
         return _Bearer(Caller("anonymous"))
     if text and await is_worker(services.vault, text):
@@ -325,16 +327,6 @@ async def _bearer(request: Request, services: Services, session: AsyncSession) -
         return None
     token, user, player = found
     return _Bearer(Caller("player" if player else "user", user=user, player=player, token_id=token.id), token)
-
-
-def _password(authorization: str) -> str | None:
-    scheme, _, rest = authorization.partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        return base64.b64decode(rest.strip(), validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
 
 
 async def _may_pull(visit: _Visit, session: AsyncSession, *, reference: str | None = None) -> None:
@@ -446,6 +438,9 @@ async def _append(visit: _Visit, upload: Upload) -> None:
         raise too_much_stored(most + 1, most) from None
     except TooLarge:
         raise _too_large(quotas.image or 0) from None
+    except FileNotFoundError:
+        # It was discarded while this waited.
+        raise _unknown_upload() from None
 
 
 def _owner(visit: _Visit) -> User:

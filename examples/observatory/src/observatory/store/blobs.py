@@ -32,6 +32,8 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _UPLOAD = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _CHUNK = 1024 * 1024
 _STALE_SECONDS = 24 * 3600
+MAX_UNFINISHED = 64
+"""Unfinished uploads of one owner; engines push up to ten layers of an image at a time."""
 
 
 def is_digest(text: str) -> bool:
@@ -93,7 +95,7 @@ class BlobStore:
         self._blobs = prepare_directory(directory / "blobs" / "sha256")
         self._uploads = prepare_directory(directory / "uploads")
         self._open: dict[str, Upload] = {}
-        for directory in self._uploads.iterdir():
+        for directory in sorted(self._uploads.iterdir(), key=lambda one: one.stat().st_mtime):
             self._load(directory)
 
     def path(self, digest: str) -> Path:
@@ -160,7 +162,19 @@ class BlobStore:
         return await anyio.to_thread.run_sync(self.path(digest).read_bytes)
 
     async def start(self, repository: str) -> Upload:
-        """Start an upload into a repository."""
+        """Start an upload into a repository, instead of the owner's idle ones that are too many, oldest first.
+
+        Raises:
+            NoRoom: As many are receiving bytes at the moment.
+        """
+        if repository:
+            mine = [upload for upload in self._open.values() if upload.owner == repository.partition("/")[0]]
+            idle = (upload for upload in mine if not upload.lock.locked())
+            for _ in range(len(mine) - MAX_UNFINISHED + 1):
+                if (oldest := next(idle, None)) is None:
+                    raise NoRoom
+                async with oldest.lock:
+                    await self.cancel(oldest)
         name = secrets.token_hex(16)
         upload = Upload(id=name, repository=repository, directory=self._uploads / name, digest=hashlib.sha256())
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,52 @@ import aiosqlite
 import sqlalchemy as sa
 from sqlalchemy import event, make_url
 from sqlalchemy.dialects.sqlite.aiosqlite import SQLiteDialect_aiosqlite
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from coworld_core.errors import EnvironmentFault
 
 from .models import Base, Counter
 
-__all__ = ["Database", "newest_revision", "next_revision", "open_database"]
+__all__ = ["AddedRows", "Database", "counting_rows", "is_lost", "newest_revision", "next_revision", "open_database"]
 
 _BUSY_SECONDS = 30
 """How long an SQLite transaction waits for another writer."""
+
+_FETCHED = 1000
+"""Rows of SQLite that are fetched at a time."""
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 _WRITING_LOCK = 0x6F62_7365
 """PostgreSQL's advisory lock of the transaction that writes, or upgrades the tables."""
+
+
+class AddedRows:
+    """Counts rows that are added to the database."""
+
+    def __init__(self) -> None:
+        self.many = 0
+
+    def note(self, session: Session, _: object) -> None:
+        """Count the new rows of a session that is flushed."""
+        self.many += len(session.new)
+
+
+_ADDED: ContextVar[AddedRows | None] = ContextVar("added rows", default=None)
+
+
+@contextmanager
+def counting_rows() -> Generator[AddedRows]:
+    """Count the rows that are added by transactions of the block, once they are committed."""
+    added = AddedRows()
+    token = _ADDED.set(added)
+    try:
+        yield added
+    finally:
+        _ADDED.reset(token)
 
 
 class Database:
@@ -62,9 +93,12 @@ class Database:
         PostgreSQL, two that lock the same rows in different orders would wait for each other. Nearly all need the row
         of the next change anyway, until their end.
         """
-        engine = self.engine.execution_options(writing=True)
+        engine, added = self.engine.execution_options(writing=True), AddedRows()
         async with AsyncSession(engine, expire_on_commit=False) as session, session.begin():
+            event.listen(session.sync_session, "after_flush", added.note)
             yield session
+        if (counted := _ADDED.get()) is not None:
+            counted.many += added.many
 
     async def upgrade(self) -> None:
         """Create the tables, or bring them up to date; several processes may do so at once.
@@ -126,6 +160,7 @@ def make_engine(url: str) -> AsyncEngine:
     else:
         engine = create_async_engine(url, pool_size=8, max_overflow=24, pool_pre_ping=True)
         event.listen(engine.sync_engine, "begin", _postgres_begin)
+        event.listen(engine.sync_engine, "do_connect", _postgres_connect)
     return engine
 
 
@@ -152,6 +187,14 @@ class _SqliteThread(aiosqlite.Connection):
         self._stopping = False
         self._stopped: asyncio.Future[Any] | None = None
 
+    def cursor(self) -> _Cursor:  # type: ignore[override]
+        """A cursor."""
+        return _Cursor(self)
+
+    async def run(self, step: Callable[[sqlite3.Connection], object]) -> None:
+        """Run a step in the thread."""
+        await self._execute(step, self._conn)
+
     def stop(self) -> asyncio.Future[Any] | None:
         """Stop the thread; returns a future for its end, if an event loop is running."""
         if not self._stopping:
@@ -159,6 +202,67 @@ class _SqliteThread(aiosqlite.Connection):
             self._stopped = super().stop()
         # Shielded, so that one caller that is cancelled does not cancel the others.
         return None if self._stopped is None else asyncio.shield(self._stopped)
+
+
+class _Cursor:
+    """A cursor that executes a statement and fetches its first rows in one go, which are all rows of most.
+
+    A trip to the connection's thread and back takes longer than most queries, and aiosqlite makes four for each.
+    """
+
+    arraysize = 1
+
+    def __init__(self, connection: _SqliteThread) -> None:
+        self._connection = connection
+        self._rows: list[Any] = []
+        self._more: sqlite3.Cursor | None = None
+        self.description: Any = None
+        self.rowcount = -1
+        self.lastrowid: int | None = None
+
+    async def __aenter__(self) -> _Cursor:
+        return self
+
+    async def execute(self, sql: str, parameters: Any = ()) -> None:
+        await self._connection.run(partial(self._run, sqlite3.Cursor.execute, sql, parameters))
+
+    async def executemany(self, sql: str, parameters: Any) -> None:
+        await self._connection.run(partial(self._run, sqlite3.Cursor.executemany, sql, parameters))
+
+    async def fetchall(self) -> list[Any]:
+        return await self.fetchmany(-1)
+
+    async def fetchmany(self, size: int) -> list[Any]:
+        while self._more is not None and (size < 0 or len(self._rows) < size):
+            await self._connection.run(self._fetch)
+        size = len(self._rows) if size < 0 else size
+        rows, self._rows = self._rows[:size], self._rows[size:]
+        return rows
+
+    async def close(self) -> None:
+        if (more := self._more) is not None:
+            self._more = None
+            await self._connection.run(lambda _: more.close())
+
+    def _run(self, execute: Callable[..., Any], sql: str, parameters: Any, connection: sqlite3.Connection) -> None:
+        cursor = connection.cursor()
+        try:
+            execute(cursor, sql, parameters)
+            self.description, self.rowcount, self.lastrowid = cursor.description, cursor.rowcount, cursor.lastrowid
+            if cursor.description:
+                self._more = cursor
+                self._fetch(connection)
+        finally:
+            if self._more is None:
+                cursor.close()
+
+    def _fetch(self, _: sqlite3.Connection) -> None:
+        assert self._more is not None
+        rows = self._more.fetchmany(_FETCHED)
+        self._rows += rows
+        if len(rows) < _FETCHED:
+            self._more.close()
+            self._more = None
 
 
 class _SqliteConnection(sqlite3.Connection):
@@ -188,6 +292,21 @@ def _sqlite_connected(connection: Any, _record: object) -> None:
 def _sqlite_begin(connection: sa.Connection) -> None:
     writing = connection.get_execution_options().get("writing", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the database cannot be reached, or is too busy, rather than that it was asked something wrong."""
+    if isinstance(error, DBAPIError):
+        return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
+    return isinstance(error, PoolTimeout)
+
+
+def _postgres_connect(dialect: Any, _record: object, arguments: Any, options: Any) -> Any:
+    try:
+        return dialect.connect(*arguments, **options)
+    except (OSError, TimeoutError, dialect.loaded_dbapi.Error) as error:
+        # Errors of connecting are of any kind, also ones that say nothing of a connection
+        raise OperationalError("connect", None, error) from error
 
 
 def _postgres_begin(connection: sa.Connection) -> None:

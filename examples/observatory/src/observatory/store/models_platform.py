@@ -21,6 +21,7 @@ __all__ = [
     "Game",
     "Idempotent",
     "Image",
+    "ImageChain",
     "League",
     "LeagueSeed",
     "Membership",
@@ -165,6 +166,20 @@ class Image(Base):
     def content(self) -> str:
         """What tells whether two images are the same: if one's begins with the other's, it has all its layers."""
         return self.layers or self.digest or ""
+
+
+class ImageChain(Base):
+    """A layer of a complete image on top of those below it, which is how engines keep and share what they unpack."""
+
+    __tablename__ = "image_chains"
+
+    image_id: Mapped[str] = reference("container_images.id", primary_key=True, index=False)
+    chain: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """SHA-256 of the chain below and the layer's digest."""
+    digest: Mapped[str]
+    """Of the layer."""
+    size: Mapped[int]
+    """Of the layer, unpacked if that is more."""
 
 
 class RegistryManifest(Base):

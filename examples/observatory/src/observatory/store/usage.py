@@ -14,6 +14,7 @@ from .models import (
     CoworldSecret,
     EpisodeRequest,
     Image,
+    ImageChain,
     Participant,
     RegistryBlob,
     RegistryManifest,
@@ -26,7 +27,8 @@ __all__ = ["stored", "stored_bytes"]
 def stored(user_id: str | None = None) -> sa.Subquery:
     """Stored items: rows of `user_id`, `kind`, `items`, `size` in bytes.
 
-    An image's layers count once for each account that has them. Artifacts count for the account that requested the
+    An image's layers count once for each account that has them, on top of the same layers: an engine unpacks a layer
+    anew on top of others. What is in no complete image counts once. Artifacts count for the account that requested the
     episode; but where a league ordered it, a player's log and artifact count for the policy's owner. What roles say
     counts for the account that asked for them.
 
@@ -34,13 +36,23 @@ def stored(user_id: str | None = None) -> sa.Subquery:
         user_id: Only this account.
     """
     places = sa.select(Image.user_id, Image.repository).distinct().subquery()
-    parts: list[sa.Select[Any, Any, Any, Any]] = []
+    chained = sa.select(Image.user_id, ImageChain.chain, ImageChain.size).join(Image, Image.id == ImageChain.image_id)
+    if user_id is not None:
+        chained = chained.where(Image.user_id == user_id)
+    parts: list[sa.Select[Any, Any, Any, Any]] = [_summed(chained.distinct().subquery(), "images")]
+    in_chain = sa.exists().where(
+        ImageChain.digest == RegistryBlob.digest,
+        ImageChain.image_id == Image.id,
+        Image.user_id == places.c.user_id,
+    )
     for table in (RegistryBlob, RegistryManifest):
         layers = (
             sa.select(places.c.user_id, table.digest, table.size)
             .join(places, places.c.repository == table.repository)
             .distinct()
         )
+        if table is RegistryBlob:
+            layers = layers.where(~in_chain)
         if user_id is not None:
             layers = layers.where(places.c.user_id == user_id)
         parts.append(_summed(layers.subquery(), "images"))

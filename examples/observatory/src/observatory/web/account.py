@@ -47,21 +47,19 @@ async def sign_in(request: Request) -> Response:
     except Refusal:
         return trouble(request, ANONYMOUS, 413, "Too long", "This is too long to be a token.")
     place, token = _place(form.get("next", ["/"])[0]), form.get("token", [""])[0].strip()
-    async with services.database.writing() as session:
-        try:
-            found = await services.tokens.find(session, token)
-        except Refusal as refusal:
-            return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=refusal.message)
-        if found is None or found[0].kind not in ("user", "player"):
-            said = "This token is not valid on this server."
-            return page(request, "sign_in.html", ANONYMOUS, status=403, next=place, trouble=said)
-        shown, user, player = found
-        origin = request.client.host if request.client else None
-        left = LIFETIME if shown.expires_at is None else min(LIFETIME, shown.expires_at - now())
-        with acting(Actor(kind="player" if player else "user", user_id=user.id, origin=origin)):
-            session_token = await services.tokens.mint(
-                session, "web", user.id, player_id=player.id if player else None, lifetime=left
-            )
+    origin = request.client.host if request.client else None
+    kinds = ("user", "player")
+    try:
+        async with services.sign_ins.by_token(services.database, services.tokens, request, token, kinds) as signed_in:
+            session, shown, user, player = signed_in
+            left = LIFETIME if shown.expires_at is None else min(LIFETIME, shown.expires_at - now())
+            with acting(Actor(kind="player" if player else "user", user_id=user.id, origin=origin)):
+                session_token = await services.tokens.mint(
+                    session, "web", user.id, player_id=player.id if player else None, lifetime=left
+                )
+    except Refusal as refusal:
+        said = {"next": place, "trouble": refusal.message}
+        return page(request, "sign_in.html", ANONYMOUS, status=refusal.status, headers=refusal.headers, **said)
     answer = RedirectResponse(place, status_code=303)
     _set_cookie(answer, services, session_token.text, left)
     return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
@@ -44,23 +45,20 @@ async def _sign_in(request: Request) -> Response:
     callback, token = (form.get(name, [""])[0].strip() for name in ("callback", "token"))
     if callback and not _is_loopback(callback):
         return trouble(request, ANONYMOUS, 400, "Refused", _AWAY)
-    async with services.database.writing() as session:
-        try:
-            found = await services.tokens.find(session, token)
-        except Refusal as refusal:
-            return _shown(request, 403, callback=callback, wrong=refusal.message)
-        if found is None or found[0].kind != "user":
-            return _shown(request, 403, callback=callback, wrong="This token does not belong to a user account.")
-        code = await new_code(session, found[1].id)
+    try:
+        async with services.sign_ins.by_token(services.database, services.tokens, request, token) as signed_in:
+            code = await new_code(signed_in[0], signed_in[2].id)
+    except Refusal as refusal:
+        return _shown(request, refusal.status, refusal.headers, callback=callback, wrong=refusal.message)
     if not callback:
         return _shown(request, code=code)
     headers = {**_LOOSE, "Cache-Control": "no-store"}
     return RedirectResponse(_with_code(callback, code), status_code=303, headers=headers)
 
 
-def _shown(request: Request, status: int = 200, **values: str) -> Response:
+def _shown(request: Request, status: int = 200, headers: Mapping[str, str] | None = None, **values: str) -> Response:
     shown = {"callback": "", "code": "", "wrong": "", **values}
-    answer = page(request, "cli_sign_in.html", ANONYMOUS, status=status, **shown)
+    answer = page(request, "cli_sign_in.html", ANONYMOUS, status=status, headers=headers, **shown)
     answer.headers.update(_LOOSE)
     return answer
 

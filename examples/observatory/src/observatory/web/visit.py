@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -49,7 +49,14 @@ async def open_visit(request: Request) -> AsyncGenerator[Visit]:
 
 
 def page(
-    request: Request, template: str, caller: Caller, *, here: str = "", status: int = 200, **values: Any
+    request: Request,
+    template: str,
+    caller: Caller,
+    *,
+    here: str = "",
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+    **values: Any,
 ) -> HTMLResponse:
     """Respond with a page, with headers that isolate it from other sites."""
     viewer = None
@@ -69,13 +76,15 @@ def page(
             **values,
         )
     )
-    headers = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
-    return HTMLResponse(text, status_code=status, headers=headers)
+    ours = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
+    return HTMLResponse(text, status_code=status, headers={**(headers or {}), **ours})
 
 
-def trouble(request: Request, caller: Caller, status: int, title: str, text: str) -> HTMLResponse:
+def trouble(
+    request: Request, caller: Caller, status: int, title: str, text: str, headers: Mapping[str, str] | None = None
+) -> HTMLResponse:
     """Respond with an error page."""
-    return page(request, "trouble.html", caller, status=status, title=title, text=text)
+    return page(request, "trouble.html", caller, status=status, headers=headers, title=title, text=text)
 
 
 def is_same_origin(request: Request) -> bool:

@@ -16,6 +16,7 @@ from ..services import Services
 from ..store.columns import now
 from ..store.models import AuthCode, Idempotent, Lobby, Token
 from ..supervisor import Supervisor
+from .cancellation import forget_cancelled
 
 __all__ = ["lifespan", "tidy"]
 
@@ -23,6 +24,8 @@ EVERY_SECONDS = 3600.0
 
 KEPT = dt.timedelta(days=7)
 """How long expired tokens and drafts, and answers stored under an idempotency key, are kept."""
+CANCELLED_KEPT = dt.timedelta(days=1)
+"""How long requests are kept that were cancelled before they began: whoever follows them hears of it."""
 
 _log = logging.getLogger("observatory")
 
@@ -38,7 +41,7 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 
 async def tidy(services: Services) -> None:
-    """Remove stale uploads to the registry, old stored answers, and tokens, codes and drafts that expired long ago."""
+    """Remove stale uploads, old stored answers, what expired long ago, and requests that were cancelled unbegun."""
     await anyio.to_thread.run_sync(services.blobs.sweep)
     before = now() - KEPT
     async with services.database.writing() as session:
@@ -46,3 +49,4 @@ async def tidy(services: Services) -> None:
         await session.execute(sa.delete(Lobby).where(Lobby.session_id.is_(None), Lobby.expires_at < before))
         await session.execute(sa.delete(AuthCode).where(AuthCode.expires_at < before))
         await session.execute(sa.delete(Token).where(Token.kind != "user", Token.expires_at < before))
+    await forget_cancelled(services.database, now() - CANCELLED_KEPT)
