@@ -197,7 +197,14 @@ LOBBY: dict[str, Any] = {
     "can_manage": True,
     "permissions": {"can_start": True, "can_edit": True, "can_remove_player": True, "can_end_game": False},
 }
-SEASON: dict[str, Any] = {"league_id": LEAGUE["id"], "league": "paint", "number": 2, "closed_at": NOW, "tables": [], "moves": []}
+SEASON: dict[str, Any] = {
+    "league_id": LEAGUE["id"],
+    "league": "paint",
+    "number": 2,
+    "closed_at": NOW,
+    "tables": [],
+    "moves": [],
+}
 OWNED = {**PLAYER, "created_at": NOW}
 OWN_TOKEN = {"id": "0" * 24, "name": "ci", "kind": "user", "created_at": NOW}
 ROLE_RUN: dict[str, Any] = {
