@@ -130,7 +130,7 @@ def test_players_reach_their_game_alone() -> None:
     assert policy["ingress"] == []
     (rule,) = policy["egress"]
     assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game"]
-    calling = spec(network="game-only", connects_to="game", proxy="https-proxy")
+    calling = spec(network="game-only", connects_to="game", proxies=("https-proxy",))
     (rule,) = kube.policy_body(calling, "call", OWNER)["spec"]["egress"]
     assert rule["to"][0]["podSelector"]["matchExpressions"][0]["values"] == ["game", "https-proxy"]
     body = kube.pod_body(unit, "call", OWNER, options=OPTIONS, environment={}, files=kube.UnitFiles())["spec"]
