@@ -324,10 +324,11 @@ def test_best_is_shown_unless_someone_has_changed_it(begun: tuple[ImprovementFol
 def test_leftovers_of_a_killed_run_go(begun: tuple[ImprovementFolder, ImprovementPlan], nim: Package) -> None:
     folder, plan = begun
     step = folder.step(0)
-    left = [folder.path / ".best-0123abcd", step / ".player-unpacked", step / ".improver.58e4739a303af9f2"]
+    said = folder.evidence(0) / "episodes" / "episode-2" / "roles" / ".diagnoser-nim-slot-1.7bed2b361edc260b"
+    left = [folder.path / ".best-0123abcd", step / ".player-unpacked", step / ".improver.58e4739a303af9f2", said]
     kept = [folder.path / ".git", step / ".git", step / ".player-of-mine", step / "player" / ".old-maps"]
     for place in (*left, *kept):
-        place.mkdir()
+        place.mkdir(parents=True)
         (place / "HEAD").write_text("mine")
     folder.begin(plan, files_player(folder.path.parent / "bot.py", nim))
     assert not any(place.exists() for place in left)

@@ -20,6 +20,7 @@ from coworld_core.roles.improvement import (
     ImprovementPlan,
     read_improvement_plan,
 )
+from coworld_core.roles.role_record import ROLES_DIRECTORY
 from coworld_core.secret_seeds import fresh_seed
 from coworld_core.text.phrases import listed
 
@@ -32,7 +33,9 @@ __all__ = ["ASKED", "ImprovementFolder", "changes_text", "player_files"]
 _PLAYER = "player"
 ASKED = "improver"
 """Directory of a step with what the program has left."""
-_UNFINISHED = re.compile(rf"\.(player|best|old)-[0-9a-f]{{8}}|\.{_PLAYER}-unpacked|\.{ASKED}\.[0-9a-f]+")
+_UNFINISHED = re.compile(
+    rf"\.(player|best|old)-[0-9a-f]{{8}}|\.{_PLAYER}-unpacked|\.({ASKED}|diagnoser-.+)\.[0-9a-f]+"
+)
 """Names of directories that a killed run leaves; whatever else begins with a dot is a person's."""
 _LONGEST_DIFF = 1 << 20
 _MAY_DIFFER = frozenset({"schema_version", "version"})
@@ -163,7 +166,8 @@ class ImprovementFolder:
         _remove_unfinished(self.step(number))
 
     def _sweep(self) -> None:
-        for place in (self.path, *self.path.glob("steps/*"), *self.path.glob("steps/*/player")):
+        further = ("steps/*", "steps/*/player", f"evidence/*/episodes/*/{ROLES_DIRECTORY}")
+        for place in (self.path, *(found for pattern in further for found in self.path.glob(pattern))):
             _remove_unfinished(place)
 
 
