@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, opening, visit
+from support.browser import Pages, assert_fits, opening, visit
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -104,7 +104,7 @@ def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int, da
     page.get_by_role("button", name="Create a lobby").click()
     page.wait_for_url(re.compile("/lobbies/lby_"))
     expect(page.locator("#seats tbody tr")).to_have_count(4)
-    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+    assert_fits(page)
     inside = """() => { const edge = document.querySelector('#seats').getBoundingClientRect().right + 1;
         return [...document.querySelectorAll('#seats td, #seats select, #seats button')]
             .every(one => one.getBoundingClientRect().right <= edge); }"""

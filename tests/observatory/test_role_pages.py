@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, Request, expect
-from support.browser import PHONE, Pages, opening
+from support.browser import PHONE, Pages, assert_fits, opening
 from support.hostile_reports import ELSEWHERE, HOSTILE
 from support.observatory import until_committed
 from support.observatory_kit import Account, Platform, World, open_platform, seed
@@ -96,7 +96,7 @@ def signed_in(scene: Scene, pages: Pages, account: Account, path: str, **look: A
 
 
 def fits(page: Page) -> None:
-    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+    assert_fits(page)
 
 
 def test_grades_are_shown_where_episodes_are(scene: Scene, pages: Pages) -> None:

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import DESKTOP, PHONE, Pages, opening
+from support.browser import DESKTOP, PHONE, Pages, assert_fits, opening
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
 from observatory.hosted import sessions as hosted_sessions
@@ -116,7 +116,7 @@ def sign_in(page: Page, account: Account, then: str) -> None:
 
 def fits(page: Page) -> None:
     """Hold that nothing has to be scrolled sideways, once the page has its style."""
-    page.wait_for_function("document.documentElement.scrollWidth <= window.innerWidth")
+    assert_fits(page)
 
 
 def test_api_documentation_loads_nothing_external(scene: Scene, pages: Pages) -> None:

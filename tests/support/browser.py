@@ -10,7 +10,18 @@ from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, s
 
 from .needs import find_browser
 
-__all__ = ["DESKTOP", "PHONE", "Pages", "Size", "browsing", "counted_down", "note_statuses", "opening", "visit"]
+__all__ = [
+    "DESKTOP",
+    "PHONE",
+    "Pages",
+    "Size",
+    "assert_fits",
+    "browsing",
+    "counted_down",
+    "note_statuses",
+    "opening",
+    "visit",
+]
 
 Size = dict[str, int]
 
@@ -49,6 +60,16 @@ def visit(page: Page, url: str | None = None) -> None:
             if last or not any(text in error.message for text in (_MOVED, "interrupted by another navigation")):
                 raise
             page.wait_for_timeout(100)
+
+
+def assert_fits(page: Page) -> None:
+    """Fail if a page is wider than its window, once it has been laid out."""
+    # Not wait_for_function: pages forbid what it does from the second look on
+    for _ in range(100):
+        if page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{page.url} is wider than its window")
 
 
 def note_statuses(page: Page) -> None:
