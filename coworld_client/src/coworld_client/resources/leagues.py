@@ -84,7 +84,7 @@ class Leagues(Resource):
         )
 
     def seasons(self, league_id: str, *, timeout: float | None = None) -> AsyncPager[LeagueSeason]:
-        """The finished seasons of a league, newest first, on servers that archive them."""
+        """The finished seasons of a league, given by its id, newest first, on servers that archive them."""
         target = path("/v2/leagues/{}/seasons", check_id(league_id, "league"))
         return self._list(LeagueSeason, target, whole=True, timeout=timeout)
 

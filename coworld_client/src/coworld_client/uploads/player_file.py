@@ -8,7 +8,7 @@ from pathlib import Path
 from coworld_core.api import MOST_PLAYER_BYTES, PlayerFiles
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
-from coworld_core.rules.player_source import module_contents, player_form
+from coworld_core.rules.player_source import is_hosted, module_contents
 
 __all__ = ["read_player"]
 
@@ -45,7 +45,7 @@ def read_player(path: Path) -> PlayerFiles:
         said = f"{path} imports {', '.join(beside)} from files beside it."
         raise UsageError(said, code="player_not_file", hint=_READ_WHOLE)
     names, works = module_contents(tree)
-    hosted = "act" in names or (not works and bool(player_form(names)))
+    hosted = is_hosted(names, works)
     if not hosted and not works:
         raise UsageError(
             f"{path} has no function act(observation, legal, rng), and is not a program either.",

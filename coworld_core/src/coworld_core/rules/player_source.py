@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-__all__ = ["FORMS", "module_contents", "player_form"]
+__all__ = ["FORMS", "is_hosted", "module_contents", "player_form"]
 
 FORMS: Final = ("act", "Player", "play")
 """Names under which a file may define its player; the first one found is used."""
@@ -33,6 +33,16 @@ def player_form(names: Mapping[str, ast.stmt]) -> str:
     if _has_act(names.get("Player")):
         return "Player"
     return "play" if _is_session(names.get("play")) else ""
+
+
+def is_hosted(names: Mapping[str, ast.stmt], works: bool) -> bool:
+    """Whether a module is played by what asks its player, rather than being a program itself.
+
+    Args:
+        names: As for `player_form`.
+        works: Whether the module does more than bind names.
+    """
+    return "act" in names or (not works and bool(player_form(names)))
 
 
 def _top(body: Iterable[ast.stmt]) -> Iterable[ast.stmt]:

@@ -7,10 +7,10 @@ from importlib.resources import files
 
 from coworld_core.errors import EnvironmentFault
 
-__all__ = ["own_source", "own_sources"]
+__all__ = ["own_sources"]
 
 
-def own_source(path: str) -> bytes:
+def _own_source(path: str) -> bytes:
     """Return the source of one module of this package.
 
     Args:
@@ -40,4 +40,4 @@ def own_sources(package: str) -> Mapping[str, bytes]:
     """
     there = {item.name for item in files("coworld_runner").joinpath(package).iterdir()}
     names = sorted(name for name in {"__init__.py", *there} if name.endswith(".py"))
-    return {name: own_source(f"{package}/{name}") for name in names}
+    return {name: _own_source(f"{package}/{name}") for name in names}

@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from ..backend import Backend, ImageInfo, Publish
 from ..package.own_players.own_player import PLAYER_LABEL, OwnPlayer
-from ..package.own_players.player_requirements import require_own_player
+from ..package.own_players.player_requirements import require_key, require_own_player
 from ..runs.scratch import open_scratch
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def require_players(plan: EpisodePlan, backend: Backend, options: EpisodeOptions
         CapabilityError: The backend cannot run such a player.
     """
     for player in _own(plan):
-        require_own_player(player, backend, platform=None, gets_models=options.models is not None)
+        require_own_player(player, backend, platform=None)
+        if options.models is None:
+            require_key(player)
 
 
 async def prepare_player_image(seat: Seat, backend: Backend, *, platform: str | None, publish: Publish) -> ImageInfo:
@@ -69,7 +71,7 @@ async def house_own(
         info = await _built(own, backend, platform, publish)
     else:
         info = await backend.ensure_image(image, platform=platform, publish=publish)
-        require_own_player(own, backend, platform=info.platform or None, gets_models=True)
+        require_own_player(own, backend, platform=info.platform or None)
         if not backend.capabilities.images:
             await _with_packages(own, backend, publish)
     return dataclasses.replace(info, image=own.reference, digest=own.digest)

@@ -33,9 +33,7 @@ __all__ = ["ASKED", "ImprovementFolder", "changes_text", "player_files"]
 _PLAYER = "player"
 ASKED = "improver"
 """Directory of a step with what the program has left."""
-_UNFINISHED = re.compile(
-    rf"\.(player|best|old)-[0-9a-f]{{8}}|\.{_PLAYER}-unpacked|\.({ASKED}|diagnoser-.+)\.[0-9a-f]+"
-)
+_UNFINISHED = re.compile(rf"\.(player|best|old)-[0-9a-f]{{8}}|\.{_PLAYER}-unpacked|\.({ASKED}|diagnoser-.+)\.[0-9a-f]+")
 """Names of directories that a killed run leaves; whatever else begins with a dot is a person's."""
 _LONGEST_DIFF = 1 << 20
 _MAY_DIFFER = frozenset({"schema_version", "version"})

@@ -99,7 +99,9 @@ class Layout:
     def unmade(self, argv: Sequence[str]) -> tuple[str, Path] | None:
         """The first word of a command that names a file copied from a missing source, and the file's path there."""
         for word in argv:
-            if not (posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]) or os.path.exists(word):  # noqa: PTH110 - a program may be an argument, and too long for a name
+            is_path = posixpath.isabs(word) or "/" in word or posixpath.splitext(word)[1]
+            # Not Path.exists: a whole program may be an argument, and too long for a name
+            if not is_path or os.path.exists(word):  # noqa: PTH110
                 continue
             path = posixpath.normpath(posixpath.join("/", self.read.workdir, word))
             for sources, target in self.read.copies:

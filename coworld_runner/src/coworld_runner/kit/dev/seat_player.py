@@ -21,7 +21,7 @@ from ...backends.process.process_backend import ProcessBackend
 from ...package.own_players.llm_player import LLM
 from ...package.own_players.named_player import read_own_player
 from ...package.own_players.own_player import OwnPlayer
-from ...package.own_players.player_requirements import require_own_player
+from ...package.own_players.player_requirements import require_key, require_own_player
 from ...package.own_players.recorded_player import RECORDING
 from .local_programs import open_player
 
@@ -86,6 +86,7 @@ async def open_seat(
         own = _read(player)
         if own is not None:
             require_own_player(own, backend, platform=None)
+            require_key(own)
         run = ("python", "-m", "coworld_client.seat", player)
         async with open_player(
             Runnable(type="player", image="here:latest", run=run, env={**trust, **_way_out(url)}),

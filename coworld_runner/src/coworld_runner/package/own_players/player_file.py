@@ -14,7 +14,7 @@ from coworld_core.errors import UsageError
 from coworld_core.files.lfs_pointers import read_whole
 from coworld_core.hints import Hint
 from coworld_core.images import machine_of
-from coworld_core.rules.player_source import module_contents, player_form
+from coworld_core.rules.player_source import is_hosted, module_contents
 from coworld_core.rules.seat_talk import TALK
 from coworld_core.text.phrases import closest
 
@@ -161,11 +161,10 @@ def _seat_of(path: Path, content: bytes) -> tuple[str, ...]:
     names, works = module_contents(parse_python(path, content))
     if "act" in names:
         _check_arguments(path, names["act"])
+    if is_hosted(names, works):
         return SEAT
     if works:
         return ()
-    if player_form(names):
-        return SEAT
     near = closest("act", names)
     raise UsageError(
         f"{path} has no function act(observation, legal, rng), and is not a program either: nothing in it would run.",

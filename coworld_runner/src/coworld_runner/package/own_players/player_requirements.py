@@ -9,10 +9,10 @@ from coworld_core.text.phrases import listed
 from ...backend import Backend
 from .own_player import OwnPlayer
 
-__all__ = ["require_own_player"]
+__all__ = ["require_key", "require_own_player"]
 
 
-def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | None, gets_models: bool = False) -> None:
+def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | None) -> None:
     """Check that a backend can run a player; starts nothing.
 
     Args:
@@ -20,11 +20,9 @@ def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | N
         backend: The backend to run it on.
         platform: os/architecture of the image that runs it. None: this machine's on a backend without images; on others
             it is not checked.
-        gets_models: Whether it is given a way to language models.
 
     Raises:
-        UsageError: The player is for another machine, has no command, needs a library that is not installed, or is a
-            model without a key.
+        UsageError: The player is for another machine, has no command, or needs a library that is not installed.
         CapabilityError: The backend cannot run such a player.
     """
     can = backend.capabilities
@@ -54,14 +52,22 @@ def require_own_player(player: OwnPlayer, backend: Backend, *, platform: str | N
             hint=f"Build it for {where}; nothing was started.",
             context={"path": str(player.path), "needs": player.needs, "platform": where},
         )
-    if player.kind == "llm" and not player.secret_env and not gets_models:
+    if player.needs_client and not can.images:
+        _require_client(player)
+
+
+def require_key(player: OwnPlayer) -> None:
+    """Check that a language model can be asked, where its player is given no other way to it.
+
+    Raises:
+        UsageError: Neither its key nor its address is set.
+    """
+    if player.kind == "llm" and not player.secret_env:
         raise UsageError(
             f"Neither a key nor an address is set for {player.name}.",
             code="llm_without_key",
             hint="Set OPENAI_API_KEY, or OPENAI_BASE_URL for your own server, in the environment.",
         )
-    if player.needs_client and not can.images:
-        _require_client(player)
 
 
 def _require_client(player: OwnPlayer) -> None:

@@ -126,12 +126,11 @@ async def list_tokens(call: InPerson) -> Json:
 async def create_token(call: Annotated[Call, gate("user", secret=True)], body: api.TokenBody) -> Json:
     """Make another token for your account; its text is shown only here."""
     user, name = call.caller.require(), new_name(body.name)
-    made = await new_token(call.db, call.services.tokens, user.id, label=name, days=body.days)
-    row = await call.db.get_one(Token, made.id)
     own = await call.db.get(Token, call.caller.token_id)
     # Whoever finds a token that ends has none that does not
-    if own is not None and own.kind == "user" and own.expires_at is not None:
-        row.expires_at = min(own.expires_at, row.expires_at or own.expires_at)
+    latest = own.expires_at if own is not None and own.kind == "user" else None
+    made = await new_token(call.db, call.services.tokens, user.id, label=name, days=body.days, latest=latest)
+    row = await call.db.get_one(Token, made.id)
     return Json({**_token_json(row, call.caller.token_id), "token": made.text})
 
 

@@ -77,6 +77,7 @@ async def new_token(
     revoke: bool = False,
     label: str = "another",
     days: int | None = None,
+    latest: dt.datetime | None = None,
 ) -> MintedToken:
     """Create another token for a user, optionally revoking all earlier ones.
 
@@ -87,6 +88,7 @@ async def new_token(
         revoke: Revoke all earlier tokens and sessions first.
         label: What it is for, for its owner.
         days: Days that it is valid; None: until revoked.
+        latest: When it ends at the latest.
 
     Raises:
         AccountError: There is no such user.
@@ -94,9 +96,8 @@ async def new_token(
     user = await find_user(session, name)
     if revoke:
         await _revoke(session, user)
-    return await tokens.mint(
-        session, "user", user.id, label=label, lifetime=None if days is None else dt.timedelta(days)
-    )
+    lifetime = None if days is None else dt.timedelta(days)
+    return await tokens.mint(session, "user", user.id, label=label, lifetime=lifetime, latest=latest)
 
 
 async def own_tokens(session: AsyncSession, user_id: str) -> list[Token]:

@@ -39,10 +39,10 @@ __all__ = [
     "MintedToken",
     "TokenKind",
     "basic_password",
-    "digest_of",
     "new_code",
     "require_code",
     "take_code",
+    "usable_code",
 ]
 
 SESSION_COOKIE = "observatory_session"
@@ -156,6 +156,7 @@ class Authenticator:
         player_id: str | None = None,
         label: str | None = None,
         lifetime: dt.timedelta | None = None,
+        latest: dt.datetime | None = None,
         repository: str | None = None,
         actions: str | None = None,
     ) -> MintedToken:
@@ -168,12 +169,14 @@ class Authenticator:
             player_id: For `player`: its player.
             label: A name given by its owner.
             lifetime: How long it is valid; None: until revoked.
+            latest: When it ends at the latest; None: whenever `lifetime` says.
             repository: For `registry`: its only repository; None: all.
             actions: For `registry`: `pull` or `pull,push`.
         """
         public, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
         text = f"{_PREFIXES[kind]}_{public}_{secret}"
-        expires_at = None if lifetime is None else now() + lifetime
+        ends = [*([] if lifetime is None else [now() + lifetime]), *([] if latest is None else [latest])]
+        expires_at = min(ends, default=None)
         hashed = await anyio.to_thread.run_sync(_HASHER.hash, secret)
         session.add(
             Token(
@@ -330,7 +333,7 @@ async def new_code(session: AsyncSession, user_id: str, *, lifetime: dt.timedelt
     """Create a sign-in code for a user, valid once."""
     # People type it after a command's name, where a leading dash would make it an option.
     code = f"obc_{secrets.token_urlsafe(32)}"
-    session.add(AuthCode(digest=digest_of(code), user_id=user_id, expires_at=now() + lifetime))
+    session.add(AuthCode(digest=_digest(code), user_id=user_id, expires_at=now() + lifetime))
     await session.flush()
     return code
 
@@ -341,7 +344,7 @@ async def require_code(session: AsyncSession, code: str) -> None:
     Raises:
         Refusal: 400 for an unknown code, 410 for one that was used or has expired.
     """
-    known = await session.get(AuthCode, digest_of(code))
+    known = await session.get(AuthCode, _digest(code))
     if known is None:
         raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
     if known.used_at is not None or known.expires_at <= now():
@@ -355,10 +358,7 @@ async def take_code(session: AsyncSession, code: str) -> str:
         Refusal: 410 if it was used or has expired.
     """
     taken = await session.scalar(
-        sa.update(AuthCode)
-        .where(AuthCode.digest == digest_of(code), AuthCode.used_at.is_(None), AuthCode.expires_at > now())
-        .values(used_at=now())
-        .returning(AuthCode.user_id)
+        sa.update(AuthCode).where(usable_code(code)).values(used_at=now()).returning(AuthCode.user_id)
     )
     if taken is None:
         raise _code_expired()
@@ -369,6 +369,10 @@ def _code_expired() -> Refusal:
     return Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
 
 
-def digest_of(code: str) -> str:
-    """What is stored of a sign-in code."""
+def usable_code(code: str) -> sa.ColumnElement[bool]:
+    """The condition that a sign-in code was issued, and neither used nor has expired."""
+    return sa.and_(AuthCode.digest == _digest(code), AuthCode.used_at.is_(None), AuthCode.expires_at > now())
+
+
+def _digest(code: str) -> str:
     return hashlib.sha256(code.encode()).hexdigest()

@@ -12,10 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..names import NameRefused
 from ..store.audit import audit
-from ..store.columns import now
 from ..store.models import AuthCode, User
 from .accounts import AccountError, make_account
-from .auth import digest_of, new_code
+from .auth import new_code, usable_code
 
 __all__ = ["Invitation", "Person", "invite", "invite_all", "invited_by", "read_people"]
 
@@ -87,11 +86,7 @@ async def invite_all(session: AsyncSession, people: Sequence[Person], *, days: i
 
 async def invited_by(session: AsyncSession, code: str) -> User | None:
     """Whom a code invites; None if it is unknown, used or expired."""
-    return await session.scalar(
-        sa.select(User)
-        .join(AuthCode, AuthCode.user_id == User.id)
-        .where(AuthCode.digest == digest_of(code), AuthCode.used_at.is_(None), AuthCode.expires_at > now())
-    )
+    return await session.scalar(sa.select(User).join(AuthCode, AuthCode.user_id == User.id).where(usable_code(code)))
 
 
 def read_people(data: bytes) -> list[Person]:
