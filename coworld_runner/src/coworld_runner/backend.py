@@ -225,6 +225,9 @@ class UnitSpec:
     image: str
     argv: tuple[str, ...] = ()
     """The program and its arguments; empty: the image's own command."""
+    ahead: Mapping[str, str] | None = None
+    """The variables that all units of its program have alike, if that can be started ahead and fork for each unit;
+    None: it cannot. A backend may heed it."""
     environment: Callable[[Placement], Mapping[str, str]] = no_environment
     """Returns the unit's whole environment, except secrets and the backend's own variables. Called before the unit
     starts; files that it writes to `directory` or `inputs` reach the unit like the files that were already

@@ -52,6 +52,11 @@ MORE = {
 }
 """Optional files of a game, by the variable that holds their address."""
 
+SERVES = "COWORLD_SERVES"
+"""The variable by which a game says, with `many`, that its server can be started ahead and fork for each episode.
+
+It is no field of the manifest, because platforms of all generations refuse fields that they do not know."""
+
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
 
@@ -107,6 +112,7 @@ def game_spec(
             component="game",
             image=runnable.image,
             argv=tuple(runnable.run),
+            ahead=runnable.env if runnable.env.get(SERVES) == "many" else None,
             environment=environment,
             directory=directory,
             inputs=inputs,

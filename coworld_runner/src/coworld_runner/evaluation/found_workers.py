@@ -14,7 +14,7 @@ from ..backends.process.child_environment import child_environment
 from ..episode.episode_options import EpisodeOptions
 from ..episode.run_options import RunOptions
 from ..package.resolver import Package
-from ..package.source_files import source_files
+from ..package.source_files import stamps
 from .entrants import Entrants
 from .worker_venue import WorkerVenue, refused
 
@@ -131,17 +131,11 @@ async def _opened(package: Package, options: EpisodeOptions | None, workers: int
 
 def _purpose(package: Package, options: EpisodeOptions | None, workers: int | None) -> Hashable:
     """What a pool is for: with anything else, processes are started anew. Blocks."""
-    stamps = [
-        (str(path), status.st_size, status.st_mtime_ns, status.st_ino)
-        for context in sorted({*package.contexts.values()})
-        for _, path in source_files(context)
-        if (status := path.lstat())
-    ]
     environment = (package.environment, child_environment(Path()))
     return (
         package.manifest.model_dump_json(),
         tuple(tuple(sorted(one.items())) for one in environment),
         (options.on_player_failure, options.failure_grace_seconds) if options is not None else None,
         workers,
-        tuple(stamps),
+        stamps(*package.contexts.values()),
     )

@@ -10,7 +10,7 @@ from coworld_core.episode.layout import EpisodeLayout
 
 from ..images.build_context import ContextError, Ignore
 
-__all__ = ["source_files"]
+__all__ = ["source_files", "stamps"]
 
 _LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
@@ -48,3 +48,13 @@ def source_files(context: Path, *, without: Collection[Path] = ()) -> Iterator[t
             inside = path.relative_to(context).as_posix()
             if path not in without and not ignore.ignores(inside):
                 yield inside, path
+
+
+def stamps(*contexts: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """What changes as soon as a file of build contexts does: paths, sizes, times and numbers of inodes. Blocks."""
+    return tuple(
+        (str(path), status.st_size, status.st_mtime_ns, status.st_ino)
+        for context in sorted({*contexts})
+        for _, path in source_files(context)
+        if (status := path.lstat())
+    )

@@ -12,7 +12,13 @@ from coworld_runner.kit.server import run_server
 
 def main() -> int:
     """Run the server that the environment describes; return 0 if done, 1 or 2 if failed, 130 or 143 if stopped."""
-    return run_server(_serve, name="paintarena")
+    return run_server(_serve, name="paintarena", prepare=_prepare)
+
+
+def _prepare() -> None:
+    import paintarena.hosting
+
+    _ = paintarena.hosting
 
 
 async def _serve() -> int:

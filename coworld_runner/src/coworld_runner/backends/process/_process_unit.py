@@ -33,12 +33,13 @@ from ..collector.listening_ports import listens_elsewhere
 from ._cgroup import new_group, remove_group
 from ._image_interpreter import older_here
 from .child_environment import child_environment
-from .child_process import KILL_SECONDS, SHIM_SECONDS, below, send_signal, shim_command
+from .child_process import KILL_SECONDS, SHIM_SECONDS, below, is_stopped, send_signal, shim_arguments, shim_command
 
 if TYPE_CHECKING:
+    from ._program_ahead import ForkedShim, ProgramAhead
     from ._python_environment import PythonEnvironment
 
-__all__ = ["ProcessUnit"]
+__all__ = ["ProcessUnit", "run_by"]
 
 
 _DRAIN_SECONDS = 2.0
@@ -63,6 +64,7 @@ class ProcessUnit(BaseUnit):
         installs: Sequence[str] = (),
         interpreter: tuple[str, str] = ("", ""),
         environment: PythonEnvironment | None = None,
+        ahead: ProgramAhead | None = None,
         publish: Publish,
         tasks: TaskGroup,
     ) -> None:
@@ -75,6 +77,8 @@ class ProcessUnit(BaseUnit):
         """The interpreter of its image, and the version there."""
         self._python = environment
         """The environment with these packages; None: that of this process."""
+        self._ahead = ahead
+        """A program that may fork it; None: it is started."""
         self._tasks = tasks
         self._environment: dict[str, str] = {}
         self._private: Path | None = None
@@ -84,7 +88,7 @@ class ProcessUnit(BaseUnit):
         self._buried = anyio.Event()
         """Set when the shim and its whole tree are gone."""
         self._start_error: CoworldError | None = None
-        self._shim: subprocess.Popen[bytes] | None = None
+        self._shim: subprocess.Popen[bytes] | ForkedShim | None = None
         self._control: socket.socket | None = None
         self._pid = 0
 
@@ -109,8 +113,10 @@ class ProcessUnit(BaseUnit):
                 context={"unit": spec.name},
             ) from error
         self._environment = {
+            **process_labels(spec),
             **child_environment(self._private, self._python),
             **self.variables(placement),
+            # First and last: others see the beginning, and nothing in between may change them
             **process_labels(spec),
         }
         try:
@@ -159,14 +165,7 @@ class ProcessUnit(BaseUnit):
 
     async def unlike_image(self, tail: str) -> str:
         name, version = self._image_interpreter
-        return await anyio.to_thread.run_sync(older_here, name, version, self._run_here(name), tail)
-
-    def _run_here(self, program: str) -> str:
-        return self._interpreter if program in {"python", "python3"} else program
-
-    @property
-    def _interpreter(self) -> str:
-        return self._python.python if self._python is not None else sys.executable
+        return await anyio.to_thread.run_sync(older_here, name, version, run_by(name, self._python), tail)
 
     def processes(self) -> Iterable[int]:
         return below(self._shim.pid) if self._shim is not None else ()
@@ -203,8 +202,15 @@ class ProcessUnit(BaseUnit):
                 opened.callback(other.close)
                 control.setblocking(False)
                 self._control = control
+                arguments = self._shim_arguments()
+                if self._ahead is not None and stdout != subprocess.DEVNULL:
+                    self._shim = self._ahead.fork(arguments, self._environment, (other.fileno(), stdout, stderr))
+                if self._shim is not None and self._ahead is not None:
+                    self._ahead.units += 1
+                    return logs
+                self._ahead = None
                 self._shim = subprocess.Popen(
-                    self._shim_command(other.fileno()),
+                    shim_command(arguments, control=other.fileno()),
                     env=self._environment,
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -220,13 +226,12 @@ class ProcessUnit(BaseUnit):
                 raise
             return logs
 
-    def _shim_command(self, control: int) -> list[str]:
+    def _shim_arguments(self) -> list[str]:
         spec, limits = self.spec, self.spec.limits
         first, *arguments = spec.argv
         most = (limits.memory_bytes, limits.pids, limits.disk_bytes, limits.disk_entries)
-        return shim_command(
-            [self._run_here(first), *arguments],
-            control=control,
+        return shim_arguments(
+            [run_by(first, self._python), *arguments],
             directory=self._context,
             limits=[limit or 0 for limit in most],
             group=self._group,
@@ -288,6 +293,11 @@ class ProcessUnit(BaseUnit):
         assert self._shim is not None
         while hasattr(os, "waitid"):
             await anyio.sleep(_AWAKE_SECONDS)
+            if self._ahead is not None:
+                # Not our child
+                if is_stopped(self._shim.pid):
+                    self._wake()
+                continue
             try:
                 # It does not block
                 stopped = os.waitid(os.P_PID, self._shim.pid, os.WSTOPPED | os.WNOHANG)  # noqa: ASYNC222
@@ -383,6 +393,8 @@ class ProcessUnit(BaseUnit):
             self.leak(self.label, f"it was still there {self.kill_seconds:g} s after it was killed")
             # The shim keeps killing and ends by itself: do not wait for it
             self._shim.returncode = 0
+        if self._ahead is not None:
+            self._ahead.units -= 1
         self.stop_watching()
         self._hang_up()
         self._ports.give_back()
@@ -394,6 +406,13 @@ class ProcessUnit(BaseUnit):
             reason = await anyio.to_thread.run_sync(lambda: remove_tree(private, timeout=REMOVE_SECONDS))
             if reason:
                 self.leak(f"directory {self._private}", reason)
+
+
+def run_by(program: str, python: PythonEnvironment | None) -> str:
+    """What is run for the first word of a command: for an interpreter of Python, that of an environment, or ours."""
+    if program not in {"python", "python3"}:
+        return program
+    return python.python if python is not None else sys.executable
 
 
 def _cannot_run(spec: UnitSpec, number: int, directory: Path | None) -> StartError:
@@ -437,7 +456,7 @@ def _exit(status: int, reason: str, detail: str) -> Exit:
     return Exit(reason=named, code=code if code >= 0 else None, signal=number, detail=detail)
 
 
-async def _reap_child(child: subprocess.Popen[bytes]) -> None:
+async def _reap_child(child: subprocess.Popen[bytes] | ForkedShim) -> None:
     """Wait for a child without a thread."""
     if hasattr(os, "pidfd_open"):
         try:

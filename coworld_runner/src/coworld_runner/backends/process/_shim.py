@@ -33,7 +33,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 else:
     # `signal` builds its names with enum, whose import takes longer than everything else together
     try:
@@ -132,8 +132,17 @@ class _Tree:
 
     # -- starting
 
-    def start(self, argv: list[str], context: str) -> tuple[int, str]:
-        """Start the command. Returns errno and what failed, or 0."""
+    def start(
+        self, argv: list[str], context: str, own: Collection[int], serve: Callable[[], int] | None
+    ) -> tuple[int, str]:
+        """Start the command. Returns errno and what failed, or 0.
+
+        Args:
+            argv: The command.
+            context: Where it runs.
+            own: Open files of the shim, which no other program may have.
+            serve: What runs instead of the command, in a copy of this process, and returns its exit code.
+        """
         read, write = os.pipe()
         me = os.getpid()
         prctl = self.prctl
@@ -157,6 +166,12 @@ class _Tree:
                 what = "directory"
                 os.chdir(context)
                 what = "program"
+                if serve is not None:
+                    signal.set_wakeup_fd(-1)
+                    # The first says that it runs, and the others would not end with the shim
+                    for file in (write, read, *own):
+                        os.close(file)
+                    os._exit(_code_of(serve))
                 os.execvpe(argv[0], argv, os.environ)  # noqa: S606
             except OSError as error:
                 number = error.errno
@@ -309,6 +324,17 @@ def keep_together() -> None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def _code_of(serve: Callable[[], int]) -> int:
+    """The exit code of what is served, as the interpreter would make it."""
+    try:
+        return serve()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    except BaseException as error:  # noqa: BLE001
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+
+
 def _on_path(program: str) -> bool:
     if "/" in program:
         return True
@@ -406,13 +432,14 @@ def _noted(_number: int, _frame: object) -> None:
     """Do nothing: the signal's number is already in the wake-up pipe, and the loop handles it."""
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str], serve: Callable[[], int] | None = None) -> None:
     """Run a command until it ends, is stopped, exceeds a limit, or the runner is gone.
 
     Args:
         arguments: Control descriptor, memory, pids, disk, files and directories (0: no limit), open files (0: as many
             as we may have), the control group to create (or nothing), the directory to run in, the number of
             directories that count as the unit's, those directories, and the command.
+        serve: What runs instead of the command, in a copy of this process, and returns its exit code.
     """
     control, memory, pids, disk, entries, files = map(int, arguments[:6])
     group, context = arguments[6:8]
@@ -444,7 +471,7 @@ def main(arguments: list[str]) -> None:
         except OSError:
             return  # The runner is gone, which the next read reports too
 
-    failed, what = tree.start(argv, context)
+    failed, what = tree.start(argv, context, (control, wake, woken), serve)
     if failed:
         tell(f"F {failed} {what}")
         return

@@ -15,7 +15,16 @@ from typing import BinaryIO, Final, cast
 from ...runs._open_files import of_units
 from . import _shim
 
-__all__ = ["KILL_SECONDS", "SHIM_SECONDS", "ChildProcess", "below", "is_stopped", "send_signal", "shim_command"]
+__all__ = [
+    "KILL_SECONDS",
+    "SHIM_SECONDS",
+    "ChildProcess",
+    "below",
+    "is_stopped",
+    "send_signal",
+    "shim_arguments",
+    "shim_command",
+]
 
 KILL_SECONDS: Final = 5.0
 """How long a process may remain after SIGKILL before it counts as left behind."""
@@ -27,29 +36,37 @@ _BOOT = "import os, sys; sys.path += sys.argv[1:3]; import _shim; _shim.main(sys
 """Imports the shim rather than running it as a script, so that its bytecode is cached; exits without cleanup."""
 
 
-def shim_command(
+def shim_command(arguments: Sequence[str], *, control: int) -> list[str]:
+    """The command line of a shim.
+
+    Args:
+        arguments: What it runs and supervises, and how; see `shim_arguments`.
+        control: The socket that tells it when to run the command.
+    """
+    here = Path(__file__)
+    places = map(str, (here.parents[0], here.parents[1]))
+    return [*(sys.executable, "-I", "-S", "-c", _BOOT, *places), str(control), *arguments]
+
+
+def shim_arguments(
     argv: Sequence[str],
     *,
-    control: int,
     directory: Path,
     limits: Sequence[int] = (0, 0, 0, 0),
     group: str = "",
     counted: Sequence[Path] = (),
 ) -> list[str]:
-    """The command line of a shim.
+    """The arguments of a shim, after its control socket.
 
     Args:
         argv: The command that it runs and supervises.
-        control: The socket that tells it when to run the command.
         directory: Where to run it.
         limits: Bytes of memory, processes, bytes on disk and entries of directories; 0: no limit.
         group: The control group to create; empty: none.
         counted: Directories that count as the command's.
     """
-    here = Path(__file__)
     return [
-        *(sys.executable, "-I", "-S", "-c", _BOOT, *map(str, (here.parents[0], here.parents[1]))),
-        *map(str, (control, *limits, of_units())),
+        *map(str, (*limits, of_units())),
         *(group, str(directory.absolute()), str(len(counted)), *(str(path.absolute()) for path in counted)),
         *argv,
     ]
@@ -89,7 +106,7 @@ class ChildProcess:
         try:
             with other:
                 self._shim = subprocess.Popen(
-                    shim_command(command, control=other.fileno(), directory=directory or Path.cwd()),
+                    shim_command(shim_arguments(command, directory=directory or Path.cwd()), control=other.fileno()),
                     env=env,
                     cwd="/",
                     stdin=subprocess.PIPE,

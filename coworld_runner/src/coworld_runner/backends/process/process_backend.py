@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -26,13 +28,15 @@ from coworld_core.operating_system import require_posix
 
 from ...backend import Capabilities, Found, ImageInfo, Placement, Publish, Reaped, UnitSpec
 from ...images.compose import Build, Contexts
-from ..base import BaseBackend, find_processes, reap_processes
+from ...runs.scratch import REMOVE_SECONDS, make_scratch
+from ..base import BaseBackend, BaseUnit, find_processes, process_labels, reap_processes
 from ..registry import BackendOptions
 from ._image_interpreter import image_interpreter
 from ._image_layout import ImageLayout, Layout, layout_of
 from ._pip_requirements import PACKAGE_FILES, requirements_of
-from ._process_unit import ProcessUnit
-from .child_environment import python_path
+from ._process_unit import ProcessUnit, run_by
+from ._program_ahead import CAN_FORK, ProgramAhead, ProgramsAhead
+from .child_environment import child_environment, python_path
 
 if TYPE_CHECKING:
     from ._python_environment import PythonEnvironment
@@ -50,6 +54,52 @@ def _with_local_paths(spec: UnitSpec, layout: ImageLayout) -> UnitSpec:
         return {**layout.env, **together, **given}
 
     return replace(spec, argv=layout.argv(spec.argv), environment=environment)
+
+
+def _with_command(spec: UnitSpec, layout: Layout | None) -> UnitSpec:
+    """Add the command of its image to a unit that names none."""
+    argv = spec.argv or (layout.command if layout is not None else ())
+    if not argv:
+        raise StartError(
+            f"{spec.name} names no command, and a local process has no image to take one from.",
+            code="no_command",
+            hint="Give the runnable a `run` in the manifest, a CMD to its Dockerfile, or use the docker backend.",
+            context={"unit": spec.name, "image": spec.image},
+        )
+    return replace(spec, argv=argv)
+
+
+def _laid_out(
+    spec: UnitSpec, layout: Layout | None, context: Path, laid: ImageLayout | None = None
+) -> tuple[UnitSpec, Path, ImageLayout | None]:
+    """Lay the files of a unit's image out beside its directory, unless that has been done.
+
+    Returns:
+        The unit with the paths there, where it runs, and the files; None if it runs in the build context.
+    """
+    if layout is None or not layout.read.copies or spec.directory is None:
+        return spec, context, None
+    # Beside the unit's own directory: removed with the run, but not counted against the unit
+    if unmade := layout.unmade(spec.argv):
+        raise _not_made(spec, *unmade)
+    laid = laid or layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=spec.argv[0])
+    return _with_local_paths(spec, laid), laid.workdir or context, laid
+
+
+def _made(environment: PythonEnvironment | None) -> PythonEnvironment | None:
+    return environment if environment is not None and environment.made else None
+
+
+def _ahead_alone(spec: UnitSpec) -> Callable[[Placement], Mapping[str, str]]:
+    def environment(_: Placement) -> Mapping[str, str]:
+        return spec.ahead or {}
+
+    return environment
+
+
+def _program(spec: UnitSpec) -> Hashable:
+    """Which program a unit runs that can be started ahead."""
+    return spec.image, spec.argv, tuple(sorted((spec.ahead or {}).items()))
 
 
 def _not_made(spec: UnitSpec, word: str, place: Path) -> StartError:
@@ -84,6 +134,7 @@ class ProcessBackend(BaseBackend):
         install: bool = False,
     ) -> None:
         self._install = install
+        self._ahead = ProgramsAhead()
         self._installing: dict[Path, anyio.Lock] = {}
         # Not copied: the mapping may resolve tags that it does not list
         self._contexts: Mapping[str, Path] = contexts or {}
@@ -117,6 +168,10 @@ class ProcessBackend(BaseBackend):
                 hint="Run coworld from an ordinary Python installation.",
             )
         return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End the programs that were started ahead."""
+        await self._ahead.close()
 
     async def check(self) -> tuple[Issue, ...]:
         """Report what this backend does not support here, and which build contexts are missing."""
@@ -229,6 +284,53 @@ class ProcessBackend(BaseBackend):
 
         return PythonEnvironment(needed)
 
+    @asynccontextmanager
+    async def group(
+        self, specs: Sequence[UnitSpec], *, publish: Publish, tasks: TaskGroup
+    ) -> AsyncGenerator[Sequence[BaseUnit], None]:
+        """Yield units; programs of which there are several may be started ahead for them."""
+        for spec in specs:
+            if spec.ahead is not None and CAN_FORK:
+                await self._ahead.meet(_program(spec), self._context(spec.image), partial(self._begin_ahead, spec))
+        async with super().group(specs, publish=publish, tasks=tasks) as units:
+            yield units
+
+    async def _begin_ahead(self, spec: UnitSpec) -> ProgramAhead:
+        return await anyio.to_thread.run_sync(self._start_ahead, spec)
+
+    def _start_ahead(self, spec: UnitSpec) -> ProgramAhead:
+        """Start a unit's program ahead of others, with files and labels of its own."""
+        scratch = make_scratch()
+        try:
+            context = self._context(spec.image)
+            layout, _ = layout_of(self._build(spec.image, context))
+            python = _made(self._environment(spec.image, context, layout))
+            for name in ("home", "tmp", "program"):
+                scratch.directory(name)
+            own = replace(
+                _with_command(spec, layout),
+                run_id=scratch.run_id,
+                name="ahead",
+                directory=scratch.path / "program",
+                environment=_ahead_alone(spec),
+            )
+            own, context, laid = _laid_out(own, layout, context)
+            first, *rest = own.argv
+            return ProgramAhead(
+                [run_by(first, python), *rest],
+                {
+                    **process_labels(own),
+                    **child_environment(scratch.path, python),
+                    **own.environment(Placement(directory="", listen_host="", listen={}, endpoints={})),
+                },
+                directory=context,
+                scratch=scratch,
+                laid=laid,
+            )
+        except BaseException:
+            scratch.remove(REMOVE_SECONDS)
+            raise
+
     def unit(self, spec: UnitSpec, *, publish: Publish, tasks: TaskGroup) -> ProcessUnit:
         """Create a unit that runs as a local process.
 
@@ -245,21 +347,10 @@ class ProcessBackend(BaseBackend):
             environment = self._environment(spec.name, own, own_layout)
         else:
             environment = self._environment(spec.image, context, layout)
-        argv = spec.argv or (layout.command if layout is not None else ())
-        if not argv:
-            raise StartError(
-                f"{spec.name} names no command, and a local process has no image to take one from.",
-                code="no_command",
-                hint="Give the runnable a `run` in the manifest, a CMD to its Dockerfile, or use the docker backend.",
-                context={"unit": spec.name, "image": spec.image},
-            )
-        spec = replace(spec, argv=argv)
-        if layout is not None and layout.read.copies and spec.directory is not None:
-            # Beside the unit's own directory: removed with the run, but not counted against the unit
-            if unmade := layout.unmade(argv):
-                raise _not_made(spec, *unmade)
-            laid = layout.put(spec.directory.with_name(f"{spec.directory.name}-image"), program=argv[0])
-            spec, context = _with_local_paths(spec, laid), laid.workdir or context
+        ahead = self._ahead.find(_program(spec)) if spec.ahead is not None else None
+        spec = _with_command(spec, layout)
+        argv = spec.argv
+        spec, context, _ = _laid_out(spec, layout, context, ahead.laid if ahead is not None else None)
         read = own_layout or layout
         named = [word for install in layout.read.installs for word in install.named] if layout is not None else []
         return ProcessUnit(
@@ -268,7 +359,8 @@ class ProcessBackend(BaseBackend):
             context=context,
             installs=tuple(dict.fromkeys(named)),
             interpreter=image_interpreter(argv, read.read.images if read is not None else ()),
-            environment=environment if environment is not None and environment.made else None,
+            environment=_made(environment),
+            ahead=ahead,
             publish=publish,
             tasks=tasks,
         )

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 from .server_process import run_server
+
+if TYPE_CHECKING:
+    from coworld_core.rules import Rules
 
 
 def main() -> int:
@@ -12,15 +17,23 @@ def main() -> int:
     if len(sys.argv) != 2:
         print("usage: python -m coworld_runner.kit.server MODULE:CLASS", file=sys.stderr)
         return 2
-    return run_server(_serve)
+    rules = cache(partial(_load, sys.argv[1]))
+
+    async def serve() -> int:
+        from .game_host import serve_rules
+
+        return await serve_rules(rules())
+
+    return run_server(serve, prepare=rules)
 
 
-async def _serve() -> int:
+def _load(name: str) -> type[Rules]:
     from coworld_core.rules import load_rules
 
-    from .game_host import serve_rules
+    from . import game_host
 
-    return await serve_rules(load_rules(sys.argv[1], alone=True))
+    _ = game_host
+    return load_rules(name, alone=True)
 
 
 if __name__ == "__main__":

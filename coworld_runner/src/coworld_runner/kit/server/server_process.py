@@ -7,22 +7,35 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from .unprivileged_user import leave_root
 
 __all__ = ["run_server"]
 
 
-def run_server(serve: Callable[[], Awaitable[int]], *, name: str = "") -> int:
+def run_server(
+    serve: Callable[[], Awaitable[int]], *, name: str = "", prepare: Callable[[], object] | None = None
+) -> int:
     """Serve, and write errors to stderr; must be the first call of the process.
 
     Args:
         serve: Serves, and returns the exit code. It should import its other dependencies itself.
         name: The program's name, a prefix of its error messages.
+        prepare: Imports what `serve` needs. A runner that plays several episodes then starts this program once, if the
+            manifest has `COWORLD_SERVES=many` among its variables, and it forks for each of them. None: it cannot.
 
     Returns:
         The exit code: that of `serve`, 1 failed, 2 wrong arguments or settings, 130 or 143 stopped early.
     """
+    if prepare is not None and (control := os.environ.get("COWORLD_AHEAD", "")).isdecimal():
+        from .many_games import serve_many
+
+        return serve_many(int(control), prepare=prepare, serve=partial(_serve_one, serve, name))
+    return _serve_one(serve, name)
+
+
+def _serve_one(serve: Callable[[], Awaitable[int]], name: str) -> int:
     # The first process of a container ignores SIGTERM unless it has a handler, and the imports take a moment.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     leave_root(os.environ)
