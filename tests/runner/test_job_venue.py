@@ -117,6 +117,14 @@ async def test_pods_come_to_the_verdict_of_this_machine(nim: Package, mine: Path
     assert {one.name for one in await JobStore(store).list("claims")} == claims
 
 
+async def test_two_players_may_have_the_same_content(nim: Package, mine: Path, tmp_path: Path) -> None:
+    shutil.copy(mine, tmp_path / "other.py")
+    rules = EvaluationRules(seed=7, max_blocks=2)
+    async with workers(tmp_path / "store"), JobVenue(nim, tmp_path / "store") as venue:
+        await compare(nim, mine, tmp_path / "other.py", rules=rules, workspace=tmp_path / "pods", venue=venue)
+    assert [row.status for row in read_rows(tmp_path / "pods")] == ["completed"] * 4
+
+
 @pytest.mark.slow
 async def test_what_a_dead_worker_had_is_played_by_another(nim: Package, tmp_path: Path) -> None:
     store, slow = tmp_path / "store", tmp_path / "slow.py"

@@ -8,7 +8,7 @@ from .player_seeds import PLAYER_SEED_ENV, PLAYER_SEEDS_ENV
 from .ports import EXTRA_PORTS_ENV
 from .role_kinds import ROLES
 
-__all__ = ["AUTHOR_ENV", "RESERVED_ENV", "RESERVED_ENV_PREFIXES", "is_reserved_env"]
+__all__ = ["AUTHOR_ENV", "RESERVED_ENV", "RESERVED_ENV_PREFIXES", "SERVES_ENV", "is_reserved_env"]
 
 RESERVED_ENV = frozenset(
     {
@@ -41,7 +41,12 @@ RESERVED_ENV = frozenset(
 RESERVED_ENV_PREFIXES = ("COGAME_", "COGAMES_", "COWORLD_")
 """Prefixes reserved for later versions of the contract: a warning in a manifest, an error when read strictly."""
 
-AUTHOR_ENV = frozenset({EXTRA_PORTS_ENV, "COGAME_RESULTS_METHOD", "COGAME_SAVE_REPLAY_METHOD"})
+SERVES_ENV = "COWORLD_SERVES"
+"""Variable by which a game says, with `many`, that its server can be started ahead and fork for each episode.
+
+It is no field of the manifest, because platforms of all generations refuse fields that they do not know."""
+
+AUTHOR_ENV = frozenset({EXTRA_PORTS_ENV, SERVES_ENV, "COGAME_RESULTS_METHOD", "COGAME_SAVE_REPLAY_METHOD"})
 """Variables with those prefixes that a game's author may set."""
 
 _LOCAL_PORT = re.compile(r"COWORLD_LOCAL_PORT_[0-9]+")

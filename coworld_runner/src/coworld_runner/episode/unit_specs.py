@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from coworld_core.manifest.models import GameManifest, Runnable
 from coworld_core.player_seeds import PLAYER_SEED_ENV
 from coworld_core.quantities import parse_quantity
+from coworld_core.reserved_env import SERVES_ENV
 
 from ..backend import INPUTS_MOUNT, Limits, Placement, Port, UnitSpec, without_limits
 from ..runs._unit_files import LOGS
@@ -51,11 +52,6 @@ MORE = {
     "COGAME_SAVE_TRAJECTORY_URI": "trajectory.jsonl",
 }
 """Optional files of a game, by the variable that holds their address."""
-
-SERVES = "COWORLD_SERVES"
-"""The variable by which a game says, with `many`, that its server can be started ahead and fork for each episode.
-
-It is no field of the manifest, because platforms of all generations refuse fields that they do not know."""
 
 _COMMIT = re.compile(r"[0-9a-f]{40}", re.IGNORECASE)
 
@@ -112,7 +108,7 @@ def game_spec(
             component="game",
             image=runnable.image,
             argv=tuple(runnable.run),
-            ahead=runnable.env if runnable.env.get(SERVES) == "many" else None,
+            ahead=runnable.env if runnable.env.get(SERVES_ENV) == "many" else None,
             environment=environment,
             directory=directory,
             inputs=inputs,

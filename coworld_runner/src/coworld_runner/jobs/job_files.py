@@ -459,7 +459,9 @@ def player_files(own: OwnPlayer) -> SentFiles:
     """Where a player's files are, once they are packed."""
     if own.kind == RANDOM:
         return SentFiles(archive="", path="")
-    return SentFiles(archive=f"files/player-{own.digest.partition(':')[2][:24]}.zip", path=own.file)
+    # The digest says nothing of the name
+    named = hashlib.sha256(f"{own.digest} {own.file}".encode("utf-8", "surrogatepass")).hexdigest()
+    return SentFiles(archive=f"files/player-{named[:24]}.zip", path=own.file)
 
 
 def pack_player(own: OwnPlayer) -> bytes:
