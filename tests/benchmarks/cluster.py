@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ from coworld_core.episode.record import read_rows
 from coworld_runner.backends.kubernetes._cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
-BOT = "def act(observation, legal, rng):\n    return rng.choice(legal)\n"
+BOT = "import time\ndef act(observation, legal, rng):\n    time.sleep(0.01)\n    return rng.choice(legal)\n"
+"""Slow enough for something to happen while it plays."""
 LOOK = 0.5
 """Seconds between two looks at the driver's connections and memory."""
 
@@ -75,8 +76,9 @@ class Cost:
 class Driver:
     """The command that drives a run, and its next lives after it was killed."""
 
-    def __init__(self, words: list[str], env: dict[str, str], cwd: Path) -> None:
+    def __init__(self, words: list[str], env: dict[str, str], cwd: Path, *, resume: Sequence[str] = ()) -> None:
         self._words = [sys.executable, "-m", "coworld_cli", *words]
+        self._resume = list(resume)
         self._env, self._cwd = env, cwd
         self.cost = Cost()
         self.rows = cwd / "out" / "episodes.jsonl"
@@ -124,6 +126,8 @@ class Driver:
         self.cost.processor += self._now
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+        self._words += self._resume
+        self._resume.clear()
         self._start()
 
 
@@ -232,10 +236,14 @@ def main() -> None:
             "0.001",
         ]
         images = ["run", str(place), "--variant", "quick", "-n", str(chosen.images)]
-        for name, words, episodes in (("nim", nim, 2 * chosen.blocks), ("images", images, chosen.images)):
+        # A comparison goes on by itself
+        for name, words, episodes, resume in (
+            ("nim", nim, 2 * chosen.blocks, ()),
+            ("images", images, chosen.images, ("--resume",)),
+        ):
             print(f"{name}: {episodes} episodes", flush=True)
             (place / name).mkdir()
-            driver = Driver([*words, *where, "--store", f"s3://arena/{name}"], env, place / name)
+            driver = Driver([*words, *where, "--store", f"s3://arena/{name}"], env, place / name, resume=resume)
             happened = storm(driver, namespace, server, episodes=episodes, kills=chosen.kills, away=chosen.away)
             keys = Counter(row.key for row in read_rows(place / name / "out"))
             assert set(keys.values()) == {1}, [key for key, times in keys.items() if times > 1]
