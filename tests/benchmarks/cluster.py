@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -184,7 +184,9 @@ def open_store(directory: Path) -> Generator[tuple[psutil.Popen, dict[str, str]]
     host, port = node_address(), "5599"
     server = psutil.Popen([sys.executable, "-m", "moto.server", "-H", host, "-p", port], stdout=log, stderr=log)
     keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
-    client: Any = boto3.client("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **keys)
+    # Its types are those of services that it looks up
+    connect = cast("Any", boto3.client)
+    client = connect("s3", endpoint_url=f"http://{host}:{port}", region_name="us-east-1", **keys)
     try:
         wait_until(lambda: "Running on" in (directory / "store.log").read_text(), what="the store")
         client.create_bucket(Bucket="arena")
