@@ -46,7 +46,7 @@ class StoppedJobs:
 
 def is_stored(word: str) -> bool:
     """Whether a word is the store of a run or of several, and not the directory or the id of one on this machine."""
-    return "://" in word or any(Path(word).glob(pattern) for pattern in (RUN_NAME, f"*/{RUN_NAME}"))
+    return "://" in word or any(run for pattern in ("", "*/") for run in Path(word).glob(pattern + RUN_NAME))
 
 
 async def stop_jobs(word: str | os.PathLike[str], *, cluster: ClusterOptions | None = None) -> StoppedJobs:
