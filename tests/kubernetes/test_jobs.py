@@ -200,6 +200,27 @@ def test_a_suite_is_interrupted_ended_and_goes_on(
     assert results[0] == results[1] == results[2]
 
 
+def test_a_suite_of_images(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
+    game = _built_arena(tmp_path)
+    lineups = '[["{player}"], ["{player}", "frontier-painter"]]'
+    entry = f'[[entry]]\nname = "quick"\nvariants = ["quick"]\nlineups = {lineups}\n'
+    (tmp_path / "suite.toml").write_text(f'game = "{game}"\nepisodes = 2\n{entry}')
+    prepared(namespace)
+    where = ("--store", "s3://arena/images", "--namespace", namespace, *small)
+    words = ("suite", "run", "suite.toml", "--player", "sweep-painter", "-o", "out", *where)
+    done(*words, store=store, cwd=tmp_path)
+    for number in (1, 2):
+        rows = list(read_rows(tmp_path / "out" / f"quick.quick.{number}"))
+        assert [row.status for row in rows] == ["completed"] * 2
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    # A bot is files, and pods have nothing to build an image of it with
+    (tmp_path / "bot.py").write_text(SLOW)
+    run = command("gate", "bot.py", "-m", str(game), *where, store=store, cwd=tmp_path)
+    output, _ = run.communicate(timeout=100)
+    assert run.returncode == 2, output
+    assert "it is no image" in output
+
+
 async def test_a_killed_command_and_a_lost_pod_cost_nothing(
     namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path
 ) -> None:
