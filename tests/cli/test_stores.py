@@ -119,6 +119,41 @@ def test_what_does_not_go_with_a_store_is_refused(tmp_path: Path, options: tuple
 
 
 @pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("suite", "run", "suite.toml", "--detach"), "--detach is for a single measurement"),
+        (("suite", "run", "suite.toml", "--worker-image", "one:1"), "--worker-image goes with --store"),
+        (("suite", "run", "suite.toml", "--store", "there", "--on-platform"), "does not go with --on-platform"),
+        (("suite", "run", "suite.toml", "--store", "there", "--backend", "docker"), "not go with --backend docker"),
+        (("gate", "bot.py", "--store", "there", "--detach"), "--detach is for a single measurement"),
+        (("gate", "bot.py", "--store", "there", "--watch"), "is for a gate that decides by measuring"),
+        (("improve", "-m", str(NIM), "bot.py", "--detach"), "--detach is for a single measurement"),
+    ],
+    ids=["detach", "image", "platform", "backend", "gate-detach", "watch", "improve-detach"],
+)
+def test_what_several_measurements_cannot_do_from_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bot.py").write_text((NIM / "players" / "counter.py").read_text())
+    (tmp_path / "suite.toml").write_text(f'game = "{NIM}"\n[[entry]]\nname = "one"\nlineups = [["counter"]]\n')
+    refused = coworld(*command)
+    assert refused.status == 2, refused.stderr
+    assert words in " ".join(refused.stderr.split())
+    assert {path.name for path in tmp_path.iterdir()} == {"bot.py", "suite.toml"}
+
+
+@pytest.mark.usefixtures("without_cluster")
+def test_a_suite_is_ended_by_its_store(tmp_path: Path) -> None:
+    for name, label in (("one", "abcd1234"), ("two", "abcd5678")):
+        (tmp_path / "store" / name).mkdir(parents=True)
+        (tmp_path / "store" / name / "run.json").write_text(RUN.replace("abcd1234", label))
+    ended = coworld("stop", tmp_path / "store", "--json")
+    assert ended.json["run_id"] == "abcd1234, abcd5678", ended.stderr
+    assert (tmp_path / "store" / "two" / "closed").read_bytes() == b"stopped\n"
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         (("--store", "there"), "add -n N"),

@@ -28,6 +28,17 @@ from coworld_runner.runs.scratch import find_scratch, reap_scratch
 
 ROOT = Path(__file__).parents[2]
 NIM = ROOT / "examples" / "nim"
+PAGE = ROOT / "docs" / "thousands-of-episodes.md"
+SUITE = f"""
+game = "{NIM}"
+seed = 7
+episodes = 60
+
+[[entry]]
+name = "plain"
+variants = ["default"]
+lineups = [["{{player}}", "random-taker"], ["{{player}}", "counter"]]
+"""
 SLOW = """
 import time
 def act(observation, legal, rng):
@@ -74,6 +85,12 @@ def done(*words: str, store: Mapping[str, str], cwd: Path) -> str:
     return output
 
 
+def page_lines(known: Mapping[str, str]) -> list[list[str]]:
+    """The commands of the page, without the program's name, and with these words in place of the page's."""
+    fences = re.findall(r"^```kubectl\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [[known.get(word, word) for word in shlex.split(line)[1:]] for line in "".join(fences).splitlines()]
+
+
 def stored(store: Mapping[str, str], prefix: str) -> list[str]:
     """The names of objects right below a prefix."""
     import boto3
@@ -95,12 +112,9 @@ def left(namespace: str) -> list[str]:
 
 
 def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "thousands-of-episodes.md").read_text()
-    lines = "".join(re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
+    page = PAGE.read_text()
     known = {"examples/nim": str(NIM), "examples/paintarena": str(_built_arena(tmp_path)), "arena": namespace}
-    measured, pulled, with_images, detached, attached, listed, queried, stopped = (
-        [known.get(word, word) for word in shlex.split(line)[1:]] for line in lines
-    )
+    measured, pulled, with_images, detached, attached, listed, queried, stopped, *_ = page_lines(known)
     output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
     assert "Pods of a cluster play: 1 of" in output
     assert "counter is better than" in output.lower()
@@ -154,6 +168,57 @@ def _built_arena(place: Path) -> Path:
     (place / "arena").mkdir()
     (place / "arena" / "coworld_manifest.json").write_text(json.dumps(manifest))
     return place / "arena"
+
+
+def test_a_suite_is_interrupted_ended_and_goes_on(
+    namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "suite.toml").write_text(SUITE)
+    (tmp_path / "slow.py").write_text(SLOW)
+    played, listed, pulled = page_lines({"counter": "slow.py", "arena": namespace})[8:]
+    played = [*played, *small, "-o", "out"]
+    first, second = (f"suite/plain.default.{number}" for number in (1, 2))
+    run = command(*played, store=store, cwd=tmp_path)
+    wait_until(lambda: stored(store, f"{second}/claims/"), seconds=200, what="a claim in the second")
+    run.send_signal(signal.SIGINT)
+    output, _ = run.communicate(timeout=100)
+    assert run.returncode == 130, output
+    (ends,) = re.findall(r"(stop s3://arena/suite .*?) ends them", output)
+    shown = done(*listed, store=store, cwd=tmp_path)
+    assert "completed" in shown
+    assert "interrupted" in shown
+    assert left(namespace)
+    assert "Removed: coworld-" in done(*ends.split(), store=store, cwd=tmp_path)
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    rows = stored(store, f"{first}/rows/")
+    done(*played, store=store, cwd=tmp_path)
+    assert stored(store, f"{first}/rows/") == rows
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    done(*pulled, store=store, cwd=tmp_path)
+    done("suite", "run", "suite.toml", "--player", "slow.py", "-o", "here", store=store, cwd=tmp_path)
+    results = [json.loads((tmp_path / where / "suite.json").read_text()) for where in ("out", "suite", "here")]
+    assert results[0] == results[1] == results[2]
+
+
+def test_a_suite_of_images(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
+    game = _built_arena(tmp_path)
+    lineups = '[["{player}"], ["{player}", "frontier-painter"]]'
+    entry = f'[[entry]]\nname = "quick"\nvariants = ["quick"]\nlineups = {lineups}\n'
+    (tmp_path / "suite.toml").write_text(f'game = "{game}"\nepisodes = 2\n{entry}')
+    prepared(namespace)
+    where = ("--store", "s3://arena/images", "--namespace", namespace, *small)
+    words = ("suite", "run", "suite.toml", "--player", "sweep-painter", "-o", "out", *where)
+    done(*words, store=store, cwd=tmp_path)
+    for number in (1, 2):
+        rows = list(read_rows(tmp_path / "out" / f"quick.quick.{number}"))
+        assert [row.status for row in rows] == ["completed"] * 2
+    wait_until(lambda: not left(namespace), what="nothing left on the cluster")
+    # A bot is files, and pods have nothing to build an image of it with
+    (tmp_path / "bot.py").write_text(SLOW)
+    run = command("gate", "bot.py", "-m", str(game), *where, store=store, cwd=tmp_path)
+    output, _ = run.communicate(timeout=100)
+    assert run.returncode == 2, output
+    assert "it is no image" in output
 
 
 async def test_a_killed_command_and_a_lost_pod_cost_nothing(

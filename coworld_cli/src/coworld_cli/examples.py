@@ -105,6 +105,7 @@ coworld diagnose-episode results/latest --player frontier-painter
 coworld diagnose-episode results/latest/3 --player 0 --diagnoser ./diagnoser.py
 coworld suite run suite.toml --player ./mine.py -o results
 coworld suite run suite.toml --player ./mine.py --player counter -m examples/nim
+coworld suite run suite.toml --player ./mine.py --store s3://arena/suite --namespace arena
 coworld suite show results
 coworld suite show results --html suite.html
 coworld tournament init league -m examples/nim --pairing swiss

@@ -35,6 +35,7 @@ from .files import read_object
 from .hints import worded
 from .options.platform import Connection, server_for
 from .options.play_options import (
+    CellOptions,
     EvaluationOptions,
     MeasuringOptions,
     PackageOptions,
@@ -68,6 +69,7 @@ __all__ = [
     "evidence_directory",
     "find_package",
     "opened_backend",
+    "opened_for_cells",
     "opened_for_measuring",
     "opened_gateway",
     "opened_jobs",
@@ -131,9 +133,19 @@ def _game_left_out() -> bool:
 
 
 @asynccontextmanager
-async def opened_backend(options: WhereOptions, package: Package, running: Running) -> AsyncGenerator[Backend]:
-    """Enter the backend that a package runs on, and narrate which one and why."""
-    options.refuse_cluster()
+async def opened_backend(
+    options: WhereOptions, package: Package, running: Running, *, store: bool = False
+) -> AsyncGenerator[Backend]:
+    """Enter the backend that a package runs on, and narrate which one and why.
+
+    Args:
+        options: The options of the command.
+        package: The package.
+        running: The command that runs.
+        store: Whether pods of a cluster play other things, so that there may be its options.
+    """
+    if not store:
+        options.refuse_cluster()
     if options.install and options.backend in ("docker", "kubernetes"):
         raise click.UsageError("--install is for local processes: an image has what its Dockerfile installs.")
     opened = open_backend(options.backend, package, cluster=options.cluster(), install=options.install)
@@ -223,9 +235,24 @@ async def opened_jobs(
         try:
             yield venue
         finally:
-            if venue.run_id:
+            if venue.under_way:
                 ends = ending_command(stored.store, pods.cluster)
                 running.so_far = f"Pods go on playing what is under way; {ends} ends them."
+
+
+@asynccontextmanager
+async def opened_for_cells(options: CellOptions, package: Package, running: Running) -> AsyncGenerator[BatchArguments]:
+    """Open where several measurements are played, as far as that was said: otherwise, each of them knows best."""
+    if options.store is not None:
+        async with opened_jobs(options, options, package, running) as venue:
+            yield {"venue": venue}
+        return
+    options.refuse_cluster()
+    if options.backend == "auto" and not options.install:
+        yield {}
+        return
+    async with opened_backend(options, package, running) as backend:
+        yield {"backend": backend}
 
 
 @asynccontextmanager

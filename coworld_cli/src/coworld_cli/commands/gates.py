@@ -10,8 +10,8 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..measuring import margin_option
 from ..options.common import overwrite_option
-from ..options.declarations import SectionOption, takes
-from ..options.play_options import EvaluationOptions
+from ..options.declarations import SectionOption, refuse_options, takes
+from ..options.play_options import CellOptions
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from coworld_runner.backend import Backend
     from coworld_runner.episode import BatchArguments
     from coworld_runner.evaluation.gate import GateLook, GateOutcome, GateSettings
     from coworld_runner.package import Package
@@ -82,11 +81,11 @@ _REMEMBERED = ("variant", "metric", "forfeit", "count_starved")
     section="What to play",
     help="Play a quick comparison at each save, until Ctrl-C; it accepts nothing. With --json, each is one line.",
 )
-@takes("options", EvaluationOptions, without=_ELSEWHERE)
+@takes("options", CellOptions, without=_ELSEWHERE)
 @output_options
 def gate(
     out: Output,
-    options: EvaluationOptions,
+    options: CellOptions,
     bot: str,
     game: str | None,
     opponents: tuple[str, ...],
@@ -108,6 +107,8 @@ def gate(
 
     if accept and watch:
         raise click.UsageError("--accept and --watch exclude each other.", click.get_current_context())
+    if accept or watch:
+        refuse_options({"store"}, "is for a gate that decides by measuring: not for --accept or --watch.")
 
     async def body(running: Running) -> int:
         from coworld_runner.evaluation.gate import (
@@ -143,7 +144,7 @@ def gate(
 
 
 async def _gated(
-    options: EvaluationOptions,
+    options: CellOptions,
     running: Running,
     package: Package,
     bot: str,
@@ -157,11 +158,12 @@ async def _gated(
 
     import anyio.to_thread
 
+    from coworld_runner.backend import Backend
     from coworld_runner.evaluation.gate import begin_gate, play_gate
     from coworld_runner.package import read_players
 
     from ..render.progress import show_progress
-    from ..run_preparation import evaluation_rules, opened_backend, player_secrets, tell_players
+    from ..run_preparation import evaluation_rules, opened_for_cells, player_secrets, tell_players
 
     out = running.out
     rules = evaluation_rules(options, package, await player_secrets(options, out))
@@ -172,18 +174,15 @@ async def _gated(
     out.note(begun.plan)
     running.so_far = "What was played is kept."
     running.to_go_on = "Run the same command again to go on."
-    options.refuse_cluster()
     async with AsyncExitStack() as stack:
-        backend: Backend | str = options.backend
-        # Each measurement knows best where it is played, unless that was said
-        if backend != "auto" or options.install:
-            backend = await stack.enter_async_context(opened_backend(options, package, running))
+        where = await stack.enter_async_context(opened_for_cells(options, package, running))
+        if isinstance(backend := where.get("backend"), Backend):
             named = read_players(begun.players(), package)
             own, registered = [player.own for player in named], [player.registered for player in named]
             tell_players(options, own, rules.secret_env, package, backend, out, registered=registered, measured=True)
         progress = stack.enter_context(show_progress(running, package.manifest.game.name))
         run: BatchArguments = {
-            "backend": backend,
+            **where,
             "options": options.episode(watch=out.live),
             "listeners": (progress,),
             "parallel": options.parallel,
@@ -201,7 +200,7 @@ def _show(out: Output, outcome: GateOutcome) -> int:
 
 
 async def _watch(
-    options: EvaluationOptions,
+    options: CellOptions,
     running: Running,
     package: Package,
     bot: str,

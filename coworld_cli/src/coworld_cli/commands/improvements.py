@@ -10,11 +10,13 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..measuring import GameCommand, first_game, game_option, margin_option
 from ..options.declarations import SectionOption, takes
-from ..options.play_options import EvaluationOptions
+from ..options.play_options import CellOptions
 from ..options.values import Seconds
 from ..output import Output, output_options
 
 if TYPE_CHECKING:
+    from coworld_runner.episode import Venue
+
     from ..event_loop import Running
 
 __all__ = ["commands"]
@@ -121,7 +123,7 @@ _ELSEWHERE = (
 )
 @takes(
     "options",
-    EvaluationOptions,
+    CellOptions,
     without=_ELSEWHERE,
     run={"section": "What improves it", "help": "Command of an image, one word each: --run python --run my.py."},
     max_blocks={"help": "Compare a changed player with the best so far in at most this many blocks of 2 episodes."},
@@ -133,7 +135,7 @@ _ELSEWHERE = (
 @output_options
 def improve(
     out: Output,
-    options: EvaluationOptions,
+    options: CellOptions,
     game: str,
     bot: str,
     improver: str | None,
@@ -164,6 +166,8 @@ def improve(
     options = options.but(manifest=game, seed=seed)
 
     async def body(running: Running) -> int:
+        from contextlib import AsyncExitStack
+
         from coworld_core.roles import read_budget
         from coworld_runner.improvement import ImprovementRules, improve_player, improvement_workspace
         from coworld_runner.package import files_player
@@ -178,6 +182,7 @@ def improve(
             evaluation_rules,
             find_package,
             opened_backend,
+            opened_jobs,
             player_secrets,
             read_secrets,
             tell_players,
@@ -205,7 +210,15 @@ def improve(
         )
         workspace = options.output_dir or improvement_workspace(package, own)
         remember_directory(workspace)
-        async with opened_backend(options, package, running) as backend:
+        async with AsyncExitStack() as stack:
+            stored = options.store is not None
+            # Programs run on a backend, whoever plays comparisons
+            backend = await stack.enter_async_context(opened_backend(options, package, running, store=stored))
+            # A comparison knows best where to play, unless that was said
+            measuring: Venue | str | None = "auto" if options.backend == "auto" and not options.install else None
+            if stored:
+                jobs = opened_jobs(options.but(backend="auto"), options, package, running)
+                measuring = await stack.enter_async_context(jobs)
             running.to_go_on = "Run the same command again to go on."
             tell_players(options, [own], rules.evaluation.secret_env, package, backend, out)
             with show_progress(running, package.manifest.game.name) as progress:
@@ -217,8 +230,7 @@ def improve(
                     improver=optimizer,
                     budget=limit,
                     rules=rules,
-                    # A comparison knows best where to play
-                    measuring="auto" if options.backend == "auto" and not options.install else None,
+                    measuring=measuring,
                     **run,
                 )
         out.answer(improvement_answer(done))

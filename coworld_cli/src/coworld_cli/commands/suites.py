@@ -11,7 +11,7 @@ from .. import exitcodes
 from .._group import NounGroup
 from ..options.common import overwrite_option
 from ..options.declarations import takes
-from ..options.play_options import MeasuringOptions
+from ..options.play_options import SuiteOptions
 from ..options.values import DIRECTORY, FILE
 from ..output import Output, output_options
 
@@ -38,9 +38,6 @@ _LEFT_OUT = (
         "forfeit",
         "count_starved",
         "others",
-        "store",
-        "detach",
-        "worker_image",
     ),
 )
 """Options for playing that the suite's file sets, or that have no meaning here."""
@@ -77,7 +74,7 @@ def suite() -> None:
 @click.option("--game", "-m", metavar="MANIFEST", help="The game.  [default: the one that the file names]")
 @takes(
     "options",
-    MeasuringOptions,
+    SuiteOptions,
     without=_LEFT_OUT,
     player={"help": "A player that {player} stands for: a file, a directory, an id, or an image. Repeatable."},
     output_dir={
@@ -86,7 +83,7 @@ def suite() -> None:
     },
 )
 @output_options
-def run(out: Output, options: MeasuringOptions, file: Path, game: str | None) -> int:
+def run(out: Output, options: SuiteOptions, file: Path, game: str | None) -> int:
     """Play a suite, or go on with it.
 
     FILE is the suite. Everything in it is checked before the first game starts. With --on-platform, each episode is
@@ -99,17 +96,16 @@ def run(out: Output, options: MeasuringOptions, file: Path, game: str | None) ->
     return run_async(out, lambda running: _run(out, running, options, file, game))
 
 
-async def _run(out: Output, running: Running, options: MeasuringOptions, file: Path, game: str | None) -> int:
+async def _run(out: Output, running: Running, options: SuiteOptions, file: Path, game: str | None) -> int:
     from contextlib import AsyncExitStack
 
     from coworld_core.ids import new_run_id
-    from coworld_runner.backend import Backend
     from coworld_runner.episode import BatchArguments
     from coworld_runner.evaluation.suite import play_suite, read_suite_settings
 
     from ..render.progress import show_progress
     from ..render.text import shown_path
-    from ..run_preparation import evidence_directory, find_package, opened_backend, opened_platform, player_secrets
+    from ..run_preparation import evidence_directory, find_package, opened_for_cells, opened_platform, player_secrets
 
     settings = read_suite_settings(file)
     game = game or settings.game
@@ -117,25 +113,21 @@ async def _run(out: Output, running: Running, options: MeasuringOptions, file: P
         raise click.UsageError("The suite names no game: give it with -m.", click.get_current_context())
     named = options.but(manifest=game)
     async with AsyncExitStack() as stack:
-        backend: Backend | str = options.backend
         running.so_far = "What was played is kept."
         if options.on_platform:
             words = (*settings.players, *options.player)
             package, venue = await stack.enter_async_context(opened_platform(named, words, running))
+            where: BatchArguments = {"venue": venue}
         else:
-            package, venue = await find_package(named, running), None
+            package = await find_package(named, running)
+            where = await stack.enter_async_context(opened_for_cells(named, package, running))
         secrets = await player_secrets(options, out)
         workspace = evidence_directory(options, package, new_run_id())
-        where = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
-        running.to_go_on = f"Run the same command{where} again to go on."
-        options.refuse_cluster()
-        # Each measurement knows best where it is played, unless that was said
-        if venue is None and (backend != "auto" or options.install):
-            backend = await stack.enter_async_context(opened_backend(named, package, running))
+        there = "" if options.output_dir is not None else f" with -o {shown_path(workspace)}"
+        running.to_go_on = f"Run the same command{there} again to go on."
         progress = stack.enter_context(show_progress(running, settings.name))
         how: BatchArguments = {
-            "backend": backend,
-            "venue": venue,
+            **where,
             "workspace": workspace,
             "options": options.episode(watch=out.live),
             "listeners": (progress,),

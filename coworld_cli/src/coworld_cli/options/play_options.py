@@ -724,6 +724,32 @@ class MeasuringOptions(EvaluationOptions, StoreOptions):
         refuse_options(here, "is about programs that run here: it does not go with --on-platform.")
 
 
+class CellOptions(EvaluationOptions, StoreOptions):
+    """Options of commands that play several measurements one after the other, each from a store of its own."""
+
+    store: str | None = option(
+        "--store",
+        section=_CLUSTER,
+        metavar="URL",
+        help="Have pods of the cluster play, which take episodes from here and leave rows: s3://BUCKET/SUITE, gs://…, "
+        "az://…, or a directory that they all have. Each measurement has a place of its own below.",
+    )
+    detach: bool = option("--detach", section=_CLUSTER, default=False, is_flag=True, hidden=True)
+
+    def check(self) -> None:
+        """Check that the options fit together."""
+        refuse_options(
+            {"detach"},
+            "is for a single measurement, such as compare or mix. This command decides what is played next, and has to "
+            "run: start it where it may, such as in tmux. With --store, what was played is kept.",
+        )
+        super().check()
+
+
+class SuiteOptions(MeasuringOptions, CellOptions):
+    """The same, for what a platform can play, too."""
+
+
 def _limits(memory: float | None, cpus: float | None, pids: int | None) -> Limits:
     from coworld_runner.backend import Limits
 

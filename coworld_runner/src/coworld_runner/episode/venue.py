@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CoworldError
 
 from ..backend import Backend, Publish
-from ..package.plan import EpisodePlan
+from ..package.plan import EpisodePlan, Seat
 from ..runs.event_bus import Listener
 from .episode_options import EpisodeOptions
 from .parallelism import Parallel
@@ -121,6 +122,33 @@ class Venue(abc.ABC):
             CapabilityError: It cannot.
         """
         del run
+
+    def check_players(self, seats: Iterable[Seat]) -> None:
+        """Check that players can play here, before anything starts.
+
+        Raises:
+            UsageError: One of them cannot.
+        """
+        del seats
+
+    @asynccontextmanager
+    async def cell(self, name: str) -> AsyncGenerator[Venue]:
+        """Open the venue of one of several measurements: this one, unless each needs a place of its own.
+
+        Args:
+            name: Its name among them, a single part of a path.
+        """
+        del name
+        yield self
+
+    async def keep(self, name: str, data: bytes) -> None:
+        """Keep a document about all of several measurements beside them, if each has a place of its own.
+
+        Args:
+            name: The document's name.
+            data: What is in it.
+        """
+        del name, data
 
     async def sweep(self, run_id: str) -> None:
         """Remove what is left of an interrupted episode's programs.

@@ -1,8 +1,12 @@
-"""Finds worker processes for a measurement, and keeps them for the next: their start costs more than many episodes."""
+"""Finds where measurements are played, unless that was said, and what several of them share.
+
+Worker processes are kept from one to the next: their start costs more than many episodes. A venue in which each needs a
+place of its own has one for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Hashable
+from collections.abc import AsyncGenerator, Hashable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -10,15 +14,18 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from ..backend import to_nobody
 from ..backends.process.child_environment import child_environment
 from ..episode.episode_options import EpisodeOptions
-from ..episode.run_options import RunOptions
+from ..episode.run_options import BatchArguments, RunOptions
+from ..episode.venue import VenueRun
+from ..package.plan import Seat
 from ..package.resolver import Package
 from ..package.source_files import stamps
 from .entrants import Entrants
 from .worker_venue import WorkerVenue, refused
 
-__all__ = ["find_workers", "keep_workers"]
+__all__ = ["check_cells", "find_workers", "keep_workers", "open_cell"]
 
 _MOST_POOLS = 2
 _MOST_PLAYERS = 64
@@ -81,6 +88,49 @@ async def keep_workers() -> AsyncGenerator[None]:
         _keeper.reset(token)
         with anyio.CancelScope(shield=True):
             await keeper.end()
+
+
+def check_cells(players: Iterable[Seat], run: BatchArguments) -> None:
+    """Check that several measurements can be played where that was said, before the first of them starts.
+
+    Args:
+        players: All players.
+        run: How to play.
+
+    Raises:
+        CapabilityError: The venue cannot honour an option, or a hook.
+        UsageError: A player cannot play there.
+    """
+    options = RunOptions.of(BatchArguments, run)
+    if options.venue is not None:
+        options.venue.check(
+            VenueRun(
+                run_id="",
+                workspace=Path(),
+                publish=to_nobody,
+                parallel=options.parallel,
+                options=options.options,
+                hooks=options.hooks,
+                episode_listeners=None,
+            )
+        )
+        options.venue.check_players(players)
+
+
+@asynccontextmanager
+async def open_cell(run: BatchArguments, name: str) -> AsyncGenerator[BatchArguments]:
+    """Open the place of one of several measurements; yields how to play it.
+
+    Args:
+        run: How all of them are played.
+        name: Its name among them, a single part of a path.
+    """
+    venue = run.get("venue")
+    if venue is None:
+        yield run
+        return
+    async with venue.cell(name) as own:
+        yield {**run, "venue": own}
 
 
 @asynccontextmanager

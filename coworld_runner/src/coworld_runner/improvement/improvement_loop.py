@@ -41,7 +41,9 @@ from ..backends.registry import BackendOptions, find_backend
 from ..episode.run_context import entered_backend
 from ..episode.run_options import BatchArguments, RunOptions
 from ..episode.run_start import OpenRun, open_run
-from ..evaluation.found_workers import keep_workers
+from ..episode.venue import Venue
+from ..evaluation.entrants import Entrants
+from ..evaluation.found_workers import check_cells, keep_workers
 from ..package.locations import expand
 from ..package.own_players.own_player import OwnPlayer
 from ..package.player_names import files_player
@@ -84,7 +86,7 @@ async def improve_player(
     improver: str | Optimizer | None = None,
     budget: ImprovementBudget | None = None,
     rules: ImprovementRules | None = None,
-    measuring: Backend | str | None = None,
+    measuring: Backend | Venue | str | None = None,
     **run: Unpack[BatchArguments],
 ) -> Improvement:
     """Improve a player: let a program change a copy of it, compare the two, keep what is better, and again.
@@ -105,8 +107,8 @@ async def improve_player(
             function `optimize(task, player)`, an image, or a command line. None: the only optimizer of the manifest.
         budget: When to end; ten steps by default.
         rules: What to play, what counts, and how programs are run.
-        measuring: Where comparisons are played; None: where everything else is, or as `compare` chooses if that is to
-            be chosen (`auto`).
+        measuring: Where comparisons are played, such as an entered venue; None: where everything else is, or as
+            `compare` chooses if that is to be chosen (`auto`).
         run: Where and how to play. Without a workspace, it is one for this player and its content among the package's
             results, so that the same call goes on there.
 
@@ -117,7 +119,7 @@ async def improve_player(
         UsageError: There is no such variant, player or program, the player has changed since, or the workspace is of
             another improvement.
         WorkspaceError: The workspace is not fresh or not writable, or another run is writing to it.
-        CapabilityError: The backend cannot run a program; nothing was started.
+        CapabilityError: The backend cannot run a program, or the venue honour an option; nothing was started.
         ImageError: An image is not available.
         EnvironmentFault: The machine or the engine failed; the same call goes on.
     """
@@ -143,6 +145,10 @@ async def improve_player(
         RunOptions.of(BatchArguments, run, resume=True), workspace=folder.path, latest=False, overwrite=False
     )
     nested: BatchArguments = {**run, "install": False, "latest": False, "overwrite": False, "run_id": None}
+    comparing: BatchArguments = {**nested, "backend": "auto"}
+    if isinstance(measuring, Venue):
+        comparing["venue"] = measuring
+        check_cells([Entrants(package, {own.name: player}, rules.evaluation).seat(own.name)], comparing)
     async with keep_workers(), entered_backend(options.backend, package, install=options.install) as backend:
         with (
             open_run(options, package, marker=folder.plan.name, keep=1000) as opened,
@@ -152,6 +158,10 @@ async def improve_player(
             with suppress(OSError):
                 opened.layout.logs.rmdir()  # Each program has its own logs
             await anyio.to_thread.run_sync(folder.begin, plan, own)
+            if measuring is not None and not isinstance(measuring, Venue):
+                comparing["backend"] = measuring
+            elif measuring is None and (options.backend != "auto" or options.install):
+                comparing["backend"] = backend
             async with _optimizing(optimizer, backend, folder) as optimizing:
                 maker = StepMaker(
                     package=package,
@@ -160,7 +170,7 @@ async def improve_player(
                     optimizer=optimizer,
                     optimizing=optimizing,
                     backend=backend,
-                    measuring=measuring or ("auto" if options.backend == "auto" and not options.install else backend),
+                    measuring=comparing,
                     roles=roles,
                     rules=rules,
                     publish=opened.bus.publish,

@@ -40,6 +40,7 @@ from ..backend import Backend, Publish
 from ..episode.run_options import BatchArguments
 from ..evaluation.comparison import compare
 from ..evaluation.evaluation_rules import EvaluationRules
+from ..evaluation.found_workers import open_cell
 from ..package.own_players.player_directory import directory_files
 from ..package.player_names import files_player
 from ..package.resolver import Package
@@ -80,8 +81,8 @@ class StepMaker:
     """Where the program runs that changes the player."""
     backend: Backend
     """Where everything else runs."""
-    measuring: Backend | str
-    """Where comparisons are played; `auto`: as they choose."""
+    measuring: BatchArguments
+    """Where and how to play comparisons."""
     roles: EvidenceRoles
     rules: ImprovementRules
     publish: Publish
@@ -255,7 +256,8 @@ class StepMaker:
             limit = min(limit, (most - self.played(state) + _rows(place)) // _BLOCK)
         if limit < 1:
             raise EpisodesSpent
-        report = await self._compare(state.next, state.best, replace(rules, max_blocks=limit), place)
+        rules = replace(rules, max_blocks=limit)
+        report = await self._compare(state.next, state.best, rules, place, cell=f"step-{state.next:04}")
         if report.stopped in ("max_blocks", "spoiled") and limit < most_blocks:
             raise EpisodesSpent
         return report
@@ -268,14 +270,17 @@ class StepMaker:
         self._phase("final")
         message = f"The best player, of step {best}, is compared with the first, on seeds of their own."
         self.publish(Notice(level="info", message=message))
-        report = await self._compare(best, 0, self._evaluation("final", best), self.folder.final(best))
+        rules, place = self._evaluation("final", best), self.folder.final(best)
+        report = await self._compare(best, 0, rules, place, cell=f"final-{best:04}")
         return step_comparison(report)
 
-    async def _compare(self, new: int, old: int, rules: EvaluationRules, workspace: Path) -> ComparisonReport:
+    async def _compare(
+        self, new: int, old: int, rules: EvaluationRules, workspace: Path, *, cell: str
+    ) -> ComparisonReport:
         player = self.plan.player
         players = [str(self.folder.playable(number, player)) for number in (new, old)]
-        run: BatchArguments = {**self.nested, "workspace": workspace, "backend": self.measuring}
-        return await compare(self.package, *players, rules=rules, margin=self.plan.margin, **run)
+        async with open_cell({**self.measuring, "workspace": workspace}, cell) as run:
+            return await compare(self.package, *players, rules=rules, margin=self.plan.margin, **run)
 
     def played(self, state: ImprovementState) -> int:
         """Episodes that the next step has played; those of the evidence count in the first step that has used it."""

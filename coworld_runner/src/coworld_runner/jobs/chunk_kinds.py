@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from typing import Self
 
@@ -16,7 +16,7 @@ from ..episode.venue import VenueRun, Wanted
 from ..evaluation.worker_pool import WorkerPool
 from ..evaluation.worker_venue import refused
 from ..kit.rollout.match_process import PLAY_PROGRAMS
-from ..package.plan import EpisodePlan
+from ..package.plan import EpisodePlan, Seat
 from ..package.resolver import Package
 from .episode_job import refuse_programs
 from .job_files import PackedPackage, pack_manifest, pack_package
@@ -84,12 +84,20 @@ class ChunkKind(abc.ABC):
             UsageError: It cannot be sent.
         """
 
-    @abc.abstractmethod
     def require(self, plan: EpisodePlan) -> None:
-        """Check that everybody in an episode can play there.
+        """Check that an episode can be played there.
 
         Raises:
-            UsageError: Somebody cannot.
+            UsageError: Somebody in it cannot play there.
+        """
+        self.require_players(plan.seats)
+
+    @abc.abstractmethod
+    def require_players(self, seats: Iterable[Seat]) -> None:
+        """Check that players can play there.
+
+        Raises:
+            UsageError: One of them cannot.
         """
 
     def know(self, number: int, episode: Wanted) -> None:
@@ -135,9 +143,9 @@ class KitChunks(ChunkKind):
         """Pack its directory."""
         return pack_package(self.package)
 
-    def require(self, plan: EpisodePlan) -> None:
+    def require_players(self, seats: Iterable[Seat]) -> None:
         """Refuse players that are programs."""
-        for seat in plan.seats:
+        for seat in seats:
             if self._seats.player(seat) is None:
                 raise UsageError(
                     f"{seat.player_name or seat.name} cannot play in a pod: it is a program of its own.",
@@ -176,15 +184,19 @@ class ImageChunks(ChunkKind):
         """Pack its manifest."""
         return pack_manifest(self.package)
 
-    def require(self, plan: EpisodePlan) -> None:
+    def require_players(self, seats: Iterable[Seat]) -> None:
         """Refuse what is not an image: a pod is made before anything of ours runs in it."""
-        for seat in plan.seats:
+        for seat in seats:
             if seat.own is not None or seat.runnable is None or seat.secret_files:
                 raise UsageError(
                     f"{seat.player_name or seat.name} cannot play in a pod of images: it is no image.",
                     code="player_not_portable",
                     hint="Build an image of it, or let the backend kubernetes play.",
                 )
+
+    def require(self, plan: EpisodePlan) -> None:
+        """Refuse games that need more than containers, too."""
+        super().require(plan)
         if plan.game_hosts or plan.extra_ports or plan.secret_files:
             raise UsageError(
                 f"{plan.manifest.game.name} cannot play in a pod of images: it runs its players itself, or has ports "

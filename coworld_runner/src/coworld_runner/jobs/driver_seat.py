@@ -17,7 +17,7 @@ from .job_files import CLOSED, STOPPED, Driver, chunk_number, read_object
 from .job_store import JobStore
 from .shared_folder import Signs
 
-__all__ = ["DriverSeat"]
+__all__ = ["DriverSeat", "ended_elsewhere"]
 
 
 class DriverSeat:
@@ -61,11 +61,7 @@ class DriverSeat:
                 self._name = ""
             else:
                 if await self._store.get(CLOSED) == STOPPED:
-                    raise EnvironmentFault(
-                        f"The run at {self._store} was ended from elsewhere. What was played is kept.",
-                        code="stopped",
-                        hint="The same command goes on with it.",
-                    )
+                    raise ended_elsewhere(self._store)
                 self._beats += 1
                 await self._store.put(self._name, Driver(by=self._me, beat=self._beats).to_document())
                 return False
@@ -109,6 +105,15 @@ class DriverSeat:
         if self._name:
             await self._store.put(self._name, Driver(by=self._me, beat=self._beats, ended=True).to_document())
             self._name = ""
+
+
+def ended_elsewhere(store: JobStore) -> EnvironmentFault:
+    """The error for what somebody else has ended."""
+    return EnvironmentFault(
+        f"The run at {store} was ended from elsewhere. What was played is kept.",
+        code="stopped",
+        hint="The same command goes on with it.",
+    )
 
 
 def _is_dead(who: str) -> bool:

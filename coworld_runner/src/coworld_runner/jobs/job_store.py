@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 
 _AWAY = dt.timedelta(minutes=5)
 """How long the storage may be away before a call fails."""
+_MOST_CELLS = 1000
 _PAUSE = dt.timedelta(seconds=5)
 
 _VARIABLES = (
@@ -141,6 +142,16 @@ class JobStore:
         """The objects right in the store, by name, and the names below which there are others, sorted."""
         found = await self._reached(self._store.list_with_delimiter_async())
         return {one.name: one for one in _stored(found["objects"])}, sorted(found["common_prefixes"])
+
+    def below(self, name: str) -> JobStore:
+        """The store at a name right below this one."""
+        return JobStore(f"{self.url.rstrip('/')}/{name}")
+
+    async def cells(self) -> dict[str, JobStore]:
+        """What may be stores of runs right below this one, by their names, which are plain parts of paths, sorted."""
+        _, names = await self.top()
+        plain = [name for name in names if name.isprintable() and name[0] != "." and not {*name} & {"/", "\\"}]
+        return {name: self.below(name) for name in plain[:_MOST_CELLS]}
 
     def wrong(self, name: str, why: str) -> RecordError:
         """The error for an object that is not what this run has written."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from itertools import islice
 from typing import Self
 
@@ -32,11 +33,12 @@ from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
 from .chunk_kinds import ChunkKind, ImageChunks, KitChunks
 from .courier import ATTEMPTS, attempts_of
-from .driver_seat import DriverSeat
+from .driver_seat import DriverSeat, ended_elsewhere
 from .job_files import (
     CLOSED,
     PACKAGE,
     RUN,
+    STOPPED,
     ChunkProblem,
     ChunkWriter,
     JobRun,
@@ -98,6 +100,7 @@ class JobVenue(Venue):
 
     Attributes:
         store: The store.
+        under_way: Whether something was sent, here or in a cell, so that pods may go on with it.
     """
 
     name = "jobs"
@@ -125,6 +128,8 @@ class JobVenue(Venue):
         self._stack = AsyncExitStack()
         self._detach = detach
         self._begun = False
+        self._has_cells = False
+        self.under_way = False
         self._drove = False
         self._sent = 0
         self._chunk_of: dict[tuple[str, int], int] = {}
@@ -154,6 +159,51 @@ class JobVenue(Venue):
             CapabilityError: There are hooks, or options that such pods do not have.
         """
         self._kind.check(run)
+
+    def check_players(self, seats: Iterable[Seat]) -> None:
+        """Refuse players that cannot play in a pod."""
+        self._kind.require_players(seats)
+
+    @asynccontextmanager
+    async def cell(self, name: str) -> AsyncGenerator[Venue]:
+        """Open the venue of one of several measurements, whose store is right below this one.
+
+        Raises:
+            UsageError: The store is that of a single run, or this is to be detached: what comes next depends on what
+                was measured.
+            EnvironmentFault: All of them were ended from elsewhere.
+        """
+        if self._detach:
+            raise UsageError(
+                "Several measurements in a row cannot be detached: what comes next depends on what was measured.",
+                code="not_detachable",
+                hint="Detach each by itself, or leave this call running where it may.",
+            )
+        await self._begin_cells()
+        if await self.store.get(CLOSED) == STOPPED:
+            raise ended_elsewhere(self.store)
+        pods = replace(self._pods) if self._pods is not None else None
+        url, programs = self.store.below(name).url, self._kind.programs
+        async with JobVenue(
+            self._package, url, pods=pods, at_once=self._at_once, lease=self._lease, programs=programs
+        ) as venue:
+            try:
+                yield venue
+            finally:
+                self.under_way = venue.under_way
+
+    async def keep(self, name: str, data: bytes) -> None:
+        """Keep a document in the store, beside the cells."""
+        await self._begin_cells()
+        await self.store.put(name, data)
+
+    async def _begin_cells(self) -> None:
+        """See that the store is not that of a single run, and that it goes on if it was ended before."""
+        if not self._has_cells:
+            if RUN in (await self.store.top())[0]:
+                raise _another_run(self.store)
+            await self.store.delete(CLOSED)
+            self._has_cells = True
 
     async def __aenter__(self) -> Self:
         """Make room for what is checked here; pods start with the first episode."""
@@ -301,17 +351,13 @@ class JobVenue(Venue):
             there = await read_object(self.store, RUN, JobRun, what="run") or mine
         may_differ = ("run_id", "coworld", "version", "source", "lease_seconds")
         if there != mine.model_copy(update={name: getattr(there, name) for name in may_differ}):
-            raise UsageError(
-                f"{self.store} has another run, or the package has changed since.",
-                code="store_of_another_run",
-                hint="Give this one a place of its own.",
-            )
+            raise _another_run(self.store)
         self._run = there
         plan = run.workspace / PLAN_NAME
         if await anyio.Path(plan).is_file():
             await self.store.put(PLAN_NAME, await anyio.Path(plan).read_bytes())
         await self._note_chunks()
-        self._begun = True
+        self._begun = self.under_way = True
 
     async def _note_chunks(self) -> None:
         """Note the chunks that others have sent since."""
@@ -450,6 +496,14 @@ class JobVenue(Venue):
             "workspace": episode.directory if row.workspace else "",
         }
         return row.model_copy(update=known)
+
+
+def _another_run(store: JobStore) -> UsageError:
+    return UsageError(
+        f"{store} has another run, or the package has changed since.",
+        code="store_of_another_run",
+        hint="Give this one a place of its own.",
+    )
 
 
 def _attempt_of(episode: Wanted | PlannedEpisode) -> tuple[str, int]:

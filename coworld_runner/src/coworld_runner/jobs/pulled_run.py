@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import anyio
@@ -14,8 +15,9 @@ from coworld_core.episode.events import RunStarted
 from coworld_core.episode.layout import EpisodeLayout, directory_of
 from coworld_core.episode.record import ROWS_NAME, EpisodeRow, read_rows
 from coworld_core.errors import RecordError, UsageError
-from coworld_core.evaluation.evaluation_files import PLAN_NAME, read_plan
+from coworld_core.evaluation.evaluation_files import MARKDOWN_NAME, PLAN_NAME, read_plan
 from coworld_core.evaluation.report_base import EvaluationPlan
+from coworld_core.evaluation.suite_report import SUITE_NAME
 
 from ..runs.workspace import atomic_write
 from .job_files import RUN, JobRun, RowsHead, chunk_number, no_run, read_run
@@ -25,6 +27,8 @@ __all__ = ["begin_log", "bring_evidence", "make_place", "pull_run", "read_chunk_
 
 _MOST_FILE = 1 << 30
 _AT_ONCE = 8
+_DOCUMENTS = (SUITE_NAME, MARKDOWN_NAME)
+"""What is kept about all measurements below a store."""
 
 
 async def read_chunk_rows(store: JobStore, number: int) -> tuple[int, list[EpisodeRow]]:
@@ -75,7 +79,8 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
     """Bring a run from its store: its plan, the rows of all episodes so far, and their evidence.
 
     Args:
-        url: The store, as `JobVenue` takes it.
+        url: The store, as `JobVenue` takes it, or what several of them are right below: each gets a directory of its
+            own, beside the documents about all of them.
         directory: A directory, new or empty, or that of the same run, to which what is new is added.
 
     Returns:
@@ -86,11 +91,10 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
         RecordError: Somebody else writes to the store.
         EnvironmentFault: The store cannot be reached.
     """
-    store = JobStore(url)
+    store, place = JobStore(url), Path(directory)
     run = await read_run(store)
     if run is None:
-        raise no_run(store)
-    place = Path(directory)
+        return await _pull_cells(store, place)
     plan = await store.get(PLAN_NAME)
     await anyio.to_thread.run_sync(make_place, place, plan)
     begin_log(place, run, read_plan(place) if plan is not None else None, (await store.top())[0][RUN].changed)
@@ -100,6 +104,22 @@ async def pull_run(url: str | os.PathLike[str], directory: str | os.PathLike[str
             await bring_evidence(store, prefix, place / row.workspace)
     atomic_write(place / ROWS_NAME, b"".join(row.to_line() for row, _ in rows))
     return len({row.key for row, _ in rows})
+
+
+async def _pull_cells(store: JobStore, place: Path) -> int:
+    """Bring what is below a store; returns how many episodes there are."""
+    found = {name: cell for name, cell in (await store.cells()).items() if name not in _DOCUMENTS}
+    cells = {name: cell for name, cell in found.items() if await read_run(cell) is not None}
+    if not cells:
+        raise no_run(store)
+    await anyio.to_thread.run_sync(_make_cells_place, place, {*cells, *_DOCUMENTS})
+    count = 0
+    for name, cell in cells.items():
+        count += await pull_run(cell.url, place / name)
+    for name in _DOCUMENTS:
+        if (data := await store.get(name)) is not None:
+            atomic_write(place / name, data)
+    return count
 
 
 async def read_stored_rows(store: JobStore, problems: list[str] | None = None) -> list[tuple[EpisodeRow, str]]:
@@ -158,10 +178,19 @@ def make_place(place: Path, plan: bytes | None) -> None:
     """
     known = (place / PLAN_NAME).read_bytes() if (place / PLAN_NAME).is_file() else None
     if known != plan and place.is_dir() and any(place.iterdir()):
-        what = "something else" if known is None else "another measurement"
-        raise UsageError(f"{place} has {what} in it.", code="not_fresh", hint="Name a new directory.")
+        raise _not_fresh(place, "something else" if known is None else "another measurement")
     place.mkdir(parents=True, exist_ok=True)
     if known is None and plan is not None:
         # Rows first, as of a run that begins
         (place / ROWS_NAME).touch()
         atomic_write(place / PLAN_NAME, plan)
+
+
+def _make_cells_place(place: Path, names: Collection[str]) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    if any(path.name not in names for path in place.iterdir()):
+        raise _not_fresh(place, "something else")
+
+
+def _not_fresh(place: Path, what: str) -> UsageError:
+    return UsageError(f"{place} has {what} in it.", code="not_fresh", hint="Name a new directory.")

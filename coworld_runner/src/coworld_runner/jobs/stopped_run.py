@@ -29,10 +29,10 @@ _SHORTEST = 4
 
 @dataclass(frozen=True, kw_only=True)
 class StoppedJobs:
-    """A run that was ended. It goes on with the same call, or command, that began it, and the same store.
+    """A run that was ended, or all below a store. It goes on with the same call, or command, and the same store.
 
     Attributes:
-        run_id: Its label.
+        run_id: Its label; of several, these, separated by commas.
         store: Its store; empty: it is not known here.
         jobs: The names of the Jobs that were removed, with their pods.
         unreached: Why no cluster was asked, which has none of its pods then; empty if one was.
@@ -45,15 +45,16 @@ class StoppedJobs:
 
 
 def is_stored(word: str) -> bool:
-    """Whether a word is the store of a run, rather than the directory or the id of one on this machine."""
-    return "://" in word or (Path(word) / RUN_NAME).is_file()
+    """Whether a word is the store of a run or of several, and not the directory or the id of one on this machine."""
+    return "://" in word or any(run for pattern in ("", "*/") for run in Path(word).glob(pattern + RUN_NAME))
 
 
 async def stop_jobs(word: str | os.PathLike[str], *, cluster: ClusterOptions | None = None) -> StoppedJobs:
     """End a run that has a store: its pods, and whoever drives it. What was played is kept, what is under way is lost.
 
     Args:
-        word: Its store; or, on the cluster, its label or the beginning of that, or the name of one of its Jobs.
+        word: Its store, or that of several, which all end; or, on the cluster, its label or the beginning of that, or
+            the name of one of its Jobs.
         cluster: The cluster.
 
     Raises:
@@ -62,11 +63,12 @@ async def stop_jobs(word: str | os.PathLike[str], *, cluster: ClusterOptions | N
         EnvironmentFault: The store cannot be reached.
     """
     name, store = os.fspath(word), ""
+    names = [name]
     if is_stored(name):
-        run = await _close(store := name)
-        if run is None:
+        names = await _close(JobStore(store := name))
+        if not names:
             raise no_run(JobStore(store))
-        name = run
+        name = ", ".join(names)
     where = cluster or ClusterOptions()
     try:
         there = await Cluster.connect(context=where.context, namespace=where.namespace, kubeconfig=where.kubeconfig)
@@ -76,7 +78,8 @@ async def stop_jobs(word: str | os.PathLike[str], *, cluster: ClusterOptions | N
         return StoppedJobs(run_id=name, store=store, jobs=(), unreached=error.message)
     try:
         managed = ",".join(f"{key}={value}" for key, value in MANAGED.items())
-        found = jobs_named(name, (await there.list("jobs", managed))["items"])
+        listed_jobs = (await there.list("jobs", managed))["items"]
+        found = [job for each in names for job in jobs_named(each, listed_jobs)]
         if not store and not found:
             raise UsageError(
                 f"No Job in the namespace {there.namespace} plays a run {name!r} from a store.",
@@ -85,9 +88,9 @@ async def stop_jobs(word: str | os.PathLike[str], *, cluster: ClusterOptions | N
             )
         if found:
             said: Mapping[str, str] = found[0]["metadata"]["annotations"]
-            name = said[RUN]
+            name = name if store else said[RUN]
             if not store and ("://" in said[STORE] or is_stored(said[STORE])):
-                await _close(said[STORE])
+                await _close(JobStore(said[STORE]))
             store = store or said[STORE]
         jobs = [str(job["metadata"]["name"]) for job in found]
         for job in jobs:
@@ -119,10 +122,17 @@ def jobs_named(word: str, jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str
     return [job for job in ours if job["metadata"]["annotations"][RUN] in runs]
 
 
-async def _close(url: str) -> str | None:
-    """Say in a store that its run is over, so that everybody there ends; returns the run's label, if there is one."""
-    store = JobStore(url)
-    run = await read_run(store)
-    if run is not None:
+async def _close(store: JobStore) -> list[str]:
+    """Say in a store that its run is over, or those below it, so that everybody there ends; returns their labels."""
+    if (run := await read_run(store)) is not None:
         await store.put(CLOSED, STOPPED)
-    return run.run_id if run is not None else None
+        return [run.run_id]
+    cells = await store.cells()
+    runs = {name: run for name, cell in cells.items() if (run := await read_run(cell)) is not None}
+    if runs:
+        # First, so that no further one begins
+        await store.put(CLOSED, STOPPED)
+    for name in runs:
+        # One that has come to its end stays so
+        await cells[name].create(CLOSED, STOPPED)
+    return [run.run_id for run in runs.values()]

@@ -28,7 +28,6 @@ from .pulled_run import begin_log, make_place, read_stored_rows
 
 __all__ = ["StoredRuns"]
 
-_MOST_RUNS = 1000
 _NAME = (
     "UPDATE run SET path = ?1, status = ?2, ok = (?2 = 'completed'), problem = trim(?3 || ' ' || problem) "
     "WHERE path = ?4"
@@ -113,13 +112,12 @@ class StoredRuns(LocalRuns):
     async def _bring(self, place: Path) -> dict[str, tuple[str, str]]:
         """Bring plans and rows into a directory for each run; returns the status of each, and what ails it."""
         store = JobStore(self._url)
-        top, below = await store.top()
+        top, _ = await store.top()
         name = self._url.rstrip("/").rpartition("/")[2] or "store"
         if RUN in top:
             self._stores[name] = store
         else:
-            parts = [one for one in below if one.isprintable() and not one.startswith(".") and "/" not in one]
-            self._stores = {one: JobStore(f"{self._url.rstrip('/')}/{one}") for one in parts[:_MOST_RUNS]}
+            self._stores = await store.cells()
         found: dict[str, tuple[str, str]] = {}
         for name, each in self._stores.items():
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Unpack
@@ -18,8 +19,9 @@ from coworld_core.evaluation.scrimmage import PLAYER
 from ...episode.run_options import BatchArguments
 from ...package.resolver import Package, resolve_package
 from ..comparison import compare
+from ..entrants import Entrants
 from ..evaluation_rules import EvaluationRules
-from ..found_workers import keep_workers
+from ..found_workers import check_cells, keep_workers, open_cell
 from ..measurements import scrimmage
 from .gate_entry import Gate, GateOpponent, begin_gate
 from .gate_folder import GateFolder
@@ -109,6 +111,9 @@ async def play_gate(gate: Gate, **run: Unpack[BatchArguments]) -> GateOutcome:
     if gate.unchanged:
         last = folder.history().accepted_of(gate.record.bot.name)
         return GateOutcome(folder=folder, record=last or gate.record, unchanged=True)
+    players = gate.players()
+    entrants = Entrants(gate.package, dict(zip(players, players, strict=True)), gate.rules, any_seats=True)
+    check_cells(map(entrants.seat, players), run)
     async with keep_workers():
         measurements = await _Measuring(gate, run).all()
     decision = judge_gate(measurements)
@@ -160,38 +165,39 @@ class _Measuring:
                 found.append(await self._against(opponent, number))
         return found
 
-    def _at(self, directory: str) -> BatchArguments:
-        return {**self._run, "workspace": self._gate.directory / directory}
+    def _at(self, directory: str) -> AbstractAsyncContextManager[BatchArguments]:
+        gate = self._gate
+        return open_cell({**self._run, "workspace": gate.directory / directory}, f"{gate.record.gate}-{directory}")
 
     async def _first(self) -> GateMeasurement:
         gate, bot = self._gate, str(self._gate.bot)
-        report = await scrimmage(gate.package, bot, episodes=_FIRST_EPISODES, rules=gate.rules, **self._at("first"))
+        async with self._at("first") as at:
+            report = await scrimmage(gate.package, bot, episodes=_FIRST_EPISODES, rules=gate.rules, **at)
         return gate_measurement(report, gate.record.bot, role="first", directory="first", measured=(PLAYER,))
 
     async def _against_accepted(self, accepted: str) -> GateMeasurement:
         gate, bot = self._gate, str(self._gate.bot)
-        report = await compare(
-            gate.package, bot, accepted, rules=gate.rules, margin=gate.margin, **self._at("accepted")
-        )
+        async with self._at("accepted") as at:
+            report = await compare(gate.package, bot, accepted, rules=gate.rules, margin=gate.margin, **at)
         assert gate.record.accepted is not None
         return gate_measurement(report, gate.record.accepted, role="accepted", directory="accepted")
 
     async def _against(self, opponent: GateOpponent, number: int) -> GateMeasurement:
         """Measure how the version and the accepted one do against an opponent; without one, the version alone."""
         gate, bot, directory = self._gate, str(self._gate.bot), f"opponent-{number}"
-        at = self._at(directory)
-        if gate.accepted is None:
-            report = await compare(gate.package, bot, opponent.word, rules=gate.rules, **at)
-        else:
-            # All opponents together may be wrong as often as one comparison
-            alpha = _ALPHA / len(gate.opponents)
-            report = await compare(
-                gate.package,
-                bot,
-                str(gate.accepted),
-                opponent=opponent.word,
-                rules=gate.rules,
-                alpha=alpha,
-                **at,
-            )
+        async with self._at(directory) as at:
+            if gate.accepted is None:
+                report = await compare(gate.package, bot, opponent.word, rules=gate.rules, **at)
+            else:
+                # All opponents together may be wrong as often as one comparison
+                alpha = _ALPHA / len(gate.opponents)
+                report = await compare(
+                    gate.package,
+                    bot,
+                    str(gate.accepted),
+                    opponent=opponent.word,
+                    rules=gate.rules,
+                    alpha=alpha,
+                    **at,
+                )
         return gate_measurement(report, opponent.player, role=opponent.role, directory=directory)

@@ -26,7 +26,7 @@ from ...episode.run_options import BatchArguments
 from ...package.resolver import Package, PackageSource, resolve_package
 from ...runs.workspace import atomic_write, default_workspace, prepare_workspace
 from ..evaluation_run import play_evaluation
-from ..found_workers import keep_workers
+from ..found_workers import check_cells, keep_workers, open_cell
 from .suite_cells import PlannedCell, plan_cells
 
 __all__ = ["SuiteSettings", "play_suite", "read_suite", "read_suite_settings"]
@@ -82,22 +82,24 @@ async def play_suite(
     cells = list(plan_cells(settings, game, players, seed, command=command, secret_env=secret_env or {}))
     hooks = find_hooks(run.get("hooks", ()))
     run["hooks"] = hooks
+    check_cells([cell.entrants.seat(label) for cell in cells for label in cell.entrants.rows()], run)
     report = _started(place, settings.name, seed, game, cells, hooks)
     records = {cell.directory: cell for cell in report.cells}
-    _write(place, report)
+    await _write(place, report, run)
     async with keep_workers():
         for cell in cells:
             if records[cell.record.directory].stopped and read_plan(place / cell.record.directory) == cell.plan:
                 continue
-            here: BatchArguments = {
-                **run,
-                "workspace": place / cell.record.directory,
-                "labels": {**run.get("labels", {}), "suite": settings.name, "cell": cell.record.directory},
-            }
-            measured = await play_evaluation(Mixture(cell.plan), cell.entrants, **here)
+            async with open_cell(run, cell.record.directory) as own:
+                here: BatchArguments = {
+                    **own,
+                    "workspace": place / cell.record.directory,
+                    "labels": {**run.get("labels", {}), "suite": settings.name, "cell": cell.record.directory},
+                }
+                measured = await play_evaluation(Mixture(cell.plan), cell.entrants, **here)
             records[cell.record.directory] = cell.record.measured(measured)
             report = report.with_cells([*records.values()])
-            _write(place, report)
+            await _write(place, report, run)
     return report
 
 
@@ -133,6 +135,8 @@ def _started(
     return resumed
 
 
-def _write(directory: Path, report: SuiteReport) -> None:
+async def _write(directory: Path, report: SuiteReport, run: BatchArguments) -> None:
     for name, content in suite_files(report).items():
         atomic_write(directory / name, content)
+        if (venue := run.get("venue")) is not None:
+            await venue.keep(name, content)
