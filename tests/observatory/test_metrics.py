@@ -8,9 +8,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import sqlalchemy as sa
 from support.observatory import inside, run_server
 from support.observatory_kit import open_platform, roster, seed
 
+import observatory.operations.metrics
 from coworld_runner.telemetry.gateway_metrics import GatewayMetrics
 from coworld_runner.telemetry.metrics_server import open_metrics
 from coworld_runner.web.gateway import Gateway
@@ -72,6 +74,32 @@ async def test_the_state_is_that_of_the_database(tmp_path: Path, monkeypatch: py
         for answer in (await platform.http.get("/healthz"), await scraped(platform.services, "/healthz")):
             assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
         assert (await scraped(platform.services)).status_code == 503
+
+
+async def test_alive_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observatory.operations.metrics, "_STORE_SECONDS", -1.0)
+    async with inside(tmp_path) as platform:
+        services, http = platform.services, platform.http
+        for path in ("/livez", "/readyz"):
+            assert ((await http.get(path)).json(), (await http.head(path)).status_code) == ({"status": "ok"}, 200)
+
+        async def unready() -> str:
+            # A lost database or store is no reason to restart the server
+            assert (await http.get("/livez")).status_code == 200
+            answer = await http.get("/readyz")
+            assert answer.status_code == 503
+            return str(answer.json()["detail"])
+
+        with monkeypatch.context() as gone:
+            gone.setattr(services.artifacts, "_root", str(tmp_path / "log/nowhere"))
+            (tmp_path / "log").write_text("a file")
+            assert "store" in await unready()
+        async with services.database.writing() as session:
+            await session.execute(sa.text("UPDATE alembic_version SET version_num = '0000'"))
+        assert "revision 0000" in await unready()
+        assert (await http.get("/healthz")).status_code == 200
+        await services.database.empty()
+        assert "revision none" in await unready()
 
 
 @pytest.mark.slow
