@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 import sqlalchemy as sa
+import yaml
 from support.observatory import inside, run_server
 from support.observatory_kit import open_platform, roster, seed
 
@@ -24,6 +27,7 @@ from observatory.services import Services
 from observatory.work.queue import Queue
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "metrics" / "grafana-dashboard.json"
+ALERTS = DASHBOARD.with_name("alerts.yaml")
 
 
 async def scraped(services: Services, path: str = "/metrics") -> httpx2.Response:
@@ -112,8 +116,14 @@ async def test_a_server_shows_them_when_it_is_asked_to(tmp_path: Path) -> None:
         assert "observatory_workers" in (await http.get(said["metrics"])).text
 
 
-async def test_the_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
-    asked = set(re.findall(r"\b(?:coworld|observatory)_[a-z_]+", DASHBOARD.read_text()))
+async def test_the_dashboard_and_the_alerts_ask_for_what_there_is(tmp_path: Path) -> None:
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+    expressions = " ".join([DASHBOARD.read_text(), *(rule["expr"] for rule in rules)])
+    asked = set(re.findall(r"\b(?:coworld|observatory)_[a-z_]+", expressions))
+    # Prometheus reads them in the same way
+    if promtool := shutil.which("promtool"):
+        await anyio.run_process([promtool, "check", "rules", str(ALERTS)])
     assert json.loads(DASHBOARD.read_text())["panels"]
     async with inside(tmp_path) as platform:
         platform.services.runtime.metrics = metrics = PlatformMetrics(platform.services)
