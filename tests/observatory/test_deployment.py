@@ -25,7 +25,8 @@ PAGE = ROOT / "docs/deployment.md"
 def lines_of(heading: str) -> list[str]:
     """The commands of a section of the page."""
     section = PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return "".join(re.findall(r"^```text\n(.*?)^```", section, re.MULTILINE | re.DOTALL)).splitlines()
+    fences: list[str] = re.findall(r"^```text\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    return [line for fence in fences for line in fence.splitlines()]
 
 
 @contextmanager
@@ -69,7 +70,7 @@ async def played(http: httpx2.AsyncClient) -> int:
     try:
         divisions = (await http.get("/observatory/v2/divisions")).raise_for_status().json()
         path = f"/observatory/v2/divisions/{divisions[0]['id']}/leaderboard"
-        board = (await http.get(path)).raise_for_status().json() or []
+        board: list[dict[str, int]] = (await http.get(path)).raise_for_status().json() or []
     except (httpx2.HTTPError, OSError):
         return 0
     return sum(line["rounds_played"] for line in board)
