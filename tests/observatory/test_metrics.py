@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
+import sqlalchemy as sa
+import yaml
 from support.observatory import inside, run_server
 from support.observatory_kit import open_platform, roster, seed
 
+import observatory.operations.metrics
 from coworld_runner.telemetry.gateway_metrics import GatewayMetrics
 from coworld_runner.telemetry.metrics_server import open_metrics
 from coworld_runner.web.gateway import Gateway
@@ -22,6 +27,7 @@ from observatory.services import Services
 from observatory.work.queue import Queue
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "metrics" / "grafana-dashboard.json"
+ALERTS = DASHBOARD.with_name("alerts.yaml")
 
 
 async def scraped(services: Services, path: str = "/metrics") -> httpx2.Response:
@@ -74,6 +80,32 @@ async def test_the_state_is_that_of_the_database(tmp_path: Path, monkeypatch: py
         assert (await scraped(platform.services)).status_code == 503
 
 
+async def test_alive_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observatory.operations.metrics, "_STORE_SECONDS", -1.0)
+    async with inside(tmp_path) as platform:
+        services, http = platform.services, platform.http
+        for path in ("/livez", "/readyz"):
+            assert ((await http.get(path)).json(), (await http.head(path)).status_code) == ({"status": "ok"}, 200)
+
+        async def unready() -> str:
+            # A lost database or store is no reason to restart the server
+            assert (await http.get("/livez")).status_code == 200
+            answer = await http.get("/readyz")
+            assert answer.status_code == 503
+            return str(answer.json()["detail"])
+
+        with monkeypatch.context() as gone:
+            gone.setattr(services.artifacts, "_root", str(tmp_path / "log/nowhere"))
+            (tmp_path / "log").write_text("a file")
+            assert "store" in await unready()
+        async with services.database.writing() as session:
+            await session.execute(sa.text("UPDATE alembic_version SET version_num = '0000'"))
+        assert "revision 0000" in await unready()
+        assert (await http.get("/healthz")).status_code == 200
+        await services.database.empty()
+        assert "revision none" in await unready()
+
+
 @pytest.mark.slow
 async def test_a_server_shows_them_when_it_is_asked_to(tmp_path: Path) -> None:
     command = ["serve", "--port", "0", "--json", "--backend", "none", "--data", str(tmp_path / "data")]
@@ -84,8 +116,14 @@ async def test_a_server_shows_them_when_it_is_asked_to(tmp_path: Path) -> None:
         assert "observatory_workers" in (await http.get(said["metrics"])).text
 
 
-async def test_the_dashboard_asks_for_what_there_is(tmp_path: Path) -> None:
-    asked = set(re.findall(r"\b(?:coworld|observatory)_[a-z_]+", DASHBOARD.read_text()))
+async def test_the_dashboard_and_the_alerts_ask_for_what_there_is(tmp_path: Path) -> None:
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert all(rule["annotations"].keys() == {"summary", "description"} for rule in rules)
+    expressions = " ".join([DASHBOARD.read_text(), *(rule["expr"] for rule in rules)])
+    asked = set(re.findall(r"\b(?:coworld|observatory)_[a-z_]+", expressions))
+    # Prometheus reads them in the same way
+    if promtool := shutil.which("promtool"):
+        await anyio.run_process([promtool, "check", "rules", str(ALERTS)])
     assert json.loads(DASHBOARD.read_text())["panels"]
     async with inside(tmp_path) as platform:
         platform.services.runtime.metrics = metrics = PlatformMetrics(platform.services)

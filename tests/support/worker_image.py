@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
@@ -17,7 +18,7 @@ from packaging.requirements import Requirement
 
 from .images import BASE_IMAGE, docker_client
 
-__all__ = ["build_worker_image", "ensure_worker_image"]
+__all__ = ["build_worker_image", "ensure_worker_image", "pack_wheels"]
 
 ROOT = Path(__file__).parents[2]
 _SOURCES = ("coworld_core", "coworld_runner", "examples/learner")
@@ -54,10 +55,7 @@ def ensure_worker_image() -> str:
 
 def build_worker_image(checkout: Path, image: str) -> None:
     """Build the image as `docs/worker.md` says, but from wheels that are put into the checkout."""
-    wheels = checkout / "coworld_runner" / "wheels"
-    wheels.mkdir()
-    for found in _closure():
-        _pack(found, wheels)
+    pack_wheels(_NEEDED, checkout / "coworld_runner" / "wheels")
     page = (ROOT / "docs/worker.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"`(docker build [^`]+)`", page)
     done = subprocess.run(
@@ -74,10 +72,16 @@ def build_worker_image(checkout: Path, image: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _closure() -> list[Distribution]:
-    """The installed distributions that the image needs, except our own."""
+def pack_wheels(needed: Iterable[str], target: Path) -> None:
+    """Make a directory of wheels of installed distributions and of what they need, except our own."""
+    target.mkdir()
+    for found in _closure(needed):
+        _pack(found, target)
+
+
+def _closure(needed: Iterable[str]) -> list[Distribution]:
     found: dict[str, Distribution] = {}
-    waiting = [Requirement(text) for text in _NEEDED]
+    waiting = [Requirement(text) for text in needed]
     seen: set[str] = set()
     while waiting:
         requirement = waiting.pop()
@@ -91,7 +95,7 @@ def _closure() -> list[Distribution]:
             wanted = [{"extra": extra} for extra in requirement.extras] or [{"extra": ""}]
             if inner.marker is None or any(inner.marker.evaluate(extra) for extra in wanted):
                 waiting.append(inner)
-        if not one.name.startswith("coworld"):
+        if not one.name.startswith(("coworld", "observatory")):
             found[one.name] = one
     return [found[name] for name in sorted(found)]
 

@@ -31,7 +31,7 @@ from .errors import Refusal, explained
 from .identity.auth import ANONYMOUS
 from .identity.limits import REQUEST_WINDOW, Taker, taker_of
 from .names import NameRefused
-from .operations.metrics import platform_trouble
+from .operations.metrics import platform_trouble, serving_trouble
 from .services import Services
 from .store.columns import JsonObject
 from .store.database import counting_rows, is_lost
@@ -154,13 +154,25 @@ def _application(url: str) -> FastAPI:
     for prefix in ("", PREFIX):
         app.add_api_route(f"{prefix}/openapi.json", _document, methods=["GET", "HEAD"], include_in_schema=False)
         app.add_api_route(f"{prefix}/docs", _docs, methods=["GET", "HEAD"], include_in_schema=False)
-    app.add_api_route("/healthz", _health, methods=["GET", "HEAD"], include_in_schema=False)
+    for path, answer in (("/livez", _alive), ("/readyz", _ready), ("/healthz", _health)):
+        app.add_api_route(path, answer, methods=["GET", "HEAD"], include_in_schema=False)
     app.mount(_DOCS_FILES, StaticFiles(packages=[("fastapi_offline", "static")]))
     return app
 
 
 async def _document(request: Request) -> Response:
     return JSONResponse(request.app.openapi())
+
+
+async def _alive(request: Request) -> Response:
+    """This process answers. It asks nobody, since restarting it brings no lost database back."""
+    status, said = health_of("")
+    return JSONResponse(said, status)
+
+
+async def _ready(request: Request) -> Response:
+    status, said = health_of(await serving_trouble(request.app.state.services))
+    return JSONResponse(said, status)
 
 
 async def _health(request: Request) -> Response:

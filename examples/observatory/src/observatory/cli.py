@@ -180,9 +180,19 @@ def serve_command(
 @cli.command("demo")
 @where
 @port_option
+@click.option("--prepare", is_flag=True, help="Only create all of it, for a server and workers that run apart.")
+@click.option("--url", metavar="URL", help="With --prepare: the URL of that server.")
 @metrics_option
 @verbose_option
-def demo_command(settings: Settings, out: Out, port: int, metrics: tuple[str, int] | None, verbose: bool) -> None:
+def demo_command(
+    settings: Settings,
+    out: Out,
+    port: int,
+    prepare: bool,
+    url: str | None,
+    metrics: tuple[str, int] | None,
+    verbose: bool,
+) -> None:
     """Serve a complete platform to explore and take part in.
 
     It has the sample world, a league that plays continuously, two house bots in it, and an account for you. Programs,
@@ -192,10 +202,17 @@ def demo_command(settings: Settings, out: Out, port: int, metrics: tuple[str, in
     from dataclasses import replace
 
     from . import server
-    from .demo import prepare_world
+    from .demo import open_league, prepare_world
 
+    if url and not prepare:
+        raise click.UsageError("--url goes with --prepare: a demo that serves is reached at the address it listens on.")
     settings = replace(settings, backend="process", packages=(prepare_world(settings.data),), trust_uploads=True)
     _log_to_stderr(verbose)
+    if prepare:
+        made = with_services(replace(settings, url=url.rstrip("/")) if url else settings, open_league)
+        out.answer(made.to_dict())
+        out.say(f"Prepared the league {made.league!r}, for {made.page}; the token of an account is in {made.token}.")
+        return
     run(_demo, settings, out, server.bind("127.0.0.1", port), _metrics_listener(metrics))
 
 

@@ -46,6 +46,10 @@ class Runtime:
     """None unless an operator asked for metrics."""
     traces: PlatformTraces | None = None
     """None unless an operator asked for traces."""
+    store_trouble: str = ""
+    """Why nothing could be stored when that was last tried; empty if it could."""
+    store_checked: float = float("-inf")
+    """When that was, by the event loop's clock."""
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from coworld_core import api
 from ..errors import not_found
 from ..hosted.games import game_for_people
 from ..hosted.session_state import error_of_session, kept_state, person_json, status_of_session, takes_part
-from ..hosted.sessions import Session, open_sessions, sessions_of, wait_ready
+from ..hosted.sessions import Session, open_sessions, session_here, sessions_of, wait_ready
 from ..services import Services
 from ..store.columns import JsonObject
 from ..store.models import HostedSession
@@ -54,8 +54,7 @@ async def get_play(call: SignedIn, session_id: str) -> Json:
 )
 async def join_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
     """Take a seat, the same one each time; its link works for anyone."""
-    sessions = sessions_of(call.services)
-    session = sessions.get(session_id)
+    session, sessions = await session_here(call.services, session_id), sessions_of(call.services)
     if session is None or session.kind != "play":
         raise not_found("game", session_id)
     await wait_ready(session)
@@ -81,8 +80,7 @@ async def change_play(
     call: Annotated[Call, gate("known", held=False)], session_id: str, body: api.PlayConfigBody
 ) -> Json:
     """Restart your own game with another variant, or close it to spectators."""
-    sessions = sessions_of(call.services)
-    session = _own(call, session_id)
+    session, sessions = await _own(call, session_id), sessions_of(call.services)
     if body.kind == "variant":
         coworld = await find_coworld(call.db, call.caller, session.coworld_id)
         game = game_for_people(coworld, body.variant_id)
@@ -98,14 +96,13 @@ async def change_play(
 @router.delete("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession, responses=refusals(503))
 async def end_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
     """End your own game without keeping anything. Repeating this has no effect."""
-    sessions = sessions_of(call.services)
-    session = _own(call, session_id)
+    session, sessions = await _own(call, session_id), sessions_of(call.services)
     await sessions.end(session)
     return Json(await _session_json(call, session.id))
 
 
-def _own(call: Call, session_id: str) -> Session:
-    session = sessions_of(call.services).get(session_id)
+async def _own(call: Call, session_id: str) -> Session:
+    session = await session_here(call.services, session_id)
     if session is None or session.kind != "play" or not call.caller.owns(session.user_id, session.player_id):
         raise not_found("game", session_id)
     return session
@@ -115,10 +112,9 @@ async def _session_json(call: Call, session_id: str) -> JsonObject:
     """A game as those who take part in it see it.
 
     Raises:
-        Refusal: 404 if there is none, or the caller takes no part in it.
+        Refusal: 404 if there is none, or the caller takes no part in it; 421 if it runs on another server.
     """
-    sessions = call.services.runtime.sessions
-    session = sessions.get(session_id) if sessions is not None else None
+    session = await session_here(call.services, session_id)
     async with call.services.database.reading() as db:
         row = await db.get(HostedSession, session_id)
     state = row.state if row is not None and session is None else kept_state(session) if session is not None else {}

@@ -15,7 +15,7 @@ from ..errors import Refusal, conflict
 from ..hosted import lobbies
 from ..hosted.lobbies import LobbySeat, is_draft, seats_of, status_of
 from ..hosted.session_state import error_of_session
-from ..hosted.sessions import Session, sessions_of, until_started
+from ..hosted.sessions import Session, session_here, sessions_of, until_started
 from ..identity.auth import Caller
 from ..services import Services
 from ..store.audit import audit
@@ -132,7 +132,7 @@ async def start_game(
                 "This idempotency key was already used for a different request. Use a new one.",
                 code="idempotency_key_reused",
             )
-        session = sessions.get(lobby.session_id or "")
+        session = await session_here(services, lobby.session_id)
     else:
         lobbies.require_draft(lobby, revision)
         game = await seated_game(db, caller, lobby)
@@ -154,7 +154,7 @@ async def end_game(services: Services, caller: Caller, lobby: Lobby) -> None:
     sessions = sessions_of(services)
     if lobby.session_id is None:
         raise conflict(f"The lobby {lobby.id} has not been started, so there is no game to end.", code="not_started")
-    session = sessions.get(lobby.session_id)
+    session = await session_here(services, lobby.session_id)
     if session is None or session.over:
         return
     await sessions.end(session)

@@ -20,6 +20,7 @@ LOST = "The server was restarted during the game."
 def kept_state(session: Session) -> JsonObject:
     """What `HostedSession.state` keeps of a session."""
     return {
+        "server": session.server,
         "slots": session.game.slots,
         "player_id": session.player_id,
         "labels": dict(session.labels),

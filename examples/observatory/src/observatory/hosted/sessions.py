@@ -7,6 +7,7 @@ or with the server. Leftovers of a killed server are removed by label when the n
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import hmac
 import logging
 import shutil
@@ -33,6 +34,7 @@ from ..identity.auth import Caller
 from ..identity.limits import Taker, quotas_of, taker_of
 from ..store.columns import new_id, now
 from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
+from ..work.executor import owner_name
 from .archive import archive_play
 from .games import HostedGame, SeatedPerson, plan_game
 from .session_state import kept_state
@@ -52,6 +54,7 @@ __all__ = [
     "Sessions",
     "is_live_key",
     "open_sessions",
+    "session_here",
     "sessions_of",
     "until_started",
     "viewer_of",
@@ -85,6 +88,8 @@ class Session:
     kind: Literal["play", "replay"]
     coworld_id: str
     run_id: str = field(default_factory=new_run_id)
+    server: str = ""
+    """The name of the server that it runs on."""
     user_id: str | None = None
     player_id: str | None = None
     episode_id: str | None = None
@@ -325,6 +330,7 @@ class Sessions:
         session.user_id, session.player_id = caller.user_id, caller.player_id
         session.used = anyio.current_time()
         # It counts from here on, so that requests at the same time do not exceed a limit together.
+        session.server = owner_name(self._services.settings, "server")
         before = self._sessions.get(session.id)
         self._sessions[session.id] = session
         try:
@@ -467,9 +473,12 @@ async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
 
 
 async def _take_back(services: Services, executor: Executor) -> None:
-    """Remove leftovers of a killed server's sessions."""
+    """Remove leftovers of this server's sessions if it was killed, and of others' that cannot go on any more."""
+    mine = owner_name(services.settings, "server")
+    longest = dt.timedelta(seconds=max(REPLAY_SECONDS, services.settings.episode_timeout) + KEEP_SECONDS)
     async with services.database.reading() as db:
-        rows = (await db.scalars(sa.select(HostedSession).where(HostedSession.ended_at.is_(None)))).all()
+        found = (await db.scalars(sa.select(HostedSession).where(HostedSession.ended_at.is_(None)))).all()
+    rows = [row for row in found if row.state.get("server", mine) == mine or row.created_at < now() - longest]
     for row in rows:
         if row.run_id:
             try:
@@ -484,6 +493,27 @@ async def _take_back(services: Services, executor: Executor) -> None:
                 .where(HostedSession.id.in_([row.id for row in rows]))
                 .values(status="lost", ended_at=now())
             )
+
+
+async def session_here(services: Services, session_id: str | None) -> Session | None:
+    """A session by its id, finished ones for a while; None if there is none.
+
+    Raises:
+        Refusal: 421 (code `elsewhere`): it runs on another server of this platform.
+    """
+    sessions = services.runtime.sessions
+    session = sessions.get(session_id) if sessions is not None and session_id is not None else None
+    if session is None and session_id is not None:
+        async with services.database.reading() as db:
+            row = await db.get(HostedSession, session_id)
+        if row is not None and row.ended_at is None:
+            raise Refusal(
+                421,
+                f"The game {session_id} runs on another server of this platform. Ask its operator to have "
+                "the proxy send games to a single server.",
+                code="elsewhere",
+            )
+    return session
 
 
 def sessions_of(services: Services) -> Sessions:

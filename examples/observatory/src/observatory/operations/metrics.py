@@ -15,22 +15,26 @@ import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from coworld_core.errors import EnvironmentFault
 from coworld_runner.telemetry import RunMetrics
 
 from ..services import Services
 from ..store.columns import now
+from ..store.database import newest_revision
 from ..store.models import EpisodeRequest, RoleRun, Round
 from . import overview
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["PlatformMetrics", "platform_trouble"]
+__all__ = ["PlatformMetrics", "platform_trouble", "serving_trouble"]
 
 _REQUEST_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_STORE_SECONDS = 5.0
+"""How long the answer of the store is taken for granted."""
 _TIMEOUT = 5.0
-"""How long the database may take to answer, in seconds."""
+"""How long the database may take to answer, and the store, in seconds."""
 
 
 class PlatformMetrics:
@@ -125,4 +129,32 @@ async def platform_trouble(services: Services) -> str:
                 await session.execute(sa.select(1))
     except (SQLAlchemyError, OSError, TimeoutError):
         return "The database does not answer."
+    return ""
+
+
+async def serving_trouble(services: Services) -> str:
+    """Say why a proxy should send no request to this server, in a sentence; empty if it may."""
+    if trouble := await platform_trouble(services):
+        return trouble
+    try:
+        with anyio.fail_after(_TIMEOUT):
+            found, needed = await services.database.revision(), newest_revision()
+            if found != needed:
+                return f"The tables have revision {found or 'none'}, and this version needs {needed}."
+        at, runtime = anyio.current_time(), services.runtime
+        if at - runtime.store_checked > _STORE_SECONDS:
+            # Anybody may ask, and each look writes
+            runtime.store_checked = at
+            runtime.store_trouble = await _store_trouble(services)
+    except (SQLAlchemyError, OSError, TimeoutError):
+        return "The database does not answer."
+    return runtime.store_trouble
+
+
+async def _store_trouble(services: Services) -> str:
+    try:
+        with anyio.fail_after(_TIMEOUT):
+            await services.artifacts.check()
+    except (EnvironmentFault, TimeoutError):
+        return "The store of artifacts does not take and return a few bytes."
     return ""

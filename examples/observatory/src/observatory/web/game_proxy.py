@@ -23,7 +23,7 @@ from coworld_runner.web import is_operator_path, plain_path, quoted_path
 
 from ..api.routing import read_body
 from ..errors import Refusal
-from ..hosted.sessions import is_live_key
+from ..hosted.sessions import is_live_key, session_here
 from ..identity.limits import sender_of
 from ..store.models import EpisodeRequest
 
@@ -84,7 +84,10 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 async def _forward(request: Request) -> Response:
     services = cast("Services", request.app.state.services)
-    target = await _target(services, request)
+    try:
+        target = await _target(services, request)
+    except Refusal as refusal:
+        return _refused(refusal)
     if target is None:
         return PlainTextResponse("There is no such game, or it is over.\n", status_code=404)
     client = services.runtime.games
@@ -93,10 +96,13 @@ async def _forward(request: Request) -> Response:
         try:
             visit.enter_context(_counted(services, request, target))
         except Refusal as refusal:
-            text = f"{refusal.message}\n"
-            return PlainTextResponse(text, status_code=refusal.status, headers=refusal.headers)
+            return _refused(refusal)
         answer = await _ask(client, request, target)
         return answer if isinstance(answer, Response) else _Passed(answer, target, visit.pop_all())
+
+
+def _refused(refusal: Refusal) -> Response:
+    return PlainTextResponse(f"{refusal.message}\n", status_code=refusal.status, headers=refusal.headers)
 
 
 async def _ask(client: httpx2.AsyncClient, request: Request, target: _Target) -> httpx2.Response | Response:
@@ -168,7 +174,11 @@ async def _tunnel(socket: WebSocket) -> None:
     from coworld_runner.web import connect_to_game
 
     services = cast("Services", socket.app.state.services)
-    target = await _target(services, socket)
+    try:
+        target = await _target(services, socket)
+    except Refusal as refusal:
+        await socket.send_denial_response(_refused(refusal))
+        return
     if target is None:
         await socket.close(1008)
         return
@@ -224,7 +234,11 @@ async def _to_game(socket: WebSocket, game: ClientConnection, scope: anyio.Cance
 
 
 async def _target(services: Services, request: HTTPConnection) -> _Target | None:
-    """Find the game of a path."""
+    """Find the game of a path.
+
+    Raises:
+        Refusal: 421: it runs on another server.
+    """
     path = plain_path(str(request.path_params["path"]))
     if path is None or is_operator_path(path):
         return None
@@ -244,8 +258,7 @@ async def _target(services: Services, request: HTTPConnection) -> _Target | None
         if not address.startswith("127.0.0.1:"):
             return None
         return _Target("live", address, asked, f"/live/{key}", nullcontext)
-    sessions = services.runtime.sessions
-    session = sessions.get(key) if sessions is not None else None
+    session, sessions = await session_here(services, key), services.runtime.sessions
     if sessions is None or session is None or session.over or not session.address:
         return None
     if path.casefold() in _VIEWERS and not session.spectators:

@@ -8,7 +8,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ..api.hosted import player_url
 from ..errors import Refusal
-from ..hosted.sessions import Session, wait_ready
+from ..hosted.sessions import Session, session_here, wait_ready
 from ..store.models import Coworld
 from .visit import Visit, is_same_origin, open_visit, page, trouble
 
@@ -18,7 +18,7 @@ __all__ = ["lobby", "take_seat"]
 async def lobby(request: Request) -> Response:
     """Show the seats and the possible actions."""
     async with open_visit(request) as visit:
-        session = _session(visit)
+        session = await _session(visit)
         if session is None:
             return _gone(visit)
         session.used = anyio.current_time()
@@ -47,7 +47,7 @@ async def take_seat(request: Request) -> Response:
             return trouble(
                 request, visit.caller, 403, "Refused", "This form was submitted from another site, so it was rejected."
             )
-        session = _session(visit)
+        session = await _session(visit)
         if session is None:
             return _gone(visit)
         if not visit.caller.known:
@@ -68,9 +68,8 @@ def _occupant(session: Session, slot: int) -> str | None:
     return session.joined[slot].name if slot in session.joined else None
 
 
-def _session(visit: Visit) -> Session | None:
-    sessions = visit.services.runtime.sessions
-    session = sessions.get(visit.request.path_params["session_id"]) if sessions is not None else None
+async def _session(visit: Visit) -> Session | None:
+    session = await session_here(visit.services, visit.request.path_params["session_id"])
     return session if session is not None and session.kind == "play" else None
 
 
