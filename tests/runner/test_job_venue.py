@@ -33,7 +33,7 @@ from coworld_runner.evaluation.tournament import add_entrant, create_tournament,
 from coworld_runner.jobs import Detached, JobPods, JobVenue, StoredRuns, attend_run, pull_run, stop_jobs
 from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
-from coworld_runner.jobs.job_pods import make_driver, make_episode_job, make_job
+from coworld_runner.jobs.job_objects import make_driver, make_episode_job, make_job
 from coworld_runner.jobs.job_store import JobStore
 from coworld_runner.jobs.pulled_run import bring_evidence
 from coworld_runner.jobs.shared_folder import Signs

@@ -168,7 +168,7 @@ def test_files_too_large_for_a_secret_are_brought_later(tmp_path: Path) -> None:
     assert set(given.small) == {"files/config.json", "inputs/config.json", "inputs/deep/config.json"}
     assert set(given.large) == {"files/replay", "inputs/replay"}
     body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, files=given)
-    assert settings_of(body["spec"])["HOLD"] == "1"
+    assert settings_of(body["spec"])["HOLD"] == "120"
 
 
 def test_many_files_are_no_pod_that_is_too_large(tmp_path: Path) -> None:

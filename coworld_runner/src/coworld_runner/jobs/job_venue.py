@@ -31,6 +31,7 @@ from ..package.plan import EpisodePlan, Seat
 from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
 from .chunk_kinds import ChunkKind, ImageChunks, KitChunks
+from .chunk_player import with_digests
 from .courier import ATTEMPTS, attempts_of
 from .driver_seat import DriverSeat
 from .job_files import (
@@ -95,6 +96,7 @@ class JobVenue(Venue):
             `Detached` then, and `attend_run` follows it.
         lease: Seconds without a sign of life after which a pod, or another driver, is taken for dead.
         programs: Whether game and players are programs of images; None: unless the game is one of the kit, with files.
+        isolated: Whether game and players, as programs of images, have pods of their own, kept apart.
 
     Attributes:
         store: The store.
@@ -113,11 +115,13 @@ class JobVenue(Venue):
         detach: Sequence[SeatPlayer] = (),
         lease: float = 60.0,
         programs: bool | None = None,
+        isolated: bool = False,
     ) -> None:
         self._package = package
         if programs is None:
-            programs = bool(refused(package, None))
-        self._kind: ChunkKind = ImageChunks(package) if programs else KitChunks(package)
+            programs = isolated or bool(refused(package, None))
+        self._isolated = isolated
+        self._kind: ChunkKind = ImageChunks(package, isolated=isolated) if programs else KitChunks(package)
         self.store = JobStore(store)
         self._pods = pods
         self._at_once = at_once or (pods.count if pods is not None else 1)
@@ -289,6 +293,7 @@ class JobVenue(Venue):
             package_sha256=packed.sha256,
             environment=dict(self._package.environment),
             programs=self._kind.programs,
+            isolated=self._isolated,
             options=plain_options(run.options),
             measured=run.measured,
             keeps_results=run.keeps_results,
@@ -446,7 +451,7 @@ class JobVenue(Venue):
             "variant": plan.variant,
             "config_changes": dict(plan.config_changes),
             "episode_tags": dict(plan.episode_tags),
-            "slots": slots,
+            "slots": with_digests(slots, row.slots),
             "workspace": episode.directory if row.workspace else "",
         }
         return row.model_copy(update=known)
