@@ -98,7 +98,7 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     page = (ROOT / "docs" / "thousands-of-episodes.md").read_text()
     lines = "".join(re.findall(r"^```kubectl\n(.*?)^```", page, re.MULTILINE | re.DOTALL)).splitlines()
     known = {"examples/nim": str(NIM), "examples/paintarena": str(_built_arena(tmp_path)), "arena": namespace}
-    measured, pulled, with_images, detached, attached, listed, queried, stopped = (
+    measured, pulled, with_images, apart, detached, attached, listed, queried, stopped = (
         [known.get(word, word) for word in shlex.split(line)[1:]] for line in lines
     )
     output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
@@ -110,6 +110,8 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     prepared(namespace)
     output = done(*with_images, *small, "-o", "images", store=store, cwd=tmp_path)
     assert [row.status for row in read_rows(tmp_path / "images")] == ["completed"] * 4
+    done(*apart, *small, "-o", "apart", store=store, cwd=tmp_path)
+    assert {row.status for row in read_rows(tmp_path / "apart")} == {"completed"}
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
     told = done(*detached, *small, "--seed", "7", "-o", "begun", store=store, cwd=tmp_path)
     assert "attach s3://arena/night" in told

@@ -41,6 +41,7 @@ _LEFT_OUT = (
         "store",
         "detach",
         "worker_image",
+        "isolated",
     ),
 )
 """Options for playing that the suite's file sets, or that have no meaning here."""

@@ -53,7 +53,11 @@ def refuse_programs(options: EpisodeOptions | None, *, isolated: bool = False) -
         raise CapabilityError(
             f"{'Pods that play from a store' if isolated else 'The containers of one pod'} cannot have: "
             f"{', '.join(missing)}.",
-            hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").'),
+            hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").')
+            if asked.models is not None
+            else Hint(
+                "isolate_programs", "JobVenue(isolated=True) gives game and players pods of their own, which can."
+            ),
         )
 
 
