@@ -30,6 +30,7 @@ from coworld_runner.episode.venue import VenueRun, Wanted
 from coworld_runner.errors import unwrapped
 from coworld_runner.evaluation import scrimmage
 from coworld_runner.jobs import Detached, JobPods, JobVenue, attend_run, stop_jobs
+from coworld_runner.package.plan import plan_episode
 from coworld_runner.package.resolver import Package, resolve_package
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.timeout(600)]
@@ -45,6 +46,10 @@ async def misfits(tmp_path: Path) -> Package:
     text = (PACKAGE / "coworld_manifest_template.json").read_text().replace(PLACEHOLDER, ensure_image())
     manifest = json.loads(text)
     manifest["game"]["version"] = "1.0.0"
+    first = manifest["player"][0]
+    manifest["player"] += [
+        {**first, "id": name, "name": name, "run": [*first["run"][:-1], name]} for name in ("tells", "steals")
+    ]
     (tmp_path / "coworld_manifest.json").write_text(json.dumps(manifest))
     return await resolve_package(tmp_path / "coworld_manifest.json")
 
@@ -185,22 +190,22 @@ async def test_a_detached_run_of_images(misfits: Package, pods: JobPods, namespa
 async def test_isolated_programs_have_pods_of_their_own(
     misfits: Package, pods: JobPods, namespace: str, tmp_path: Path
 ) -> None:
-    run, wanted = terms(tmp_path / "run"), episodes(("well", "tells", "steals"), ("exits-5", "well", "well"))
+    run = terms(tmp_path / "run")
+    # Pods know of a plan what a store may know, and the secrets of players
     wanted = [
-        dataclasses.replace(
-            one,
-            plan=dataclasses.replace(
-                one.plan, seats=tuple(dataclasses.replace(seat, secret_env={"KEY": "told"}) for seat in one.plan.seats)
-            ),
+        Wanted(
+            index=index,
+            key=f"e{index}",
+            plan=plan_episode(misfits, players=players, variant="default", secret_env={"KEY": "told"}),
         )
-        for one in wanted
+        for index, players in enumerate((["tells", "steals"], ["well", "exits-3"]), start=1)
     ]
     async with JobVenue(misfits, "s3://arena/apart", pods=pods, isolated=True) as venue:
         venue.check(run)
         rows = await play(venue, run, wanted)
     assert {key: (row.status, row.party, row.fault_slot) for key, row in rows.items()} == {
         "e1": ("completed", None, None),
-        "e2": ("failed", "game", None),
+        "e2": ("failed", "player", 1),
     }
     layout = EpisodeLayout(run.workspace / rows["e1"].workspace)
     assert read_record(layout.record).backend == "kubernetes"

@@ -122,11 +122,14 @@ async def test_a_queue_is_shown_all_pods_of_an_episode_before_any_starts(namespa
     assert labelled(namespace) == []
 
 
-async def test_a_group_whose_game_fails_leaves_nothing(namespace: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "plan", [{"game": "exits-7-before-healthy"}, {"run": ("no-such-program",)}], ids=["ends", "none"]
+)
+async def test_a_group_whose_game_fails_leaves_nothing(namespace: str, tmp_path: Path, plan: dict[str, Any]) -> None:
     queue = {"all": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "arena"}}}}
     async with backend_for(namespace, pods=small_pods(overlay=PodOverlay.read(queue))) as backend:
         arena = Arena(backend, ensure_image(), tmp_path)
-        found = await arena.play(arena.plan("exits-7-before-healthy"), EpisodeOptions(timeout_seconds=120))
+        found = await arena.play(arena.plan(**plan), EpisodeOptions(timeout_seconds=120))
         assert [fault.party for fault in found.record.faults] == ["game"], found.record.faults
     assert labelled(namespace) == []
 

@@ -12,6 +12,7 @@ from jsonschema import Draft7Validator
 from support.misfit_kit import misfit_plan
 from support.pod_standards import restricted_problems
 
+from coworld_core.episode.record import SlotRow
 from coworld_core.errors import CapabilityError
 from coworld_runner import EpisodeOptions
 from coworld_runner.backends import ClusterOptions
@@ -20,6 +21,7 @@ from coworld_runner.backends.kubernetes.pod_overlay import RESTRICTED_USER, as_u
 from coworld_runner.episode.model_access import ModelAccess, ModelProvider
 from coworld_runner.jobs import JobPods
 from coworld_runner.jobs.__main__ import main
+from coworld_runner.jobs.chunk_player import with_digests
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
 from coworld_runner.jobs.job_objects import HOPELESS, make_driver, make_episode_job, make_job
 from coworld_runner.jobs.own_pod import OwnPod
@@ -123,3 +125,12 @@ def test_isolated_programs_may_be_asked_to_be_kept_apart() -> None:
     asking = ModelAccess(providers={"openai": ModelProvider(address="http://models.example.org", key="key")})
     with pytest.raises(CapabilityError, match="a way to models"):
         refuse_programs(EpisodeOptions(models=asking), isolated=True)
+
+
+def test_a_digest_is_taken_from_a_store_only_as_one() -> None:
+    planned = (SlotRow(name="a", image="i:1"), SlotRow(name="b", image="i:1"), SlotRow(name="c", digest="own"))
+    digest = f"sha256:{'0' * 64}"
+    played = tuple(
+        slot.model_copy(update={"digest": told}) for slot, told in zip(planned, (digest, "<b>", digest), strict=True)
+    )
+    assert [slot.digest for slot in with_digests(planned, played)] == [digest, "", "own"]
