@@ -67,8 +67,8 @@ CHUNK = "coworld.chunk"
 """The label of a Job of its own for a chunk."""
 _UID = "metadata.labels['controller-uid']"
 """The field of a pod with the uid of its Job."""
-_ENDING_SECONDS = 60
-"""How long a pod may take to remove the pods that it has made, when it is ended."""
+_GRACE_SECONDS = 5
+"""How long the pod of an episode may take to end: what it has made goes with its Job."""
 _AROUND_SECONDS = 900
 """Seconds that a pod may take for images, evidence and the like, beside the episode."""
 
@@ -227,7 +227,7 @@ def make_episode_job(
                 {"backoffLimit": 0, "activeDeadlineSeconds": within},
                 worker,
                 volumes=(*_VOLUMES[1:], token_volume(_TOKEN)),
-                grace=_ENDING_SECONDS,
+                grace=_GRACE_SECONDS,
                 account=pods.driver_account,
                 labels={CHUNK: str(chunk)},
             )
@@ -245,7 +245,7 @@ def make_episode_job(
         *containers,
         volumes=episode_volumes(plan, name),
         security={"fsGroup": _USER},
-        grace=5,
+        grace=_GRACE_SECONDS,
         account=pods.account,
         labels={CHUNK: str(chunk)},
     )
