@@ -646,7 +646,13 @@ async def test_what_cannot_play_in_a_pod_of_images(arena: Package, tmp_path: Pat
 
 def test_a_driver_on_the_cluster_is_told_what_pods_to_make() -> None:
     little = {"spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "10m"}}}]}}
-    where = ClusterOptions(namespace="arena", pods={"game": little}, pull_secrets=("ours",))
+    where = ClusterOptions(
+        namespace="arena",
+        pods={"game": little},
+        pull_secrets=("ours",),
+        collector_image="helper:1",
+        network_policy=True,
+    )
     pods = JobPods(image="worker:1", count=7, cluster=where, store_secret="there")
     job = make_driver(pods, "coworld-r-d", "r", "s3://arena/r", programs=True)
     spec = job["spec"]["template"]["spec"]
