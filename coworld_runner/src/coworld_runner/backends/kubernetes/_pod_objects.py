@@ -387,7 +387,7 @@ def service_body(spec: UnitSpec, call: str, owner: Mapping[str, Any], *, has_add
     """
     ports = [{"name": label(port.name).lower(), "port": port.number} for port in spec.ports]
     selector = {RUN: label(spec.run_id), UNIT: label(spec.name)}
-    fields = {"publishNotReadyAddresses": True, "selector": selector, "ports": ports}
+    fields: dict[str, Any] = {"publishNotReadyAddresses": True, "selector": selector, "ports": ports}
     if not has_address:
         fields["clusterIP"] = "None"
     return thing("Service", _metadata(spec, call, owner), spec=fields)
