@@ -108,9 +108,10 @@ def test_what_is_no_store_says_so(tmp_path: Path) -> None:
         (("--store", "there", "--backend", "docker"), "does not go with --backend docker"),
         (("--detach",), "--detach goes with --store"),
         (("--worker-image", "one:1"), "--worker-image goes with --store"),
+        (("--isolated",), "--isolated goes with --store"),
         (("--store", "there", "--on-platform"), "does not go with --on-platform"),
     ],
-    ids=["backend", "detach", "image", "platform"],
+    ids=["backend", "detach", "image", "isolated", "platform"],
 )
 def test_what_does_not_go_with_a_store_is_refused(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
     refused = coworld("scrimmage", "-m", NIM, "counter", "-n", "4", "-o", tmp_path / "out", *options)

@@ -114,7 +114,7 @@ def left(namespace: str) -> list[str]:
 def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ...], tmp_path: Path) -> None:
     page = PAGE.read_text()
     known = {"examples/nim": str(NIM), "examples/paintarena": str(_built_arena(tmp_path)), "arena": namespace}
-    measured, pulled, with_images, detached, attached, listed, queried, stopped, *_ = page_lines(known)
+    measured, pulled, with_images, apart, detached, attached, listed, queried, stopped, *_ = page_lines(known)
     output = done(*measured, *small, "--seed", "7", "-o", "out", store=store, cwd=tmp_path)
     assert "Pods of a cluster play: 1 of" in output
     assert "counter is better than" in output.lower()
@@ -124,6 +124,8 @@ def test_the_page(namespace: str, store: Mapping[str, str], small: tuple[str, ..
     prepared(namespace)
     output = done(*with_images, *small, "-o", "images", store=store, cwd=tmp_path)
     assert [row.status for row in read_rows(tmp_path / "images")] == ["completed"] * 4
+    done(*apart, *small, "-o", "apart", store=store, cwd=tmp_path)
+    assert {row.status for row in read_rows(tmp_path / "apart")} == {"completed"}
     wait_until(lambda: not left(namespace), what="nothing left on the cluster")
     told = done(*detached, *small, "--seed", "7", "-o", "begun", store=store, cwd=tmp_path)
     assert "attach s3://arena/night" in told

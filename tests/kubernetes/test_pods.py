@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,16 +11,14 @@ import anyio
 import anyio.to_thread
 import pytest
 from support.arena import Arena
-from support.certificates import Authority
 from support.cluster_workers import WorkerJobs, misfit_request
-from support.fake_server import Ask, Say, json_say, serve
 from support.kube import backend_for, labelled, on_cluster, small_pods
 from support.misfit_kit import ensure_image
-from support.pod_standards import restricted_problems
+from support.restricted_namespace import restricted
 from support.waiting import until
 
 from coworld_core.episode.events import BaseEvent, Notice
-from coworld_runner.backends.kubernetes._cluster import Cluster, ClusterRefused
+from coworld_runner.backends.kubernetes._cluster import Cluster
 from coworld_runner.backends.kubernetes.pod_overlay import PodOverlay
 from coworld_runner.episode.single import EpisodeOptions
 
@@ -67,81 +62,6 @@ def assert_overlaid(pod: Mapping[str, Any], program: str, *, player: bool) -> No
     assert ("/cache" in [mount["mountPath"] for mount in main.get("volumeMounts", ())]) is player
 
 
-@asynccontextmanager
-async def restricted(namespace: str, directory: Path) -> AsyncGenerator[list[str]]:
-    """Have a namespace enforce the restricted standard, and yield the names of the pods that it has refused.
-
-    The label does so on servers from 1.23 on. For older ones, a webhook of ours refuses what breaks the same rules, in
-    the same words.
-    """
-    refused: list[str] = []
-
-    async def review(ask: Ask) -> Say:
-        await ask.read()
-        request = ask.json["request"]
-        pod, answer = request["object"], {"uid": request["uid"], "allowed": True}
-        if problems := list(restricted_problems(pod)):
-            refused.append(pod["metadata"]["name"])
-            words = (
-                f'pods "{refused[-1]}" is forbidden: violates PodSecurity "restricted:latest": {", ".join(problems)}'
-            )
-            answer |= {"allowed": False, "status": {"code": 403, "reason": "Forbidden", "message": words}}
-        return json_say({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer})
-
-    authority = Authority(directory)
-    labels = {"pod-security.kubernetes.io/enforce": "restricted", "coworld-test": namespace}
-    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-    async with serve(review, tls=authority.server("127.0.0.1")) as server:
-        hook = {
-            "name": "restricted.coworld.test",
-            "clientConfig": {
-                "url": f"{server.url}/",
-                "caBundle": base64.b64encode(authority.file.read_bytes()).decode(),
-            },
-            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
-            "namespaceSelector": {"matchLabels": {"coworld-test": namespace}},
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "failurePolicy": "Ignore",
-        }
-
-        async def add(cluster: Cluster) -> None:
-            await cluster.call("POST", hooks, body={"metadata": {"name": namespace}, "webhooks": [hook]})
-            await label(cluster, labels)
-
-        async def remove(cluster: Cluster) -> None:
-            await cluster.call("DELETE", f"{hooks}/{namespace}")
-            await label(cluster, dict.fromkeys(labels))
-
-        async def label(cluster: Cluster, labels: Mapping[str, str | None]) -> None:
-            await cluster.call(
-                "PATCH",
-                f"/api/v1/namespaces/{namespace}",
-                body={"metadata": {"labels": labels}},
-                content_type="application/merge-patch+json",
-            )
-
-        async def refuses() -> bool:
-            pod = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "probe", "image": "none"}]}}
-
-            async def ask(cluster: Cluster) -> None:
-                with contextlib.suppress(ClusterRefused):
-                    await cluster.call("POST", cluster.path("pods"), query={"dryRun": "All"}, body=pod)
-
-            await anyio.to_thread.run_sync(partial(on_cluster, ask, namespace=namespace))
-            return bool(refused)
-
-        await anyio.to_thread.run_sync(on_cluster, add)
-        try:
-            # The server learns of a webhook a moment after it was made
-            await until(refuses, what="a namespace that refuses root")
-            refused.clear()
-            yield refused
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(on_cluster, remove)
-
-
 async def test_pods_of_an_episode_carry_what_the_file_says(namespace: str, tmp_path: Path) -> None:
     pods = small_pods(overlay=PodOverlay.read(PODS))
     async with backend_for(namespace, pods=pods) as backend, anyio.create_task_group() as tasks:
@@ -162,6 +82,55 @@ async def test_pods_of_an_episode_carry_what_the_file_says(namespace: str, tmp_p
         await until(all_there, seconds=120, what="a game and two players", every=0.2)
         for pod in made:
             assert_overlaid(pod, "main", player=pod["metadata"]["labels"]["coworld.component"] == "player")
+    assert labelled(namespace) == []
+
+
+async def test_a_queue_is_shown_all_pods_of_an_episode_before_any_starts(namespace: str, tmp_path: Path) -> None:
+    """It admits them together, and no run has a part of what it needs; there is no queue here to hold them back."""
+    queue = {"all": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "arena"}}}}
+    pods = small_pods(overlay=PodOverlay.read(queue))
+    made: dict[str, Mapping[str, Any]] = {}
+    async with backend_for(namespace, pods=pods) as backend, anyio.create_task_group() as tasks:
+        arena = Arena(backend, ensure_image(), tmp_path)
+
+        async def play() -> None:
+            found = await arena.play(arena.plan(play_seconds=10), EpisodeOptions(timeout_seconds=200))
+            assert found.record.ok, found.record.faults
+
+        async def all_run() -> bool:
+            listed = await pods_of(namespace, "coworld.component in (game,player)")
+            made.update({pod["metadata"]["labels"]["coworld.unit"]: pod for pod in listed})
+            return len(made) == 3 and all(pod["status"]["phase"] == "Running" for pod in made.values())
+
+        tasks.start_soon(play)
+        await until(all_run, seconds=120, what="a game and two players that run", every=0.2)
+        assert {pod["metadata"]["labels"]["kueue.x-k8s.io/pod-group-name"] for pod in made.values()} == {
+            made["game"]["metadata"]["name"]
+        }
+        for pod in made.values():
+            annotations = pod["metadata"]["annotations"]
+            assert annotations["kueue.x-k8s.io/pod-group-total-count"] == "3"
+            assert annotations["kueue.x-k8s.io/retriable-in-group"] == "false"
+        ran = {
+            (name, part["name"]): part["state"]["running"]["startedAt"]
+            for name, pod in made.items()
+            for part in pod["status"]["containerStatuses"]
+        }
+        game = ran.pop(("game", "main"))
+        for name in made.keys() - {"game"}:
+            assert made[name]["metadata"]["creationTimestamp"] <= game <= ran[name, "main"], ran
+    assert labelled(namespace) == []
+
+
+@pytest.mark.parametrize(
+    "plan", [{"game": "exits-7-before-healthy"}, {"run": ("no-such-program",)}], ids=["ends", "none"]
+)
+async def test_a_group_whose_game_fails_leaves_nothing(namespace: str, tmp_path: Path, plan: dict[str, Any]) -> None:
+    queue = {"all": {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "arena"}}}}
+    async with backend_for(namespace, pods=small_pods(overlay=PodOverlay.read(queue))) as backend:
+        arena = Arena(backend, ensure_image(), tmp_path)
+        found = await arena.play(arena.plan(**plan), EpisodeOptions(timeout_seconds=120))
+        assert [fault.party for fault in found.record.faults] == ["game"], found.record.faults
     assert labelled(namespace) == []
 
 

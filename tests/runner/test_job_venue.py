@@ -33,7 +33,7 @@ from coworld_runner.evaluation.tournament import add_entrant, create_tournament,
 from coworld_runner.jobs import Detached, JobPods, JobVenue, StoredRuns, attend_run, pull_run, stop_jobs
 from coworld_runner.jobs.driver_seat import DriverSeat
 from coworld_runner.jobs.episode_job import episode_secrets, refuse_programs
-from coworld_runner.jobs.job_pods import make_driver, make_episode_job, make_job
+from coworld_runner.jobs.job_objects import make_driver, make_episode_job, make_job
 from coworld_runner.jobs.job_store import JobStore
 from coworld_runner.jobs.pulled_run import bring_evidence
 from coworld_runner.jobs.shared_folder import Signs
@@ -654,7 +654,13 @@ async def test_what_cannot_play_in_a_pod_of_images(arena: Package, tmp_path: Pat
 
 def test_a_driver_on_the_cluster_is_told_what_pods_to_make() -> None:
     little = {"spec": {"containers": [{"name": "program", "resources": {"requests": {"cpu": "10m"}}}]}}
-    where = ClusterOptions(namespace="arena", pods={"game": little}, pull_secrets=("ours",))
+    where = ClusterOptions(
+        namespace="arena",
+        pods={"game": little},
+        pull_secrets=("ours",),
+        collector_image="helper:1",
+        network_policy=True,
+    )
     pods = JobPods(image="worker:1", count=7, cluster=where, store_secret="there")
     job = make_driver(pods, "coworld-r-d", "r", "s3://arena/r", programs=True)
     spec = job["spec"]["template"]["spec"]

@@ -110,7 +110,7 @@ async def started(tmp_path: Path, *, hold: bool = False, given: dict[str, bytes]
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     places = {"DIRECTORY": directory, "INPUTS": inputs, "GIVEN": brought}
-    settings = {"PORT": port, **places, "HOLD": int(hold), "TOKEN": TOKEN}
+    settings = {"PORT": port, **places, "HOLD": 120 * hold, "TOKEN": TOKEN}
     environment = {**os.environ, **{f"COWORLD_COLLECTOR_{name}": str(value) for name, value in settings.items()}}
     program = [sys.executable, "-c", "from coworld_runner.backends.collector.collector_start import main; main()"]
     near = Near()

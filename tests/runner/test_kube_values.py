@@ -22,6 +22,8 @@ from coworld_runner.backends.kubernetes._admission import advice_on, never_fits
 from coworld_runner.backends.kubernetes._cluster import ClusterRefused
 from coworld_runner.backends.kubernetes._cluster_capacity import ClusterCapacity, Need, need_of, wait_limit
 from coworld_runner.backends.kubernetes._cordoned_nodes import without_node
+from coworld_runner.backends.kubernetes.kubernetes_backend import KubernetesBackend
+from coworld_runner.backends.kubernetes.pod_overlay import PodOverlay
 
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "coworld-0", "uid": "1-2-3"}
 QUOTA = (
@@ -168,7 +170,7 @@ def test_files_too_large_for_a_secret_are_brought_later(tmp_path: Path) -> None:
     assert set(given.small) == {"files/config.json", "inputs/config.json", "inputs/deep/config.json"}
     assert set(given.large) == {"files/replay", "inputs/replay"}
     body = kube.pod_body(spec(), "call", OWNER, options=OPTIONS, environment={}, files=given)
-    assert settings_of(body["spec"])["HOLD"] == "1"
+    assert settings_of(body["spec"])["HOLD"] == "120"
 
 
 def test_many_files_are_no_pod_that_is_too_large(tmp_path: Path) -> None:
@@ -380,6 +382,23 @@ def test_labels_name_a_queue_and_replace_none_of_ours() -> None:
     labels = body["metadata"]["labels"]
     assert labels["kueue.x-k8s.io/queue-name"] == "arena"
     assert labels[kube.RUN] == kube.label(spec().run_id)
+
+
+def test_pods_of_a_queue_are_a_group_and_wait_until_they_are_let_go() -> None:
+    named = {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "arena"}}}
+    options = kube.PodOptions(collector_image="python:3", overlay=PodOverlay.read({"game": named}))
+    assert (kube.queue_of("game", options), kube.queue_of("player", options)) == ("arena", "")
+    assert not KubernetesBackend(pods=options).starts_together, "players would never be there"
+    both = kube.PodOptions(collector_image="python:3", overlay=PodOverlay.read({"all": named}))
+    assert KubernetesBackend(pods=both).starts_together
+    body = kube.pod_body(spec(), "call", OWNER, options=both, environment={}, files=kube.UnitFiles(), held=600.0)
+    assert settings_of(body["spec"])["HOLD"] == "600"
+    metadata = kube.PodGroup("coworld-r-game", 3).over(body)["metadata"]
+    assert metadata["labels"] == {**body["metadata"]["labels"], "kueue.x-k8s.io/pod-group-name": "coworld-r-game"}
+    assert metadata["annotations"]["kueue.x-k8s.io/pod-group-total-count"] == "3"
+    served = spec(ports=(Port(name="http", number=8080),), clients=("player-0",))
+    assert kube.service_body(served, "call", OWNER)["spec"]["clusterIP"] == "None"
+    assert "clusterIP" not in kube.service_body(served, "call", OWNER, has_address=True)["spec"]
 
 
 @pytest.mark.parametrize(

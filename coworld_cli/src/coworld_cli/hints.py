@@ -50,6 +50,7 @@ WORDS: Mapping[str, str] = {
     # Backends
     "backend_with_hosts": "Docker can (--backend docker), and so can a cluster that enforces network policies.",
     "certify_images": "Certify with --backend docker, too.",
+    "isolate_programs": "--isolated gives game and players pods of their own, which can.",
     "kubernetes_backend": "Use a backend that can (--backend kubernetes).",
     "or_processes": "{hint} Or use --backend process, which needs no engine.",
     "other_backend": "Use a backend that can (--backend docker), or do not ask for it.",

@@ -228,7 +228,7 @@ async def opened_jobs(
     if options.backend not in ("auto", "kubernetes"):
         raise click.UsageError(f"--store is for pods of a cluster: it does not go with --backend {options.backend}.")
     pods = JobPods.of(image=stored.worker_image, count=options.parallel, cluster=options.cluster())
-    async with JobVenue(package, stored.store, pods=pods, detach=detach) as venue:
+    async with JobVenue(package, stored.store, pods=pods, detach=detach, isolated=stored.isolated) as venue:
         running.out.note(
             f"Pods of a cluster play: {pods.count} of {clean(f'{pods.image}, by {venue.store}', one_line=True)}"
         )

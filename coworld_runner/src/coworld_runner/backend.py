@@ -349,6 +349,11 @@ class Unit(abc.ABC):
     def log_truncated(self) -> bool:
         """Whether a log reached its limit."""
 
+    @property
+    def image_digest(self) -> str:
+        """The digest of the image that it was started from, where only this tells; else empty."""
+        return ""
+
     @abc.abstractmethod
     def endpoint(self, port: str = "http") -> Endpoint:
         """Return how to reach a port of this unit; final once it has started.
@@ -460,6 +465,11 @@ class Backend(abc.ABC):
     """A connection to a place that runs things. Configure by keyword, enter with `async with`."""
 
     name: str = ""
+
+    @property
+    def starts_together(self) -> bool:
+        """Whether a queue admits the units of a run as one: then all are created before the first one starts."""
+        return False
 
     _hurried: bool = False
     _scopes: set[anyio.CancelScope] | None = None

@@ -673,12 +673,20 @@ class StoreOptions(Options):
         metavar="IMAGE",
         help="For --store: an image with coworld-runner[jobs], and with what rules and players import.",
     )
+    isolated: bool = option(
+        "--isolated",
+        section=_CLUSTER,
+        default=False,
+        is_flag=True,
+        help="For --store: give the game and each player, which are images, a pod of its own, kept apart by network "
+        "policies. Otherwise, an episode is one pod.",
+    )
 
     def check(self) -> None:
         """Check that the options fit together."""
         super().check()
         if self.store is None:
-            refuse_options({"worker_image", "detach"}, "goes with --store.")
+            refuse_options({"worker_image", "isolated", "detach"}, "goes with --store.")
 
 
 class MeasuringOptions(EvaluationOptions, StoreOptions):

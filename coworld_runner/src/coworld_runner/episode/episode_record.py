@@ -6,6 +6,7 @@ import datetime as dt
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -157,8 +158,11 @@ def _write(setup: Setup, record: EpisodeRecord) -> None:
 
 
 def _unit_fields(layout: EpisodeLayout, state: UnitState) -> dict[str, Any]:
+    image = state.image
+    if not image.digest and state.unit is not None:
+        image = replace(image, digest=state.unit.image_digest)
     return {
-        "image": state.image.record(),
+        "image": image.record(),
         "run": tuple(state.run),
         "exit": state.exit,
         "started_seconds": state.started,

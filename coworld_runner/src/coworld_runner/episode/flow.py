@@ -136,15 +136,18 @@ class Flow:
         try:
             self._phases.begin("start_game")
             recorder = Recorder(self._setup, self._ledger, scratch)
+            # A recorder stands between them, and starts after the game
+            together = self._backend.starts_together and self._options.record != "frames"
             async with (
                 open_proxy(self._setup, self._ledger, scratch) as proxy,
                 open_models(self._setup, self._ledger, scratch) as models,
                 self._units(
-                    [game_spec(self._setup, scratch, secret_env=recorder.variables, models=models)], start=True
+                    [game_spec(self._setup, scratch, secret_env=recorder.variables, models=models)], start=not together
                 ) as (game,),
             ):
                 self._ledger.game.unit = game
-                self._phases.end()
+                if not together:
+                    self._phases.end()
                 try:
                     async with recorder.between(game) as door:
                         player_at = partial(player_spec, self._setup, scratch=scratch, proxy=proxy, models=models)
@@ -165,6 +168,9 @@ class Flow:
         async with self._units(specs, start=False) as players:
             for player in players:
                 self._ledger.seat(player).unit = player
+            if self._backend.starts_together:
+                await game.start()
+                self._phases.end()
             from .episode_watch import Watch
             from .starvation import StarvationMeter, tick_seconds
 

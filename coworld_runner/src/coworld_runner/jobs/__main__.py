@@ -12,10 +12,11 @@ from pathlib import Path
 
 import anyio
 
-from coworld_core.errors import CoworldError
+from coworld_core.errors import CoworldError, UsageError
 
 from ..errors import unwrapped
 from .attended_run import attend_run
+from .job_objects import HOPELESS
 from .job_pods import JobPods
 from .own_pod import OwnPod
 from .taking_part import take_part
@@ -26,7 +27,9 @@ _log = logging.getLogger("coworld.jobs")
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status: 0 for success, 1 for a failure, 2 for a wrong command line.
+    """Run the program and return its exit status: 0 for success, 1 for a failure, 2 for what fails again.
+
+    A wrong command line and whatever else is wrong with what was asked fail again.
 
     Args:
         args: The arguments without the program's name; None: this process's.
@@ -56,16 +59,22 @@ def main(args: Sequence[str] | None = None) -> int:
         return anyio.run(_reported, partial(_drive, chosen.store, chosen.folder, chosen.at_once))
     part = partial(take_part, chosen.store, chosen.folder, name=os.environ.get("POD_NAME", ""))
     if chosen.command == "episode":
-        return anyio.run(_reported, lambda: part(only=chosen.chunk, pod=OwnPod.of(os.environ)))
+        return anyio.run(_reported, lambda: part(only=chosen.chunk, pod=_own_pod()))
     return anyio.run(_reported, partial(part, plays=chosen.command == "play"))
 
 
 _COMMANDS = {
     "play": "play episodes, in worker processes",
     "carry": "bring episodes from the store to a directory, where another process plays them, and take back rows",
-    "episode": "play one episode with the other containers of this pod",
+    "episode": "play one episode of images, with the other containers of this pod, or with pods of their own",
     "drive": "drive a run that was detached, and leave its report in its store",
 }
+
+
+def _own_pod() -> OwnPod:
+    # Whoever is told what pods to make makes those of game and players
+    told = JobPods.told(os.environ)
+    return OwnPod.of(os.environ, apart=told.cluster if told is not None else None)
 
 
 async def _drive(store: str, folder: Path, at_once: int | None) -> None:
@@ -78,7 +87,7 @@ async def _reported(work: Callable[[], Awaitable[object]]) -> int:
             await work()
     except CoworldError as error:
         _log.error("%s: %s %s", error.code, error.message, error.hint or "")
-        return 1
+        return HOPELESS if isinstance(error, UsageError) else 1
     return 0
 
 

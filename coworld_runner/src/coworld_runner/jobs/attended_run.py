@@ -80,7 +80,13 @@ async def attend_run(
     measured = read_plan(place)
     entrants = entrants_of_plan(package, measured, lambda slot: seat_word(slot, sent.players, place / _SENT, run))
     async with JobVenue(
-        package, url, at_once=at_once, pods=pods, lease=run.lease_seconds, programs=run.programs
+        package,
+        url,
+        at_once=at_once,
+        pods=pods,
+        lease=run.lease_seconds,
+        programs=run.programs,
+        isolated=run.isolated,
     ) as venue:
         report = await play_evaluation(
             open_evaluation(measured),

@@ -11,6 +11,7 @@ from coworld_core.episode.record import EpisodeRow
 from coworld_core.errors import CapabilityError, UsageError
 from coworld_core.hints import Hint
 
+from ..backend import Publish
 from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import VenueRun, Wanted
 from ..evaluation.worker_pool import WorkerPool
@@ -163,22 +164,30 @@ class KitChunks(ChunkKind):
 
 
 class ImageChunks(ChunkKind):
-    """Chunks of one episode each, which is programs of images in a pod of its own."""
+    """Chunks of one episode each, which is programs of images.
+
+    Args:
+        package: The game.
+        isolated: Whether each program has a pod of its own; otherwise, all have one.
+    """
 
     programs = True
     ahead = 1
 
-    def __init__(self, package: Package) -> None:
+    def __init__(self, package: Package, *, isolated: bool = False) -> None:
         super().__init__(package)
+        self._isolated = isolated
         self._plans: dict[int, EpisodePlan] = {}
         """The plans of episodes under way, by their chunk."""
         self._options = EpisodeOptions()
+        self._publish: Publish = lambda event: None
 
     def check(self, run: VenueRun) -> None:
         """Refuse what the containers of one pod do not have, too."""
         super().check(run)
         self._options = run.options or EpisodeOptions()
-        refuse_programs(self._options)
+        self._publish = run.publish
+        refuse_programs(self._options, isolated=self._isolated)
 
     def pack(self) -> PackedPackage:
         """Pack its manifest."""
@@ -213,12 +222,17 @@ class ImageChunks(ChunkKind):
         """Have a pod made for it."""
         self.know(number, episodes[0])
         if pods is not None:
-            await pods.play_episode(store, number, self._plans[number], self._options)
+            await self._have_played(pods, store, number)
 
     async def look(self, pods: JobPods, store: JobStore, numbers: Collection[int]) -> None:
         """Have a pod made for each that has none any more."""
         for number in sorted(self._plans.keys() & numbers):
-            await pods.play_episode(store, number, self._plans[number], self._options)
+            await self._have_played(pods, store, number)
+
+    async def _have_played(self, pods: JobPods, store: JobStore, number: int) -> None:
+        await pods.play_episode(
+            store, number, self._plans[number], self._options, self._publish, isolated=self._isolated
+        )
 
     async def settle(self, pods: JobPods | None, number: int, rows: Sequence[EpisodeRow]) -> None:
         """Remove its pod."""

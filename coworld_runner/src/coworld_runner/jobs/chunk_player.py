@@ -5,6 +5,7 @@ Games of the kit are played in worker processes; an episode of images with the o
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,8 +16,8 @@ from typing import Any
 import anyio
 
 from coworld_core.documents.records import open_record, read_as
-from coworld_core.episode.record import ROWS_NAME, EpisodeRow
-from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
+from coworld_core.episode.record import ROWS_NAME, EpisodeRow, SlotRow
+from coworld_core.errors import CapabilityError, CoworldError, EnvironmentFault, UsageError
 
 from ..episode.program_venue import ProgramVenue
 from ..episode.venue import Venue, VenueRun, Wanted
@@ -24,13 +25,23 @@ from ..evaluation.worker_venue import WorkerVenue
 from ..package.resolver import Package
 from ..runs.workspace import atomic_write
 from .job_files import RUN, ChunkProblem, JobRun, PlannedChunk, SentPlans, sent_package
-from .own_pod import OwnPod, OwnPodBackend
+from .own_pod import OwnPod
 from .shared_folder import SharedFolder
 
-__all__ = ["OUT", "play_chunks"]
+__all__ = ["OUT", "play_chunks", "with_digests"]
 
 OUT = "out"
 """The name of the directory with what is left of a chunk: rows, and evidence by key."""
+
+
+def with_digests(planned: tuple[SlotRow, ...], played: tuple[SlotRow, ...]) -> tuple[SlotRow, ...]:
+    """The seats of an episode as they were planned, with the digests of images, which only their nodes know."""
+    return tuple(
+        one.model_copy(update={"digest": there.digest})
+        if not one.digest and re.fullmatch("sha256:[0-9a-f]{64}", there.digest)
+        else one
+        for one, there in zip(planned, played, strict=True)
+    )
 
 
 async def play_chunks(folder: SharedFolder, pod: OwnPod | None = None) -> None:
@@ -38,7 +49,7 @@ async def play_chunks(folder: SharedFolder, pod: OwnPod | None = None) -> None:
 
     Args:
         folder: The directory.
-        pod: The pod that has game and players as its containers, if they are images.
+        pod: The pod that plays one episode of images.
 
     Raises:
         EnvironmentFault: The machine failed, or the courier is gone.
@@ -55,14 +66,14 @@ async def play_chunks(folder: SharedFolder, pod: OwnPod | None = None) -> None:
                     await folder.until("courier", lambda: folder.chunk.exists() or folder.over.exists())
                     if not folder.chunk.exists():
                         break
-                    await _play_chunk(folder, run, venue, plans, pod.tokens if pod is not None else ())
+                    await _play_chunk(folder, run, venue, plans, pod)
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def _opened_venue(package: Package, run: JobRun, pod: OwnPod | None) -> AsyncGenerator[Venue]:
     if pod is not None:
-        async with OwnPodBackend(pod, ready_seconds=run.episode_options().ready_timeout_seconds) as backend:
+        async with pod.backend(ready_seconds=run.episode_options().ready_timeout_seconds) as backend:
             # As its game was told
             yield ProgramVenue(backend, new_id=lambda: pod.job)
         return
@@ -72,9 +83,7 @@ async def _opened_venue(package: Package, run: JobRun, pod: OwnPod | None) -> As
         yield venue
 
 
-async def _play_chunk(
-    folder: SharedFolder, run: JobRun, venue: Venue, plans: SentPlans, tokens: tuple[str, ...]
-) -> None:
+async def _play_chunk(folder: SharedFolder, run: JobRun, venue: Venue, plans: SentPlans, pod: OwnPod | None) -> None:
     out = folder.chunk / OUT
     # What an earlier half of this pod has begun
     shutil.rmtree(out, ignore_errors=True)
@@ -85,7 +94,9 @@ async def _play_chunk(
         chunk = read_as(PlannedChunk, open_record(path, what="chunk", name=path.name), what="chunk")
         # No player is to find the seeds of the others there
         path.unlink()
-        wanted = [replace(one, plan=replace(one.plan, tokens=tokens)) for one in plans.plans(chunk)]
+        wanted = list(plans.plans(chunk))
+        if pod is not None:
+            wanted = [replace(one, plan=pod.informed(one.plan)) for one in wanted]
         for seats in {id(one.plan.seats): one.plan.seats for one in wanted}.values():
             if isinstance(venue, WorkerVenue) and (reason := await venue.reason_against(seats)):
                 problem = ChunkProblem(code="not_portable", message=f"Pods cannot play it: {reason}.")
@@ -119,7 +130,8 @@ async def _play(out: Path, run: JobRun, venue: Venue, wanted: list[Wanted], chun
             row: EpisodeRow
             for row in rows:
                 # Versions in a registry are known only where it is
-                file.write(row.model_copy(update={"slots": slots[row.key]}).to_line())
+                file.write(row.model_copy(update={"slots": with_digests(slots[row.key], row.slots)}).to_line())
             return False
 
-        await venue.play(terms, iter(wanted), take)
+        # What the cluster cannot enforce ends the run, as it would end any episode
+        await venue.play(terms, iter(wanted), take, fatal=(CapabilityError,))

@@ -35,24 +35,29 @@ _LEAST = {"cpu": "250m", "memory": "256Mi"}
 _WAITS = ("sh", "-c", f"until [ -e {GATE} ]; do sleep 0.1; done")
 
 
-def refuse_programs(options: EpisodeOptions | None) -> None:
-    """Refuse what the containers of one pod cannot be given.
+def refuse_programs(options: EpisodeOptions | None, *, isolated: bool = False) -> None:
+    """Refuse what the containers of one pod cannot be given, or pods of their own that pods make (`isolated`).
 
     Raises:
         CapabilityError: An option needs a network of its own for each program, or something else that there is not.
     """
     asked = options or EpisodeOptions()
-    missing = [name for name in asked.required if not getattr(POD_CAPABILITIES, name)]
-    if asked.player_https or asked.players_drop_privileges:
+    missing = [] if isolated else [name for name in asked.required if not getattr(POD_CAPABILITIES, name)]
+    if not isolated and (asked.player_https or asked.players_drop_privileges):
         missing.append("network_isolation" if asked.player_https else "dropped privileges")
-    if asked.record == "frames":
+    if not isolated and asked.record == "frames":
         missing.append("a recorder between players and game")
     if asked.models is not None:
         missing.append("a way to models")
     if missing:
         raise CapabilityError(
-            f"The containers of one pod cannot have: {', '.join(missing)}.",
-            hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").'),
+            f"{'Pods that play from a store' if isolated else 'The containers of one pod'} cannot have: "
+            f"{', '.join(missing)}.",
+            hint=Hint("kubernetes_backend", 'Use a backend that can (backend="kubernetes").')
+            if asked.models is not None
+            else Hint(
+                "isolate_programs", "JobVenue(isolated=True) gives game and players pods of their own, which can."
+            ),
         )
 
 
@@ -155,6 +160,7 @@ def episode_secrets(plan: EpisodePlan, tokens: tuple[str, ...]) -> dict[str, byt
     found = {
         CONFIG: (json.dumps(plan.config_with_tokens(tokens), indent=2) + "\n").encode(),
         "tokens": json.dumps(tokens).encode(),
+        "secrets": json.dumps([dict(seat.secret_env) for seat in plan.seats]).encode(),
     }
     for slot, seat in enumerate(plan.seats):
         given = {**_variables(plan, slot, tokens[slot]), **seat.secret_env}

@@ -109,6 +109,8 @@ class JobRun(Record):
     """Variables for game and players, beside the manifest's."""
     programs: bool
     """Whether game and players are programs of images."""
+    isolated: bool = False
+    """Whether each of them has a pod of its own."""
     options: dict[str, Any]
     """How its episodes are run: `EpisodeOptions`."""
     measured: str

@@ -32,6 +32,7 @@ from ..package.plan import EpisodePlan, Seat
 from ..package.player_names import SeatPlayer, read_players
 from ..package.resolver import Package
 from .chunk_kinds import ChunkKind, ImageChunks, KitChunks
+from .chunk_player import with_digests
 from .courier import ATTEMPTS, attempts_of
 from .driver_seat import DriverSeat, ended_elsewhere
 from .job_files import (
@@ -97,6 +98,7 @@ class JobVenue(Venue):
             `Detached` then, and `attend_run` follows it.
         lease: Seconds without a sign of life after which a pod, or another driver, is taken for dead.
         programs: Whether game and players are programs of images; None: unless the game is one of the kit, with files.
+        isolated: Whether game and players, as programs of images, have pods of their own, kept apart.
 
     Attributes:
         store: The store.
@@ -116,11 +118,13 @@ class JobVenue(Venue):
         detach: Sequence[SeatPlayer] = (),
         lease: float = 60.0,
         programs: bool | None = None,
+        isolated: bool = False,
     ) -> None:
         self._package = package
         if programs is None:
-            programs = bool(refused(package, None))
-        self._kind: ChunkKind = ImageChunks(package) if programs else KitChunks(package)
+            programs = isolated or bool(refused(package, None))
+        self._isolated = isolated
+        self._kind: ChunkKind = ImageChunks(package, isolated=isolated) if programs else KitChunks(package)
         self.store = JobStore(store)
         self._pods = pods
         self._at_once = at_once or (pods.count if pods is not None else 1)
@@ -183,9 +187,14 @@ class JobVenue(Venue):
         if await self.store.get(CLOSED) == STOPPED:
             raise ended_elsewhere(self.store)
         pods = replace(self._pods) if self._pods is not None else None
-        url, programs = self.store.below(name).url, self._kind.programs
         async with JobVenue(
-            self._package, url, pods=pods, at_once=self._at_once, lease=self._lease, programs=programs
+            self._package,
+            self.store.below(name).url,
+            pods=pods,
+            at_once=self._at_once,
+            lease=self._lease,
+            programs=self._kind.programs,
+            isolated=self._isolated,
         ) as venue:
             try:
                 yield venue
@@ -339,6 +348,7 @@ class JobVenue(Venue):
             package_sha256=packed.sha256,
             environment=dict(self._package.environment),
             programs=self._kind.programs,
+            isolated=self._isolated,
             options=plain_options(run.options),
             measured=run.measured,
             keeps_results=run.keeps_results,
@@ -492,7 +502,7 @@ class JobVenue(Venue):
             "variant": plan.variant,
             "config_changes": dict(plan.config_changes),
             "episode_tags": dict(plan.episode_tags),
-            "slots": slots,
+            "slots": with_digests(slots, row.slots),
             "workspace": episode.directory if row.workspace else "",
         }
         return row.model_copy(update=known)

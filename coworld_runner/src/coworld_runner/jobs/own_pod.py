@@ -23,9 +23,14 @@ from coworld_core.episode.outcome import Exit
 from coworld_core.errors import UsageError
 
 from ..backend import Endpoint, Found, Publish, UnitSpec
-from ..backends.base import LOCALHOST, BaseUnit, nursery
+from ..backends.base import LOCALHOST, BaseBackend, BaseUnit, nursery
 from ..backends.kubernetes._cluster import Cluster, ClusterRefused
+from ..backends.kubernetes._pod_objects import owner_reference
+from ..backends.kubernetes._pod_state import image_digest
 from ..backends.kubernetes._watched_unit import WatchedPod, watch_pods
+from ..backends.kubernetes.kubernetes_backend import KubernetesBackend
+from ..backends.registry import BackendOptions, ClusterOptions
+from ..package.plan import EpisodePlan
 from ..worker.health_port import health_port
 from ..worker.pod_backend import PodBackend
 from ..worker.worker_job import WORKDIR
@@ -34,6 +39,7 @@ from ..worker.worker_units import explain_start
 __all__ = [
     "GAME_PORT",
     "GATE",
+    "SECRETS",
     "TOKENS",
     "OwnPod",
     "OwnPodBackend",
@@ -44,8 +50,8 @@ __all__ = [
 GAME_PORT = 8080
 GATE = "/coworld-gate/open"
 """The file that lets players start."""
-TOKENS = "COWORLD_TOKENS"
-"""The variable with the tokens of an episode."""
+TOKENS, SECRETS = "COWORLD_TOKENS", "COWORLD_SECRETS"
+"""The variables with the tokens of an episode, and with the secrets of its players."""
 _ARTIFACTS = "/coworld-artifacts"
 _GATE_SHARE = 0.5
 """The share of a game's time to become ready after which players may start although it does not listen: what ails it
@@ -73,21 +79,48 @@ class OwnPod:
     """The name of its Job, which labels it."""
     name: str
     uid: str
+    job_uid: str
+    """The uid of its Job."""
     tokens: tuple[str, ...] = field(default=(), repr=False)
     """The tokens that the game and its players were given, by slot."""
+    secrets: tuple[Mapping[str, str], ...] = field(default=(), repr=False)
+    """The secrets of players, by slot, if it starts them."""
+    apart: ClusterOptions | None = None
+    """Where game and players have pods of their own; None: they are containers of this one."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> Self:
+    def of(cls, environ: Mapping[str, str], *, apart: ClusterOptions | None = None) -> Self:
         """The pod that the downward API has put into an environment.
 
         Raises:
             UsageError: It is not there.
         """
-        names = ("POD_NAMESPACE", "JOB_NAME", "POD_NAME", "POD_UID", TOKENS)
+        names = ("POD_NAMESPACE", "JOB_NAME", "POD_NAME", "POD_UID", "JOB_UID", TOKENS)
         if missing := [name for name in names if not environ.get(name)]:
             raise UsageError(f"This needs {', '.join(missing)} in its environment.", code="environment_incomplete")
         *place, tokens = (environ[name] for name in names)
-        return cls(*place, tokens=tuple(json.loads(tokens)))
+        secrets = json.loads(environ.get(SECRETS) or "[]")
+        return cls(*place, tokens=tuple(json.loads(tokens)), secrets=tuple(secrets), apart=apart)
+
+    def informed(self, plan: EpisodePlan) -> EpisodePlan:
+        """A plan with what is in no store: tokens, and the secrets of players that this pod starts."""
+        seats = plan.seats
+        if self.secrets:
+            pairs = zip(seats, self.secrets, strict=True)
+            seats = tuple(replace(seat, secret_env=known) for seat, known in pairs)
+        return replace(plan, tokens=self.tokens, seats=seats)
+
+    def backend(self, *, ready_seconds: float) -> BaseBackend:
+        """The backend that plays its episode.
+
+        Args:
+            ready_seconds: How long the game may take to become ready.
+        """
+        if self.apart is None:
+            return OwnPodBackend(self, ready_seconds=ready_seconds)
+        # Whoever removes the Job of this pod removes what it has made
+        owner = owner_reference({"metadata": {"name": self.job, "uid": self.job_uid}})
+        return KubernetesBackend.of(BackendOptions(cluster=self.apart), owner=owner)
 
 
 class OwnPodBackend(PodBackend):
@@ -175,6 +208,11 @@ class OwnUnit(BaseUnit):
     def id(self) -> str:
         """The pod's namespace and name."""
         return self.pod.id
+
+    @property
+    def image_digest(self) -> str:
+        """The digest by which the node names the image."""
+        return image_digest(self.pod.state, self.spec.name)
 
     def endpoint(self, port: str = "http") -> Endpoint:
         """The game's address, the same for all containers."""

@@ -18,7 +18,7 @@ from ..backends.kubernetes._pod_objects import MANAGED
 from ..backends.registry import ClusterOptions
 from .job_files import CLOSED, STOPPED, no_run, read_run
 from .job_files import RUN as RUN_NAME
-from .job_pods import STORE
+from .job_objects import STORE
 from .job_store import JobStore
 
 __all__ = ["StoppedJobs", "is_stored", "jobs_named", "stop_jobs"]

@@ -38,7 +38,7 @@ async def take_part(
         name: What tells this one from others who take part; empty: this machine and a random word.
         idle: Seconds to wait for further chunks of a driver that gives no sign of life.
         only: The number of the only chunk to play; None: any, one after the other.
-        pod: The pod that has game and players as its containers, if they are images.
+        pod: The pod that plays one episode of images.
 
     Raises:
         EnvironmentFault: The store cannot be reached, or the other half is gone.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector", "CollectorSettings", "main"]
 
-_HELD_SECONDS = 120.0
-"""How long a unit is held back after the last request while its files are missing."""
 _DISK_SECONDS = 1.0
 _DISK_SHARE = 20
 _ROOM_SECONDS = 0.1
@@ -37,7 +35,8 @@ class CollectorSettings:
         self.inputs = environment.get("COWORLD_COLLECTOR_INPUTS", "")
         """The directory that the unit may only read; empty if it has none."""
         self.source = environment["COWORLD_COLLECTOR_GIVEN"]
-        self.hold = environment.get("COWORLD_COLLECTOR_HOLD") == "1"
+        self.hold = int(environment.get("COWORLD_COLLECTOR_HOLD") or 0)
+        """Seconds after the last request for which the unit is held back until it is let go; 0: it is not."""
         disk, entries = (environment.get(f"COWORLD_COLLECTOR_{name}") for name in ("DISK", "ENTRIES"))
         self.disk = int(disk) if disk else None
         """Bytes that the unit may write; None: any number."""
@@ -105,8 +104,9 @@ class Collector:
             connection, _ = waiting.accept()
             with connection:
                 while not (may := self.go.wait(1.0)):
-                    if time.monotonic() - self.heard > _HELD_SECONDS:
-                        sys.stderr.write(f"collector: no request for {_HELD_SECONDS:g} s: the unit does not start\n")
+                    if time.monotonic() - self.heard > self.settings.hold:
+                        said = f"no request for {self.settings.hold} s: the unit does not start"
+                        sys.stderr.write(f"collector: {said}\n")
                         break
                 try:
                     connection.sendall(GO if may else b"")

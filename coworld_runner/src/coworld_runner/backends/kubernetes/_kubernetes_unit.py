@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,12 +34,14 @@ from ._collector_client import Collector, CollectorGone
 from ._local_ports import LocalPorts
 from ._pod_objects import (
     MAIN,
+    PodGroup,
     PodOptions,
     UnitFiles,
     collector_port,
     object_name,
     pod_body,
     policy_body,
+    queue_of,
     secret_body,
     service_body,
 )
@@ -47,7 +49,7 @@ from ._run_job import Run
 from ._start_attempts import advice
 from ._watched_unit import Presence, WatchedPod
 from ._written_files import Written
-from .pod_overlay import RESTRICTED_USER
+from .pod_overlay import RESTRICTED_USER, allows_no_root
 
 __all__ = ["KubernetesUnit", "PodContext"]
 
@@ -99,6 +101,13 @@ class KubernetesUnit(BaseUnit):
         self._owner: Mapping[str, Any] = {}
         self._environment: dict[str, str] = {}
         self._given = UnitFiles()
+        self._service = ""
+        """The address of its service; empty: that has none of its own."""
+        self._mates: Sequence[KubernetesUnit] = (self,)
+        """The units whose pods it makes."""
+        self._group: PodGroup | None = None
+        self._held = False
+        """Whether another makes its pod, which is held back until its launch."""
         self._ports = LocalPorts(context.cluster, self.pod.name)
         self._written = Written(self, self.pod, self._collector)
 
@@ -112,8 +121,13 @@ class KubernetesUnit(BaseUnit):
     def endpoint(self, port: str = "http") -> Endpoint:
         """How to reach a port: through a forwarded port on loopback, or at the pod's own address for its clients."""
         number = {item.name: item.number for item in self.spec.ports}[port]
-        address = state.pod_address(self.pod.state) or f"{self.pod.name}.{self._cluster.namespace}"
+        address = self._service or state.pod_address(self.pod.state) or f"{self.pod.name}.{self._cluster.namespace}"
         return Endpoint(here=f"{LOCALHOST}:{self._ports.number(port)}", there=f"{address}:{number}")
+
+    @property
+    def image_digest(self) -> str:
+        """The digest by which its node names the image."""
+        return state.image_digest(self.pod.state)
 
     @property
     def trouble(self) -> str:
@@ -155,14 +169,26 @@ class KubernetesUnit(BaseUnit):
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._make, "secrets", secret)
                     if spec.ports and spec.clients:
-                        tasks.start_soon(self._make, "services", service_body(spec, call, owner))
+                        tasks.start_soon(self._make_service)
                     if spec.network != "open":
                         tasks.start_soon(self._make, "networkpolicies", policy_body(spec, call, owner))
         except (ClusterRefused, ClusterGone) as error:
             raise self.pod.refused("objects", error) from error
 
-    async def _make(self, kind: Any, body: Mapping[str, Any]) -> None:
-        await self._uncancelled(lambda: self._cluster.create(kind, body))
+    async def _make(self, kind: Any, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return await self._uncancelled(lambda: self._cluster.create(kind, body))
+
+    async def _make_service(self) -> None:
+        # Those who come with it in a group are told where it is before its pod has an address
+        grouped = bool(self._queue)
+        made = await self._make("services", service_body(self.spec, self._pods.call, self._owner, has_address=grouped))
+        if grouped:
+            address = str(made["spec"]["clusterIP"])
+            self._service = f"[{address}]" if ":" in address else address
+
+    @property
+    def _queue(self) -> str:
+        return queue_of(self.spec.component, self._pods.options)
 
     async def _uncancelled(self, call: Callable[[], Awaitable[_T]]) -> _T:
         try:
@@ -179,10 +205,38 @@ class KubernetesUnit(BaseUnit):
         Raises:
             StartError: It could not be started.
         """
-        await self.pod.launch(
-            lambda: self._pods.room.take(self.spec.run_id, self._make_pod, self._note_waiting),
-            self._bring_files if self._given.large else None,
-        )
+        if self._queue and not self._held:
+            self._gather()
+        try:
+            await self.pod.launch(
+                None
+                if self._held
+                else lambda: self._pods.room.take(self.spec.run_id, self._make_pods, self._note_waiting),
+                self._bring_files if self._given.large or self._held else None,
+            )
+        except StartError as error:
+            for mate in self._mates:
+                if mate is not self and not mate.pod.uid:
+                    mate.pod.give_up(error.message)
+            raise
+
+    def _gather(self) -> None:
+        """Have the pods of all units of the run that are yet to start made with this one's, as a group."""
+        units = self._pods.run.units.values()
+        self._mates = [
+            unit
+            for unit in units
+            if unit._queue == self._queue and unit._owner and unit.pod.presence is Presence.UNMADE and not unit.exit
+        ]
+        group = PodGroup(self.pod.name, len(self._mates))
+        for mate in self._mates:
+            mate._group, mate._held = group, mate is not self
+            mate.pod.expect()
+
+    async def _make_pods(self) -> None:
+        for mate in self._mates:
+            if not mate.pod.uid:
+                await mate._make_pod()
 
     def _note_waiting(self, reason: str) -> None:
         self.publish(Notice(message=f"{self.name} waits for room on the cluster: {reason}"))
@@ -202,22 +256,23 @@ class KubernetesUnit(BaseUnit):
                 raise
             if not run.restricted:
                 run.restricted = True
-                words = f"Namespace {self._cluster.namespace} allows no root: programs run as user {RESTRICTED_USER}."
-                self.publish(Notice(message=words))
+                self.publish(Notice(message=allows_no_root(self._cluster.namespace)))
             await self._uncancelled(create)
 
     def _body(self) -> dict[str, Any]:
         options = self._pods.options
         if self._pods.run.restricted:
             options = replace(options, run_as_user=RESTRICTED_USER)
-        return pod_body(
+        body = pod_body(
             self.spec,
             self._pods.call,
             self._owner,
             options=options,
             environment=self._environment,
             files=self._given,
+            held=(self.spec.lifetime or options.lifetime) if self._held else 0,
         )
+        return body if self._group is None else self._group.over(body)
 
     async def _bring_files(self) -> None:
         """Upload the files that are too large for a Secret; the unit is held back until they have arrived."""

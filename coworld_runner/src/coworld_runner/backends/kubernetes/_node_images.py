@@ -123,9 +123,7 @@ class Images:
             )
         if words := state.unschedulable(pod):
             raise self._untried(image, "unschedulable", *await without_node(self._cluster, pod, words))
-        digest = str(state.container_status(pod).get("imageID") or "")
-        found = re.search(r"sha256:[0-9a-f]{64}", digest)
-        return ImageInfo(image=image, digest=found[0] if found else "", platform=platform or "")
+        return ImageInfo(image=image, digest=state.image_digest(pod), platform=platform or "")
 
     def _body(self, check: str, image: str, platform: str | None, owner: Mapping[str, Any]) -> dict[str, Any]:
         """The pod that pulls the image."""

@@ -33,6 +33,8 @@ __all__ = [
     "MAIN",
     "MANAGED",
     "PULL_SECONDS",
+    "QUEUE",
+    "PodGroup",
     "PodOptions",
     "Requests",
     "UnitFiles",
@@ -49,6 +51,7 @@ __all__ = [
     "policy_body",
     "program",
     "pull_spec",
+    "queue_of",
     "run_selector",
     "secret_body",
     "section_of",
@@ -59,6 +62,12 @@ MAIN, COLLECTOR = "main", "collector"
 """Names of the two containers of a pod."""
 
 CALL = "coworld.call"
+QUEUE, GROUP = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/pod-group-name"
+"""The labels with which Kueue is asked to admit something, and pods as one."""
+_OF_GROUP = "kueue.x-k8s.io/pod-group-total-count"
+_REPLACED = "kueue.x-k8s.io/retriable-in-group"
+_LARGE_SECONDS = 120
+"""How long a unit is held back after the last request while its files are missing."""
 MANAGED = {"app.kubernetes.io/managed-by": "coworld"}
 
 _PROGRAM = "/coworld-collector"
@@ -154,6 +163,11 @@ def section_of(component: Component) -> Section | None:
     return {"game": "game", "replay": "game", "player": "player"}.get(component)  # pyright: ignore[reportReturnType]
 
 
+def queue_of(component: Component, options: PodOptions) -> str:
+    """The queue that admits a component's pods; empty: none does."""
+    return str(options.overlaid.template(section_of(component)).get("metadata", {}).get("labels", {}).get(QUEUE) or "")
+
+
 def nodes_of(platform: str | None) -> dict[str, Any]:
     """The part of a pod's spec that selects nodes of a platform, `os/arch`; None: any."""
     if platform is None:
@@ -228,7 +242,7 @@ def program() -> Mapping[str, bytes]:
 # --- objects ----------------------------------------------------------------------------------------------------
 
 
-def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
+def owner_body(run_id: str, *, lease: int, image: str, owner: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The Job that owns everything of a run, and that the cluster removes when its lease is not renewed.
 
     It runs nothing: its only pod names a scheduler that does not exist. At its deadline the cluster fails the Job, and
@@ -239,12 +253,14 @@ def owner_body(run_id: str, *, lease: int, image: str) -> dict[str, Any]:
         run_id: The run's label.
         lease: Seconds until its deadline; raised while the runner lives.
         image: Any image; it is never pulled.
+        owner: The reference to what it goes with in turn; None: nothing.
     """
     least = {"cpu": "1m", "memory": "1Mi"}
     metadata = {
         "name": object_name(run_id),
         "labels": {**MANAGED, RUN: label(run_id)},
         "annotations": annotations_of(run_id),
+        **({"ownerReferences": [dict(owner)]} if owner is not None else {}),
     }
     template = pod_spec(
         container("nothing", image, requests=least, limits=least),
@@ -281,6 +297,22 @@ def pull_spec(image: str, *, policy: str, user: int = _NOBODY, **more: Any) -> d
         imagePullPolicy=policy,
     )
     return pod_spec(nothing, seconds=PULL_SECONDS, **more)
+
+
+@dataclass(frozen=True)
+class PodGroup:
+    """Pods that a queue admits as one, once all are there: two runs cannot each have a part of what they need."""
+
+    name: str
+    count: int
+
+    def over(self, pod: Mapping[str, Any]) -> dict[str, Any]:
+        """A pod as one of the group."""
+        metadata: Mapping[str, Any] = pod["metadata"]
+        # None of them is ever replaced, so the group ends with its pods
+        said = {_OF_GROUP: str(self.count), _REPLACED: "false"}
+        labels, annotations = {**metadata["labels"], GROUP: self.name}, {**metadata["annotations"], **said}
+        return {**pod, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
 
 
 @dataclass(frozen=True)
@@ -344,11 +376,20 @@ def secret_body(
     return secret(_metadata(spec, call, owner), {**data, "token": token.encode()})
 
 
-def service_body(spec: UnitSpec, call: str, owner: Mapping[str, Any]) -> dict[str, Any]:
-    """A name within the cluster for the ports of a unit that others connect to."""
+def service_body(spec: UnitSpec, call: str, owner: Mapping[str, Any], *, has_address: bool = False) -> dict[str, Any]:
+    """A name within the cluster for the ports of a unit that others connect to.
+
+    Args:
+        spec: The unit.
+        call: The label of the call that makes it.
+        owner: The reference to its run.
+        has_address: Whether it has an address before the unit does.
+    """
     ports = [{"name": label(port.name).lower(), "port": port.number} for port in spec.ports]
     selector = {RUN: label(spec.run_id), UNIT: label(spec.name)}
-    fields = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": selector, "ports": ports}
+    fields: dict[str, Any] = {"publishNotReadyAddresses": True, "selector": selector, "ports": ports}
+    if not has_address:
+        fields["clusterIP"] = "None"
     return thing("Service", _metadata(spec, call, owner), spec=fields)
 
 
@@ -396,8 +437,12 @@ def pod_body(
     options: PodOptions,
     environment: Mapping[str, str],
     files: UnitFiles,
+    held: float = 0,
 ) -> dict[str, Any]:
-    """The pod of a unit: its own container, and the collector, which is up and watching before the unit starts."""
+    """The pod of a unit: its own container, and the collector, which is up and watching before the unit starts.
+
+    The unit is held back until it is let go, for so many seconds (`held`) or while large files are missing.
+    """
     name = object_name(spec.run_id, spec.name)
     sources = [{"key": f"collector.{file}", "path": f"collector/{file}"} for file in program()]
     volumes: list[dict[str, Any]] = [
@@ -417,7 +462,7 @@ def pod_body(
         timeouts = [{"name": "timeout", "value": "1"}, {"name": "attempts", "value": "1"}]
         names = {"dnsPolicy": "None", "dnsConfig": {"nameservers": ["127.0.0.1"], "options": timeouts}}
     pod = pod_spec(
-        _collector(spec, options, name, files, own=own),
+        _collector(spec, options, name, files, own=own, held=held),
         _main(spec, options, name, environment, files.inputs_bytes, own=own),
         seconds=spec.lifetime or options.lifetime,
         grace=2,
@@ -479,14 +524,16 @@ def _main(
     )
 
 
-def _collector(spec: UnitSpec, options: PodOptions, secret: str, files: UnitFiles, *, own: bool) -> dict[str, Any]:
+def _collector(
+    spec: UnitSpec, options: PodOptions, secret: str, files: UnitFiles, *, own: bool, held: float
+) -> dict[str, Any]:
     port = str(collector_port(spec))
     settings = {
         "PORT": port,
         "DIRECTORY": _COLLECTOR_DIRECTORY,
         "INPUTS": _COLLECTOR_INPUTS if spec.inputs is not None else "",
         "GIVEN": _GIVEN,
-        "HOLD": str(int(bool(files.large))),
+        "HOLD": str(int(held) or (_LARGE_SECONDS if files.large else 0)),
         "DISK": "" if spec.limits.disk_bytes is None else str(spec.limits.disk_bytes),
         "ENTRIES": "" if spec.limits.disk_entries is None else str(spec.limits.disk_entries),
         "SIGNALS": "1",

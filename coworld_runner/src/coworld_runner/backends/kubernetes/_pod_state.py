@@ -18,6 +18,7 @@ __all__ = [
     "container_status",
     "exit_of",
     "has_started",
+    "image_digest",
     "is_over",
     "is_running",
     "lacks_room",
@@ -103,6 +104,12 @@ def container_status(pod: Mapping[str, Any], name: str = MAIN) -> Mapping[str, A
     entries: Sequence[Mapping[str, Any]] = _status(pod).get("containerStatuses") or ()
     nothing: Mapping[str, Any] = {}
     return next((entry for entry in entries if entry.get("name") == name), nothing)
+
+
+def image_digest(pod: Mapping[str, Any], name: str = MAIN) -> str:
+    """The digest of a container's image, `sha256:…`, as its node names it; empty while it does not."""
+    found = re.search(r"sha256:[0-9a-f]{64}", str(container_status(pod, name).get("imageID") or ""))
+    return found[0] if found else ""
 
 
 def _state(pod: Mapping[str, Any], name: str, kind: str) -> Mapping[str, Any] | None:

@@ -37,9 +37,19 @@ class Run:
         lease: Seconds after which the cluster removes the run unless it is renewed.
         lifetime: Seconds that units may live; where leases cannot be renewed, the run is removed a minute later.
         image: An image for the pod template of the owning Job; it is never pulled.
+        owner: The reference to what the owning Job goes with; None: nothing.
     """
 
-    def __init__(self, cluster: Cluster, run_id: str, *, lease: float, lifetime: float, image: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        run_id: str,
+        *,
+        lease: float,
+        lifetime: float,
+        image: str,
+        owner: Mapping[str, Any] | None = None,
+    ) -> None:
         self.run_id = run_id
         self.units: dict[str, KubernetesUnit] = {}
         self.restricted = False
@@ -49,6 +59,7 @@ class Run:
         self._renewable = cluster.is_at_least(1, 23)
         self._lease = max(1, int(lease if self._renewable else lifetime + _AFTER_UNITS))
         self._image = image
+        self._goes_with = owner
         self._opening = anyio.Lock()
         self._owner: Mapping[str, Any] | None = None
         self._begun = 0.0
@@ -62,7 +73,7 @@ class Run:
         """Return the owner reference for the run's objects; the first call creates the owner."""
         async with self._opening:
             if self._owner is None:
-                body = owner_body(self.run_id, lease=self._lease, image=self._image)
+                body = owner_body(self.run_id, lease=self._lease, image=self._image, owner=self._goes_with)
                 self._begun = time.monotonic()
                 job = await self._cluster.create("jobs", body)
                 self._owner = owner_reference(job)

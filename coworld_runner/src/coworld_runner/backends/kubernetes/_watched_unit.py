@@ -150,6 +150,10 @@ class WatchedPod:
     def _is_ours(self, pod: Mapping[str, Any]) -> bool:
         return self.uid in ("", pod["metadata"]["uid"])
 
+    def expect(self) -> None:
+        """Record that its creation was requested, before the unit is launched."""
+        self._note(Presence.MADE)
+
     def give_up(self, why: str) -> None:
         """Count its unit as lost, because its state cannot be observed any more."""
         self._lost_why = why

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -42,7 +42,7 @@ from ._cluster_check import check_cluster, enforces_policies
 from ._kubernetes_unit import KubernetesUnit, PodContext
 from ._labelled_objects import find_labelled, reap_labelled
 from ._node_images import Images, image_on_nodes
-from ._pod_objects import PodOptions, Requests, call_selector, object_name
+from ._pod_objects import PodOptions, Requests, call_selector, object_name, queue_of
 from ._run_job import Run
 from ._watched_unit import watch_until_lost
 from .pod_overlay import PodOverlay
@@ -72,6 +72,7 @@ class KubernetesBackend(BaseBackend):
             before, a minute after the lifetime of the run's units).
         outage: Seconds without an answer from the API server after which units count as lost.
         pending: Seconds that a pod may wait for room on the cluster.
+        owner: The reference to an object of the cluster that runs go with when it is removed; None: to none.
     """
 
     name = "kubernetes"
@@ -91,6 +92,7 @@ class KubernetesBackend(BaseBackend):
         lease: float = 900.0,
         outage: float = 180.0,
         pending: float = 600.0,
+        owner: Mapping[str, Any] | None = None,
     ) -> None:
         image = collector_image or helper_image()
         self._where = (context, namespace, Path(kubeconfig) if kubeconfig is not None else None)
@@ -105,13 +107,14 @@ class KubernetesBackend(BaseBackend):
         self._lease = lease
         self._outage = outage
         self._pending = pending
+        self._owner = owner
         self._cluster: Cluster | None = None
         self._images: Images | None = None
         self._room: ClusterCapacity | None = None
         self._runs: dict[str, Run] = {}
 
     @classmethod
-    def of(cls, options: BackendOptions) -> Self:
+    def of(cls, options: BackendOptions, *, owner: Mapping[str, Any] | None = None) -> Self:
         """Create the backend for the named cluster, or the current one; the entry point in `coworld.backends`."""
         cluster = options.cluster
         pods = PodOptions(
@@ -125,6 +128,7 @@ class KubernetesBackend(BaseBackend):
             pods=pods,
             network_policy=cluster.network_policy,
             pull_secrets=cluster.pull_secrets,
+            owner=owner,
         )
 
     @property
@@ -143,6 +147,11 @@ class KubernetesBackend(BaseBackend):
             separate_streams=False,
             proxies=self._enforced,
         )
+
+    @property
+    def starts_together(self) -> bool:
+        """Whether pods name a queue, which admits a whole group when all of its pods are there."""
+        return bool(queue_of("game", self._pods)) and queue_of("game", self._pods) == queue_of("player", self._pods)
 
     async def __aenter__(self) -> Self:
         context, namespace, kubeconfig = self._where
@@ -299,6 +308,7 @@ class KubernetesBackend(BaseBackend):
                 lease=self._lease,
                 lifetime=lifetime or self._pods.lifetime,
                 image=self._pods.collector_image,
+                owner=self._owner,
             )
         return self._runs[run_id]
 

@@ -21,7 +21,7 @@ from coworld_core.files.regular import read_regular
 from coworld_core.hints import Hint
 from coworld_core.quantities import parse_quantity
 
-__all__ = ["RESTRICTED_USER", "PodOverlay", "Section", "as_user"]
+__all__ = ["RESTRICTED_USER", "PodOverlay", "Section", "allows_no_root", "as_user"]
 
 Section = Literal["game", "player", "worker"]
 """Whose pods: those of games (replays too), of players, or of the hosted worker."""
@@ -330,6 +330,11 @@ class PodOverlay:
             made["metadata"] = {**made["metadata"], "labels": {**made["metadata"]["labels"], **labels}}
         made["spec"] = {**made["spec"], "containers": [_fitting(each) for each in made["spec"]["containers"]]}
         return made
+
+
+def allows_no_root(namespace: str) -> str:
+    """What is said where programs run as that user."""
+    return f"Namespace {namespace} allows no root: programs run as user {RESTRICTED_USER}."
 
 
 def as_user(user: int) -> dict[str, Any]:
