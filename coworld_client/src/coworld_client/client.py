@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .resources.rounds import Rounds
     from .resources.secrets import Secrets
     from .resources.submissions import Submissions
+    from .resources.teams import Teams
     from .resources.tokens import Tokens
     from .watch import Changes
 
@@ -60,6 +61,7 @@ class CoworldClient:
         transport: Carries the requests; the network by default.
         user_agent: Prepended to the client's own.
         elevated: Request team rights with every call.
+        team: Act for this one of your teams, by its name.
         backoff: Pauses between attempts.
         ssl: Whom to trust, and which certificate to show: `coworld_client.tls.tls_context(ca=…, certificate=…)`. It
             counts for the storage and the registry that the platform points to, too. By default as `SSL_CERT_FILE`,
@@ -83,6 +85,7 @@ class CoworldClient:
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,
         elevated: bool = False,
+        team: str | None = None,
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
@@ -96,6 +99,7 @@ class CoworldClient:
             transport=transport,
             user_agent=user_agent,
             elevated=elevated,
+            team=team,
             backoff=backoff,
             ssl=ssl,
             headers=headers,
@@ -374,6 +378,13 @@ class CoworldClient:
         from .resources.submissions import Submissions
 
         return Submissions(self)
+
+    @cached_property
+    def teams(self) -> Teams:
+        """Your teams."""
+        from .resources.teams import Teams
+
+        return Teams(self)
 
     @cached_property
     def tokens(self) -> Tokens:

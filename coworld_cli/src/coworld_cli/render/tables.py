@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         LeaderboardEntry,
         LeaderboardView,
         League,
+        LeagueOfficer,
         LeagueSeason,
         LeagueSeed,
         Membership,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Secret,
         Submission,
         SubmissionCreated,
+        Team,
         Whoami,
     )
 
@@ -532,6 +534,18 @@ TOKENS: tuple[Column[OwnToken], ...] = (
     Column("Created", lambda row: when(row.created_at)),
     Column("Expires", lambda row: when(row.expires_at)),
     Column("Current", lambda row: row.is_current),
+)
+
+
+OFFICERS: tuple[Column[LeagueOfficer], ...] = (
+    Column("ID", lambda row: row.user_id),
+    Column("Name", lambda row: row.name),
+    Column("Role", lambda row: row.role),
+)
+TEAMS: tuple[Column[Team], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Name", lambda row: row.name),
+    Column("Members", lambda row: ", ".join(member.name for member in row.members)),
 )
 
 

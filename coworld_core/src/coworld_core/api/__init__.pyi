@@ -143,3 +143,12 @@ from .role_runs import RoleRunBody as RoleRunBody
 from .tags import LabelTags as LabelTags
 from .tags import TagChangesBody as TagChangesBody
 from .tags import Tagged as Tagged
+from .teams import LeagueOfficer as LeagueOfficer
+from .teams import LeagueOfficerBody as LeagueOfficerBody
+from .teams import Team as Team
+from .teams import TeamBody as TeamBody
+from .teams import TeamInvitation as TeamInvitation
+from .teams import TeamInvitationBody as TeamInvitationBody
+from .teams import TeamJoinBody as TeamJoinBody
+from .teams import TeamLeft as TeamLeft
+from .teams import TeamMember as TeamMember
