@@ -188,7 +188,7 @@ async def test_who_leaves_keeps_nothing(tmp_path: Path, database: str | None) ->
 
 async def test_team_is_made_and_joined_in_the_browser(tmp_path: Path) -> None:
     async with inside(tmp_path) as platform:
-        cookies = {}
+        cookies: dict[str, dict[str, str]] = {}
         for name in ("ann", "bob"):
             entered = await platform.http.post(
                 "/sign-in", data={"token": await platform.add_user(name)}, headers=SAME_ORIGIN

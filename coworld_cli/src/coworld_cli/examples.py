@@ -179,6 +179,8 @@ coworld set-token --server http://127.0.0.1:8787 < token.txt
 coworld set-token --file token.txt
 coworld exchange-code
 coworld exchange-code CODE --server http://127.0.0.1:8787
+coworld delete-account
+coworld delete-account --name ann
 coworld token list
 coworld token list --json
 coworld token create laptop --days 90

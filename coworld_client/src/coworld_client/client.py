@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from coworld_core.api import EpisodeView, Whoami
+from coworld_core.api import AccountDeletion, EpisodeView, Whoami
 
 from .sign_in.credentials import DEFAULT_SERVER, Token, resolve_login, resolve_server
 from .transport._connection import TIMEOUT, Connection
@@ -164,6 +164,21 @@ class CoworldClient:
         from .transport._replies import read
 
         return read(Whoami, await self.connection.call("GET", "/whoami", timeout=timeout))
+
+    async def delete_account(self, name: str | None = None, *, timeout: float | None = None) -> AccountDeletion:
+        """Delete your account for good, or, without its name, say what that would do.
+
+        Args:
+            name: The account's name, to say that it is meant.
+            timeout: Seconds for each attempt.
+
+        Raises:
+            Conflict: The name is another one, or you are the last member of a team that has entries.
+        """
+        from .transport._replies import read
+
+        method, target = ("GET", "/account/deletion") if name is None else ("DELETE", "/account")
+        return read(AccountDeletion, await self.connection.call(method, target, params={"name": name}, timeout=timeout))
 
     def watch(
         self,

@@ -14,6 +14,7 @@ from opentelemetry.trace import TracerProvider
 
 from coworld_core import time_limits
 from coworld_core.api import (
+    AccountDeletion,
     ArtifactType,
     AutoChampion,
     BundlePart,
@@ -669,6 +670,7 @@ class SyncClient:
     ) -> None: ...
     @property
     def server(self) -> str: ...
+    def delete_account(self, name: str | None = None, *, timeout: float | None = None) -> AccountDeletion: ...
     def whoami(self, *, timeout: float | None = None) -> Whoami: ...
     def watch(
         self,

@@ -16,6 +16,7 @@ from .text import clean, command_line, labels_line, number
 if TYPE_CHECKING:
     from coworld_client.uploads import CoworldStatus
     from coworld_core.api import (
+        AccountDeletion,
         CompetitionEvent,
         Coworld,
         Division,
@@ -572,6 +573,21 @@ def whoami_details(known: Whoami, server: str) -> str:
         ("Administrator", known.is_softmax_admin),
         ("Scopes", ", ".join(known.scopes)),
     )
+
+
+def deletion_details(done: AccountDeletion, *, deleted: bool) -> str:
+    """What the deletion of an account has done, or would do."""
+    about = _lines(
+        ("Deleted" if deleted else "Would delete", done.name),
+        ("Called from then on", done.neutral_name),
+        ("Episodes that stay", done.episodes),
+        ("Waiting, cancelled", done.requests),
+        ("Retired from leagues", done.memberships),
+        ("Unused versions", done.unused),
+        ("Tokens that end", done.tokens),
+    )
+    more = "" if deleted else f"\n\nTo delete it for good: {command_line('delete-account', '--name', done.name)}"
+    return clean(f"{about}\n\nGoes: {done.goes}.\nStays: {done.stays}.{more}")
 
 
 def play_session_details(session: PlaySession) -> str:

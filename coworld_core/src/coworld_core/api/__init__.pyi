@@ -67,6 +67,7 @@ from .hosted import PlaySession as PlaySession
 from .hosted import PlaySessionBody as PlaySessionBody
 from .hosted import ReplaySessionBody as ReplaySessionBody
 from .hosted import SessionPlayer as SessionPlayer
+from .identity import AccountDeletion as AccountDeletion
 from .identity import NewToken as NewToken
 from .identity import OwnedPlayer as OwnedPlayer
 from .identity import OwnToken as OwnToken

@@ -325,7 +325,8 @@ class Authenticator:
             if team is None or elevate:
                 why = "Team rights are a person's own." if elevate else f"You are in no team {unquote(name)!r}."
                 raise forbidden(why, code="not_member")
-            return Caller("user", user=team, token_id=token.id, token_kind=token.kind, person_id=user.id)
+            kind = cast("TokenKind", token.kind)
+            return Caller("user", user=team, token_id=token.id, token_kind=kind, person_id=user.id)
         offices = (user.offices or "").split() if player is None else ()
         return Caller(
             kind="player" if player else "user",

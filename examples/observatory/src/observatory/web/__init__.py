@@ -35,6 +35,7 @@ router = APIRouter(include_in_schema=False)
 for _path, _page in {
     "/": pages.home,
     "/account": account.account,
+    "/account/delete": account.deletion,
     "/invitations/{code}": account.invitation,
     "/teams/join/{code}": teams.invitation,
     "/leagues/{league_id}": leagues.league,
@@ -59,6 +60,7 @@ for _path, _page in {
 }.items():
     router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
+    "/account/delete": account.delete,
     "/account/teams": teams.change,
     "/account/tokens": account.revoke,
     "/invitations/{code}": account.accept,
