@@ -112,14 +112,10 @@ def _user_delete(settings: Settings, out: Out, name: str, yes: bool) -> None:
 
     Episodes, replays and standings stay under a neutral name, since others have a part in them.
     """
-    from .identity.accounts import find_user
-    from .operations.deletion import delete_account, deletion_of
+    from .operations.deletion import delete_named
 
     async def delete(services: Services) -> dict[str, Any]:
-        async with services.database.reading() as session:
-            user = await find_user(session, name)
-            planned = await deletion_of(session, user)
-        return dataclasses.asdict(await delete_account(services, user.id) if yes else planned)
+        return dataclasses.asdict(await delete_named(services, name, really=yes))
 
     result = with_services(settings, delete)
     out.answer(result | {"deleted": yes})

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ..errors import conflict
+from ..identity.accounts import find_user
 from ..services import Services
 from ..store.audit import audit
 from ..store.columns import Base, now
@@ -43,7 +44,7 @@ from ..work.cancellation import cancel_waiting
 from ..work.league_members import retire_member
 from .teams import leave_team, teams_of
 
-__all__ = ["GOES", "STAYS", "Deletion", "delete_account", "deletion_of"]
+__all__ = ["GOES", "STAYS", "Deletion", "delete_account", "delete_named", "deletion_of"]
 
 GOES = (
     "name and e-mail, tokens, sessions, sign-in codes, keys, labels, secrets of policies, requests that nothing has "
@@ -130,6 +131,19 @@ async def delete_account(services: Services, user_id: str) -> Deletion:
     for environment in environments:
         await services.vault.delete("policy-env", environment)
     return done
+
+
+async def delete_named(services: Services, name: str, *, really: bool) -> Deletion:
+    """Delete the account of a name or an id; unless `really`, only say what that would do.
+
+    Raises:
+        AccountError: There is no such account (code `unknown_user`).
+        Refusal: As by `delete_account`.
+    """
+    async with services.database.reading() as session:
+        user = await find_user(session, name)
+        planned = await deletion_of(session, user)
+    return await delete_account(services, user.id) if really else planned
 
 
 async def _end(session: AsyncSession, user: User, done: Deletion) -> None:
