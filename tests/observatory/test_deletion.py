@@ -25,9 +25,10 @@ async def _found(platform: Inside, *words: str) -> list[str]:
     found: list[str] = []
     async with platform.services.database.reading() as session:
         for name, table in Base.metadata.tables.items():
-            rows = [] if name == "audit_entries" else (await session.execute(sa.select(table))).all()
-            for row in rows:
-                shown = [f"{name}.{one}: {value}" for one, value in row._mapping.items()]
+            if name == "audit_entries":
+                continue
+            for row in (await session.execute(sa.select(table))).mappings().all():
+                shown = [f"{name}.{one}: {value}" for one, value in row.items()]
                 found += [one for one in shown for word in words if word.casefold() in one.casefold()]
     return found
 

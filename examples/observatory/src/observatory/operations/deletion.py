@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -214,7 +214,10 @@ async def _rename(session: AsyncSession, user: User, neutral: str) -> None:
     words = _substitute(names)
     policies = await session.scalars(sa.select(Policy.name).where(Policy.user_id == of))
     known = {*names, *policies}
-    whole = lambda text: words(text) if text.partition(":")[0] in known else text  # noqa: E731
+
+    def whole(text: str) -> str:
+        return words(text) if text.partition(":")[0] in known else text
+
     seated = sa.select(Participant.episode_request_id).where(Participant.user_id == of)
     ours = sa.or_(EpisodeRequest.user_id == of, EpisodeRequest.id.in_(seated))
     leagues = list(await session.scalars(sa.select(Membership.league_id).where(Membership.user_id == of).distinct()))
@@ -279,9 +282,9 @@ def _deep(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
-        return [_deep(one, change) for one in value]
+        return [_deep(one, change) for one in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {change(name): _deep(one, change) for name, one in value.items()}
+        return {change(name): _deep(one, change) for name, one in cast("dict[str, Any]", value).items()}
     return value
 
 

@@ -201,7 +201,7 @@ async def delete(request: Request) -> Response:
         with acting(actor_of(request, caller)):
             done = await delete_account(services, caller.user.id)
     except Refusal as refusal:
-        said = {"done": planned, "deleted": False, "wrong": refusal.message}
+        said: dict[str, Any] = {"done": planned, "deleted": False, "wrong": refusal.message}
         return page(request, "deletion.html", caller, here="account", status=refusal.status, **said)
     answer = page(request, "deletion.html", ANONYMOUS, done=done, deleted=True, wrong=None)
     answer.delete_cookie(SESSION_COOKIE)
