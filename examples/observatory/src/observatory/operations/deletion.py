@@ -126,8 +126,8 @@ async def delete_account(services: Services, user_id: str) -> Deletion:
         environments = await _remove(session, user)
         user.name, user.email, user.quotas, user.is_team = done.neutral_name, None, None, False
         user.disabled_at, user.disabled_reason = now(), "The account was deleted."
-        counts = {"episodes": done.episodes, "requests": done.requests, "unused": done.unused}
-        audit(session, "account.deleted", user_id=user.id, **counts)
+        kept, cancelled = done.episodes, done.requests
+        audit(session, "account.deleted", user_id=user.id, episodes=kept, requests=cancelled, unused=done.unused)
     for environment in environments:
         await services.vault.delete("policy-env", environment)
     return done
@@ -271,8 +271,9 @@ async def _change(
     change: Callable[[str], str],
 ) -> None:
     columns, key = list(columns), list(table.primary_key)
-    for row in (await session.execute(sa.select(*key, *columns).where(condition))).all() if columns else ():
-        found = row._mapping
+    if not columns:
+        return
+    for found in (await session.execute(sa.select(*key, *columns).where(condition))).mappings().all():
         new = {one.name: _deep(found[one], change) for one in columns}
         if changed := {name: value for name, value in new.items() if value != found[table.c[name]]}:
             await session.execute(sa.update(table).where(*(one == found[one] for one in key)).values(changed))
