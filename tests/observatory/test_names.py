@@ -84,6 +84,7 @@ def test_one_letter_that_looks_like_two_is_found() -> None:
 _NAMED: dict[str, dict[str, Any]] = {
     "POST /players": {"name": "$"},
     "POST /credentials/tokens": {"name": "$"},
+    "POST /v2/teams": {"name": "$"},
     "POST /stats/policies/docker-img/complete": {"name": "$", "container_image_id": "$image"},
     "POST /stats/policies/files": {
         "name": "$",

@@ -287,9 +287,11 @@ async def opened_client(connection: Connection, *, anonymous: bool = False) -> A
     from coworld_client.errors import NotLoggedIn
     from coworld_client.sign_in import SessionExpired
 
-    named = connection.as_user or connection.as_player is not None
+    named = connection.identity != "active"
     try:
-        client = CoworldClient.from_login(connection.server, identity=connection.identity, elevated=connection.elevated)
+        client = CoworldClient.from_login(
+            connection.server, identity=connection.identity, elevated=connection.elevated, team=connection.as_team
+        )
     except NotLoggedIn as error:
         # An expired session must not silently become an anonymous one
         if not anonymous or named or isinstance(error, SessionExpired):

@@ -180,12 +180,25 @@ coworld set-token --server http://127.0.0.1:8787 < token.txt
 coworld set-token --file token.txt
 coworld exchange-code
 coworld exchange-code CODE --server http://127.0.0.1:8787
+coworld delete-account
+coworld delete-account --name ann
 coworld token list
 coworld token list --json
 coworld token create laptop --days 90
 coworld token create ci --json
 coworld token revoke TOKEN_ID
 coworld token revoke TOKEN_ID --server http://127.0.0.1:8787
+coworld team list
+coworld team list --json
+coworld team create red
+coworld team create 'Red team' --server http://127.0.0.1:8787
+coworld team invite red
+coworld team invite red --days 3
+coworld team join http://127.0.0.1:8787/teams/join/CODE
+coworld team join CODE --json
+coworld team leave red
+coworld team leave red ann
+coworld team leave red --entries retire
 coworld player list
 coworld player list --json
 coworld player create 'Red team'
@@ -271,6 +284,10 @@ coworld retire-membership LPM_ID
 coworld retire-membership LPM_ID --reason 'a newer one plays'
 coworld league create paintarena
 coworld league create paintarena --set rounds_per_day=4
+coworld league officers 'Spring course'
+coworld league officers 'Spring course' --json
+coworld league appoint 'Spring course' ann organiser --elevated
+coworld league appoint 'Spring course' bob assistant
 coworld league list
 coworld league list --json
 coworld episodes --mine --with-replay

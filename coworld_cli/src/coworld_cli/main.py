@@ -61,7 +61,9 @@ _COMMANDS: CommandTable = {
         "logout": ("accounts", "Forget the token and the player sessions of a server."),
         "player": ("players", "List, create and switch player identities."),
         "token": ("tokens", "List, make and revoke your tokens on a server."),
+        "team": ("teams", "Own policies and entries together, as a team."),
         "set-token": ("accounts", "Save a token that you have."),
+        "delete-account": ("accounts", "Say what deleting your account would do, or delete it."),
         "exchange-code": ("accounts", "Finish a sign-in with the code that the browser showed."),
     },
     "Coworlds": {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from coworld_core.api import EpisodeView, Whoami
+from coworld_core.api import AccountDeletion, EpisodeView, Whoami
 
 from .sign_in.credentials import DEFAULT_SERVER, Token, resolve_login, resolve_server
 from .transport._connection import TIMEOUT, Connection
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .resources.rounds import Rounds
     from .resources.secrets import Secrets
     from .resources.submissions import Submissions
+    from .resources.teams import Teams
     from .resources.tokens import Tokens
     from .watch import Changes
 
@@ -60,6 +61,7 @@ class CoworldClient:
         transport: Carries the requests; the network by default.
         user_agent: Prepended to the client's own.
         elevated: Request team rights with every call.
+        team: Act for this one of your teams, by its name.
         backoff: Pauses between attempts.
         ssl: Whom to trust, and which certificate to show: `coworld_client.tls.tls_context(ca=…, certificate=…)`. It
             counts for the storage and the registry that the platform points to, too. By default as `SSL_CERT_FILE`,
@@ -83,6 +85,7 @@ class CoworldClient:
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,
         elevated: bool = False,
+        team: str | None = None,
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
@@ -96,6 +99,7 @@ class CoworldClient:
             transport=transport,
             user_agent=user_agent,
             elevated=elevated,
+            team=team,
             backoff=backoff,
             ssl=ssl,
             headers=headers,
@@ -160,6 +164,21 @@ class CoworldClient:
         from .transport._replies import read
 
         return read(Whoami, await self.connection.call("GET", "/whoami", timeout=timeout))
+
+    async def delete_account(self, name: str | None = None, *, timeout: float | None = None) -> AccountDeletion:
+        """Delete your account for good, or, without its name, say what that would do.
+
+        Args:
+            name: The account's name, to say that it is meant.
+            timeout: Seconds for each attempt.
+
+        Raises:
+            Conflict: The name is another one, or you are the last member of a team that has entries.
+        """
+        from .transport._replies import read
+
+        method, target = ("GET", "/account/deletion") if name is None else ("DELETE", "/account")
+        return read(AccountDeletion, await self.connection.call(method, target, params={"name": name}, timeout=timeout))
 
     def watch(
         self,
@@ -374,6 +393,13 @@ class CoworldClient:
         from .resources.submissions import Submissions
 
         return Submissions(self)
+
+    @cached_property
+    def teams(self) -> Teams:
+        """Your teams."""
+        from .resources.teams import Teams
+
+        return Teams(self)
 
     @cached_property
     def tokens(self) -> Tokens:

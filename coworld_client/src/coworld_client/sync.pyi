@@ -14,6 +14,7 @@ from opentelemetry.trace import TracerProvider
 
 from coworld_core import time_limits
 from coworld_core.api import (
+    AccountDeletion,
     ArtifactType,
     AutoChampion,
     BundlePart,
@@ -39,6 +40,7 @@ from coworld_core.api import (
     Leaderboard,
     LeaderboardEntry,
     League,
+    LeagueOfficer,
     LeagueSeason,
     LeagueSeed,
     Lobby,
@@ -65,6 +67,9 @@ from coworld_core.api import (
     Submission,
     SubmissionCreated,
     Tagged,
+    Team,
+    TeamInvitation,
+    TeamLeft,
     Whoami,
     Wire,
 )
@@ -399,6 +404,10 @@ class _Leagues:
     def get(self, league_id: str, *, timeout: float | None = None) -> League: ...
     def id_of(self, league: str, *, timeout: float | None = None) -> str: ...
     def only_division(self, league: str, *, timeout: float | None = None) -> str: ...
+    def officers(self, league: str, *, timeout: float | None = None) -> tuple[LeagueOfficer, ...]: ...
+    def appoint(
+        self, league: str, user: str, role: Literal["organiser", "assistant", "none"], *, timeout: float | None = None
+    ) -> tuple[LeagueOfficer, ...]: ...
     def seasons(self, league_id: str, *, timeout: float | None = None) -> _Rows[LeagueSeason]: ...
     def season(self, league_id: str, number: int | None = None, *, timeout: float | None = None) -> LeagueSeason: ...
     def game_of_week(self, *, timeout: float | None = None) -> League | None: ...
@@ -614,6 +623,20 @@ class _Submissions:
         idempotency_key: str | None = None,
     ) -> SubmissionCreated: ...
 
+class _Teams:
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[Team]: ...
+    def create(self, name: str, *, timeout: float | None = None, idempotency_key: str | None = None) -> Team: ...
+    def invite(self, team: str, *, days: int = 14, timeout: float | None = None) -> TeamInvitation: ...
+    def join(self, code: str, *, timeout: float | None = None, idempotency_key: str | None = None) -> Team: ...
+    def leave(
+        self,
+        team: str,
+        member: str = "me",
+        *,
+        entries: Literal["retire", "keep"] | None = None,
+        timeout: float | None = None,
+    ) -> TeamLeft: ...
+
 class _Tokens:
     def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[OwnToken]: ...
     def create(self, name: str, *, days: int | None = None, timeout: float | None = None) -> NewToken: ...
@@ -631,6 +654,7 @@ class SyncClient:
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,
         elevated: bool = False,
+        team: str | None = None,
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
@@ -647,6 +671,7 @@ class SyncClient:
     @property
     def server(self) -> str: ...
     def whoami(self, *, timeout: float | None = None) -> Whoami: ...
+    def delete_account(self, name: str | None = None, *, timeout: float | None = None) -> AccountDeletion: ...
     def watch(
         self,
         ids: str | Sequence[str],
@@ -702,6 +727,8 @@ class SyncClient:
     def secrets(self) -> _Secrets: ...
     @property
     def submissions(self) -> _Submissions: ...
+    @property
+    def teams(self) -> _Teams: ...
     @property
     def tokens(self) -> _Tokens: ...
     def run(

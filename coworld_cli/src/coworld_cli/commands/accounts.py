@@ -15,7 +15,7 @@ from ..options.platform import Connection, platform_options, resolved, server_op
 from ..options.values import INPUT_FILE
 from ..output import Output, output_options
 from ..render.rows import dump
-from ..render.tables import whoami_details
+from ..render.tables import deletion_details, whoami_details
 from ..render.text import again, clean
 
 if TYPE_CHECKING:
@@ -194,3 +194,22 @@ def exchange_code(out: Output, server: str, code: str | None) -> int:
         return await _keep(server, await exchange_code(server, given), out)
 
     return run_async(out, finish)
+
+
+@commands.command("delete-account")
+@click.option("--name", metavar="NAME", help="The account's name: delete it, for good.")
+@server_option
+@output_options
+def delete_account(out: Output, server: str | None, name: str | None) -> int:
+    """Say what deleting your account would do, or delete it.
+
+    Episodes, replays and standings stay under a neutral name, since others have a part in them.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        done = await api.delete_account(name)
+        out.answer(dump(done))
+        out.say(deletion_details(done, deleted=name is not None))
+        return exitcodes.OK
+
+    return run_api(out, Connection(server=server, as_user=True), body, changes=name is not None)

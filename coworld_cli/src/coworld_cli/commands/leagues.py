@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -273,3 +273,37 @@ def list_(out: Output, connection: Connection) -> int:
         return await show_rows(out, api.league_seeds.list(), tables.SEEDS, none="No leagues were requested.")
 
     return run_api(out, connection, body)
+
+
+@league.command("officers")
+@click.argument("name", type=IdType("league", names=True), metavar="LEAGUE")
+@platform_options
+def officers(out: Output, connection: Connection, name: str) -> int:
+    """List the people who help to run a league."""
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_rows(out, api.leagues.officers(name), tables.OFFICERS, none="Only operators run this league.")
+
+    return run_api(out, connection, body)
+
+
+@league.command("appoint")
+@click.argument("name", type=IdType("league", names=True), metavar="LEAGUE")
+@click.argument("user")
+@click.argument("role", type=click.Choice(["organiser", "assistant", "none"]))
+@platform_options
+def appoint(
+    out: Output, connection: Connection, name: str, user: str, role: Literal["organiser", "assistant", "none"]
+) -> int:
+    """Give USER a role in a league, or take it away with none.
+
+    Organisers see everything of their league, retire entries and name assistants, who see everything. Operators name
+    organisers, with --elevated.
+    """
+
+    async def body(api: CoworldClient, _: Running) -> int:
+        return await show_rows(
+            out, api.leagues.appoint(name, user, role), tables.OFFICERS, none="Only operators run this league now."
+        )
+
+    return run_api(out, connection, body, changes=True)

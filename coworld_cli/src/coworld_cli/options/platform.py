@@ -93,6 +93,12 @@ class Connection(Options):
         metavar="PLY",
         help="Act as this one of your players.",
     )
+    as_team: str | None = option(
+        "--as-team",
+        section=_SECTION,
+        metavar="TEAM",
+        help="Act for this one of your teams: what you upload is its.",
+    )
     elevated: bool = option(
         "--elevated",
         section=_SECTION,
@@ -105,6 +111,8 @@ class Connection(Options):
         """Check that the options fit together."""
         if self.as_user and self.as_player:
             raise click.UsageError("--as-user and --as-player exclude each other.", click.get_current_context())
+        if self.as_team and (self.as_player or self.elevated):
+            raise click.UsageError("--as-team goes neither with --as-player nor with --elevated.")
         if self.elevated and self.as_player:
             raise click.UsageError("Players do not have the team's rights: --elevated needs --as-user.")
 
@@ -122,7 +130,7 @@ class Connection(Options):
     @property
     def identity(self) -> str:
         """The identity in the client's terms: `active`, `user` or the id of a player."""
-        return self.as_player or ("user" if self.as_user else "active")
+        return self.as_player or ("user" if self.as_user or self.as_team else "active")
 
 
 def platform_options(function: Callable[..., Any]) -> Callable[..., Any]:

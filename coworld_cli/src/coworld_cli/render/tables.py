@@ -16,6 +16,7 @@ from .text import clean, command_line, labels_line, number
 if TYPE_CHECKING:
     from coworld_client.uploads import CoworldStatus
     from coworld_core.api import (
+        AccountDeletion,
         CompetitionEvent,
         Coworld,
         Division,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         LeaderboardEntry,
         LeaderboardView,
         League,
+        LeagueOfficer,
         LeagueSeason,
         LeagueSeed,
         Membership,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         Secret,
         Submission,
         SubmissionCreated,
+        Team,
         Whoami,
     )
 
@@ -535,6 +538,18 @@ TOKENS: tuple[Column[OwnToken], ...] = (
 )
 
 
+OFFICERS: tuple[Column[LeagueOfficer], ...] = (
+    Column("ID", lambda row: row.user_id),
+    Column("Name", lambda row: row.name),
+    Column("Role", lambda row: row.role),
+)
+TEAMS: tuple[Column[Team], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Name", lambda row: row.name),
+    Column("Members", lambda row: ", ".join(member.name for member in row.members)),
+)
+
+
 def player_columns(active: str | None) -> tuple[Column[OwnedPlayer], ...]:
     """The columns of a list of players, the active one marked."""
     mark, none = Styled(click.style("*", fg="green", bold=True)), Styled(" ")
@@ -558,6 +573,21 @@ def whoami_details(known: Whoami, server: str) -> str:
         ("Administrator", known.is_softmax_admin),
         ("Scopes", ", ".join(known.scopes)),
     )
+
+
+def deletion_details(done: AccountDeletion, *, deleted: bool) -> str:
+    """What the deletion of an account has done, or would do."""
+    about = _lines(
+        ("Deleted" if deleted else "Would delete", done.name),
+        ("Called from then on", done.neutral_name),
+        ("Episodes that stay", done.episodes),
+        ("Waiting, cancelled", done.requests),
+        ("Retired from leagues", done.memberships),
+        ("Unused versions", done.unused),
+        ("Tokens that end", done.tokens),
+    )
+    more = "" if deleted else f"\n\nTo delete it for good: {command_line('delete-account', '--name', done.name)}"
+    return clean(f"{about}\n\nGoes: {done.goes}.\nStays: {done.stays}.{more}")
 
 
 def play_session_details(session: PlaySession) -> str:

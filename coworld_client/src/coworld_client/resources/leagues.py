@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from coworld_core.api import LadderEntry, League, LeagueSeason, check_id
+from typing import Literal
+
+from coworld_core.api import LadderEntry, League, LeagueOfficer, LeagueOfficerBody, LeagueSeason, check_id
 from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
@@ -82,6 +84,32 @@ class Leagues(Resource):
             code="division_needed",
             hint=Hint("name_division", "Name one: {divisions}.", divisions=named) if ladder else None,
         )
+
+    async def officers(self, league: str, *, timeout: float | None = None) -> tuple[LeagueOfficer, ...]:
+        """The people who help to run a league, organisers first."""
+        target = path("/v2/leagues/{}/officers", await self.id_of(league, timeout=timeout))
+        return tuple(read_list(LeagueOfficer, await self._connection.call("GET", target, timeout=timeout)))
+
+    async def appoint(
+        self,
+        league: str,
+        user: str,
+        role: Literal["organiser", "assistant", "none"],
+        *,
+        timeout: float | None = None,
+    ) -> tuple[LeagueOfficer, ...]:
+        """Give somebody a role in a league, or take it away (`none`); returns all who have one.
+
+        Organisers see everything of their league, retire entries and name assistants, who see everything. Operators of
+        the platform name organisers, with `elevated=True`.
+
+        Raises:
+            Forbidden: You may not.
+            NotFound: There is no such league or account.
+        """
+        target = path("/v2/leagues/{}/officers", await self.id_of(league, timeout=timeout))
+        body = LeagueOfficerBody.of(user=user, role=role).to_wire()
+        return tuple(read_list(LeagueOfficer, await self._connection.call("PUT", target, json=body, timeout=timeout)))
 
     def seasons(self, league_id: str, *, timeout: float | None = None) -> AsyncPager[LeagueSeason]:
         """The finished seasons of a league, given by its id, newest first, on servers that archive them."""

@@ -7,6 +7,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 import httpx2
 
@@ -26,7 +27,16 @@ _VALUE = re.compile(r"[!-~]([ \t!-~]*[!-~])?")
 _OWN = frozenset(
     (
         *("accept", "authorization", "connection", "content-length", "content-type", "cookie", "host"),
-        *("idempotency-key", "range", "te", "transfer-encoding", "upgrade", "user-agent", "x-use-elevated-privileges"),
+        *(
+            "idempotency-key",
+            "range",
+            "te",
+            "transfer-encoding",
+            "upgrade",
+            "user-agent",
+            "x-team",
+            "x-use-elevated-privileges",
+        ),
     )
 )
 _SECRET_LENGTH = 8
@@ -70,6 +80,7 @@ class Identity:
     origin: Origin
     token: Token | None = None
     elevated: bool = False
+    team: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +98,8 @@ class Identity:
         if self.token is None:
             return dict(self.headers)
         headers = {**self.headers, "Authorization": f"Bearer {self.token.reveal()}"}
+        if self.team is not None:
+            headers["X-Team"] = quote(self.team)
         return {**headers, "X-Use-Elevated-Privileges": "true"} if self.elevated else headers
 
     @property

@@ -115,6 +115,7 @@ class Connection:
         transport: Carries the requests; the network by default.
         user_agent: Prepended to the client's own.
         elevated: Request team rights with every call.
+        team: Act for this team of the user.
         backoff: Pauses between attempts.
         ssl: Whom to trust, and as whom; as the environment says by default.
         headers: More headers for this server.
@@ -135,6 +136,7 @@ class Connection:
         transport: httpx2.AsyncBaseTransport | None = None,
         user_agent: str | None = None,
         elevated: bool = False,
+        team: str | None = None,
         backoff: Backoff | None = None,
         ssl: SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
@@ -144,7 +146,7 @@ class Connection:
         self.base = httpx2.URL(self.server.removesuffix(PREFIX) + PREFIX)
         self.origin = origin_of(self.base)
         self.identity = Identity(
-            origin=self.origin, token=token, elevated=elevated, headers=checked_headers(headers or {})
+            origin=self.origin, token=token, elevated=elevated, team=team, headers=checked_headers(headers or {})
         )
         self.ssl = ssl
         self._tracing = Tracing(tracer_provider)

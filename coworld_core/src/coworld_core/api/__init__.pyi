@@ -67,6 +67,7 @@ from .hosted import PlaySession as PlaySession
 from .hosted import PlaySessionBody as PlaySessionBody
 from .hosted import ReplaySessionBody as ReplaySessionBody
 from .hosted import SessionPlayer as SessionPlayer
+from .identity import AccountDeletion as AccountDeletion
 from .identity import NewToken as NewToken
 from .identity import OwnedPlayer as OwnedPlayer
 from .identity import OwnToken as OwnToken
@@ -143,3 +144,12 @@ from .role_runs import RoleRunBody as RoleRunBody
 from .tags import LabelTags as LabelTags
 from .tags import TagChangesBody as TagChangesBody
 from .tags import Tagged as Tagged
+from .teams import LeagueOfficer as LeagueOfficer
+from .teams import LeagueOfficerBody as LeagueOfficerBody
+from .teams import Team as Team
+from .teams import TeamBody as TeamBody
+from .teams import TeamInvitation as TeamInvitation
+from .teams import TeamInvitationBody as TeamInvitationBody
+from .teams import TeamJoinBody as TeamJoinBody
+from .teams import TeamLeft as TeamLeft
+from .teams import TeamMember as TeamMember

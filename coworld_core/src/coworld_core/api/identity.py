@@ -10,6 +10,7 @@ from ._open_enums import OpenText
 from ._wire_models import Body, LongText, Time, Wire, newer, required
 
 __all__ = [
+    "AccountDeletion",
     "NewToken",
     "OwnToken",
     "OwnedPlayer",
@@ -113,6 +114,20 @@ class NewToken(OwnToken):
     """A new token, with its text, which is shown only once."""
 
     token: str = Field(default="", description="The token.", repr=False, json_schema_extra={"x-required": True})
+
+
+class AccountDeletion(Wire):
+    """What the deletion of an account does, or has done."""
+
+    name: str = required("The account's name until then.")
+    neutral_name: str = required("What stands in its place.")
+    episodes: int | None = required("Episodes that stay.", None)
+    requests: int | None = required("Waiting episodes that are cancelled.", None)
+    memberships: int | None = required("Policies that are taken out of leagues.", None)
+    unused: int | None = required("Policy versions that go, since they never played.", None)
+    tokens: int | None = required("Tokens and sessions that end.", None)
+    goes: str = required("What goes, in words.")
+    stays: str = required("What stays, in words.")
 
 
 class Whoami(Wire):

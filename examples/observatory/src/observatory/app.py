@@ -48,6 +48,7 @@ PARTS = (
     "api.leagues",
     "api.participation",
     "api.memberships",
+    "api.teams",
     "api.standings",
     "api.rounds",
     "api.events",

@@ -28,7 +28,7 @@ _reason = click.option("--reason", metavar="TEXT", help="The reason, shown to th
 
 def add_user_operating(group: click.Group) -> None:
     """Add the commands that list, disable and enable accounts to the group `user`."""
-    for command in (_user_list, _user_disable, _user_enable):
+    for command in (_user_list, _user_disable, _user_enable, _user_delete):
         group.add_command(command)
 
 
@@ -101,6 +101,30 @@ def _user_enable(settings: Settings, out: Out, name: str) -> None:
     result = changing(settings, reopen)
     out.answer(result)
     out.say(f"{result['name']} is enabled.")
+
+
+@click.command("delete")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Delete it; otherwise only say what that would do.")
+@where
+def _user_delete(settings: Settings, out: Out, name: str, yes: bool) -> None:
+    """Say what deleting an account would do, or delete it, for good.
+
+    Episodes, replays and standings stay under a neutral name, since others have a part in them.
+    """
+    from .operations.deletion import delete_named
+
+    async def delete(services: Services) -> dict[str, Any]:
+        return dataclasses.asdict(await delete_named(services, name, really=yes))
+
+    result = with_services(settings, delete)
+    out.answer(result | {"deleted": yes})
+    words = ("episodes", "requests", "memberships", "unused", "tokens")
+    out.say(
+        f"{result['name']} {'is' if yes else 'would be'} deleted, and called {result['neutral_name']}: "
+        + ", ".join(f"{result[word]} {word}" for word in words)
+        + f".\nGoes: {result['goes']}.\nStays: {result['stays']}."
+    )
 
 
 @click.group("policy")

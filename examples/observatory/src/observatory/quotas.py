@@ -24,6 +24,7 @@ class Quotas:
         stored: Bytes of its images (unpacked, if that is more, and by chains of layers), Coworlds and secrets, and of
             what the episodes that it asked for have left.
         image: Bytes of one image, unpacked.
+        teams: Teams that it is a member of.
         players: Players, of those that it has ever made.
         requests: Requests in a second, on average over ten. Callers without an account have it by address.
         rows: Rows that its requests add to the database in a day: requests, episodes and their seats, labels, keys,
@@ -36,6 +37,7 @@ class Quotas:
     stored: int | None = 50 * 2**30
     image: int | None = 2 * 2**30
     players: int | None = 10
+    teams: int | None = 3
     requests: int | None = 500
     rows: int | None = 100_000
 

@@ -383,9 +383,7 @@ async def _publish_images(session: AsyncSession, changed: Sequence[Coworld]) -> 
 def _chosen(call: Call, query: CoworldQuery) -> sa.Select[Coworld]:
     statement = sa.select(Coworld).where(labelled(Coworld.id, query.labels))
     if not call.caller.elevated:
-        statement = statement.where(
-            sa.or_(Coworld.visibility == "public", Coworld.user_id == (call.caller.user_id or ""))
-        )
+        statement = statement.where(sa.or_(Coworld.visibility == "public", Coworld.user_id.in_(call.caller.accounts)))
     if query.name is not None:
         statement = statement.where(Coworld.name_key == name_key(query.name))
     return statement.where(Coworld.canonical) if query.canonical else statement

@@ -92,8 +92,9 @@ async def list_episodes(call: Anyone, query: Annotated[EpisodeQuery, Query()]) -
     if query.policy_version_id is not None:
         statement = statement.where(_seats(Participant.policy_version_id == query.policy_version_id))
     if query.mine:
-        mine = call.caller.require().id
-        statement = statement.where(sa.or_(EpisodeRequest.user_id == mine, _seats(Participant.user_id == mine)))
+        call.caller.require()
+        mine = call.caller.accounts
+        statement = statement.where(sa.or_(EpisodeRequest.user_id.in_(mine), _seats(Participant.user_id.in_(mine))))
     if query.status:
         statement = statement.where(EpisodeRequest.status.in_(query.status))
     statement = statement.where(labelled_episode(query.labels))

@@ -41,7 +41,7 @@ async def list_events(call: Anyone, query: Annotated[EventQuery, Query()]) -> Js
         sa.or_(Event.league_id.is_(None), Event.league_id.in_(_visible(call))),
     )
     if not call.caller.elevated:
-        own = Event.user_id == call.caller.user_id if call.caller.user_id else sa.false()
+        own = Event.user_id.in_(call.caller.accounts) if call.caller.user_id else sa.false()
         statement = statement.where(sa.or_(Event.audience == "public", own))
     if query.player_id is not None:
         statement = statement.where(of_player(Event, query.player_id))

@@ -199,7 +199,7 @@ def _of(call: Call, arena: Arena, source: str) -> EpisodeTemplate:
 
 
 def _mine(call: Call) -> sa.ColumnElement[bool]:
-    mine = ExperienceRequest.user_id == call.caller.user_id
+    mine = ExperienceRequest.user_id.in_(call.caller.accounts)
     if call.caller.player_id is None:
         return mine
     return sa.and_(

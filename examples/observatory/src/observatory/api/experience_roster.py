@@ -165,7 +165,7 @@ def _live(caller: Caller) -> sa.Select[Membership]:
     )
     if caller.elevated:
         return statement
-    return statement.where(sa.or_(Policy.selection_scope == "any_request", Policy.user_id == caller.user_id))
+    return statement.where(sa.or_(Policy.selection_scope == "any_request", Policy.user_id.in_(caller.accounts)))
 
 
 async def _ladder(session: AsyncSession, caller: Caller, division: Division) -> tuple[Candidate, ...]:
@@ -211,10 +211,11 @@ async def _candidate(session: AsyncSession, caller: Caller, arena: Arena, text: 
     if reference.id is not None:
         own = own.where(PolicyVersion.id == reference.id)
     else:
-        own = own.where(Policy.name == reference.name, PolicyVersion.user_id == caller.user_id)
+        own = own.where(Policy.name == reference.name, PolicyVersion.user_id.in_(caller.accounts))
         if reference.version is not None:
             own = own.where(PolicyVersion.version == reference.version)
-    rows = (await session.scalars(own.order_by(PolicyVersion.version.desc()))).unique()
+    in_own_name = PolicyVersion.user_id == caller.user_id
+    rows = (await session.scalars(own.order_by(in_own_name.desc(), PolicyVersion.version.desc()))).unique()
     mine = next((row for row in rows if caller.owns(row.user_id, row.player_id)), None)
     if mine is not None:
         require_enabled(mine)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import sqlalchemy as sa
+from fastapi import Query
+from pydantic import Field
 
 from coworld_core import api
 
-from ..errors import not_found
+from ..errors import conflict, not_found
 from ..identity.accounts import new_token, own_tokens, revoke_token
 from ..identity.auth import PLAYER_SESSION, require_code, take_code
 from ..identity.limits import require_player
 from ..names import NameRefused, new_name, require_distinct
+from ..operations.deletion import delete_account, deletion_of
 from ..store.columns import JsonObject
 from ..store.models import Player, Token, User
-from .routing import ApiRouter, Call, InPerson, Json, SignedIn, gate, refusals
+from .routing import ApiRouter, Call, InPerson, Json, QueryModel, SignedIn, gate, refusals
 
 __all__ = ["player_json", "router"]
+
+
+class Confirmed(QueryModel):
+    """That it is meant."""
+
+    name: str = Field(max_length=256, description="The name of the account.")
+
 
 router = ApiRouter(tags=["Identity"])
 
@@ -141,6 +152,23 @@ async def delete_token(call: InPerson, token_id: str) -> Json:
     if row is None:
         raise not_found("token of yours", token_id)
     return Json(_token_json(row, call.caller.token_id))
+
+
+@router.get("/account/deletion", response_model=api.AccountDeletion)
+async def preview_deletion(call: InPerson) -> Json:
+    """What deleting your account would remove, and what would stay."""
+    return Json(asdict(await deletion_of(call.db, call.caller.require())))
+
+
+@router.delete("/account", response_model=api.AccountDeletion, responses=refusals(409))
+async def delete_own_account(
+    call: Annotated[Call, gate("user", held=False)], query: Annotated[Confirmed, Query()]
+) -> Json:
+    """Delete your account for good; its name says that it is meant."""
+    user = call.caller.require()
+    if query.name != user.name:
+        raise conflict(f"Give the name of the account, {user.name!r}, to delete it.", code="not_confirmed")
+    return Json(asdict(await delete_account(call.services, user.id)))
 
 
 def _token_json(token: Token, current: str | None) -> JsonObject:

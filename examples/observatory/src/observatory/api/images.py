@@ -48,7 +48,7 @@ async def list_images(call: SignedIn, query: Annotated[ImageQuery, Query()]) -> 
     """Your own images, newest first."""
     statement = sa.select(Image)
     if not call.caller.elevated:
-        statement = statement.where(Image.user_id == call.caller.user_id)
+        statement = statement.where(Image.user_id.in_(call.caller.accounts))
     if query.name is not None:
         statement = statement.where(Image.name == query.name)
     page = await paginate(call.db, statement, query, moment=Image.created_at, key=Image.id)

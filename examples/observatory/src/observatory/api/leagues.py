@@ -80,7 +80,7 @@ async def list_games(call: Anyone) -> Json:
     statement = sa.select(Game).order_by(Game.name)
     if not call.caller.elevated:
         shown = sa.select(Coworld.name_key).where(
-            sa.or_(Coworld.visibility == "public", Coworld.user_id == (call.caller.user_id or ""))
+            sa.or_(Coworld.visibility == "public", Coworld.user_id.in_(call.caller.accounts))
         )
         played = visible_leagues(call.caller).with_only_columns(League.game_id)
         statement = statement.where(sa.or_(Game.name_key.in_(shown), Game.id.in_(played)))
@@ -260,12 +260,14 @@ async def set_game_of_week(call: Team, seed_id: str) -> Json:
 def visible_leagues(caller: Caller) -> sa.Select[League]:
     """Select the leagues that a caller may see.
 
-    Visitors see public leagues, accounts see all that are not hidden, and elevated team members see all.
+    Visitors see public leagues, accounts see all that are not hidden, and those that they help to run; elevated team
+    members see all.
     """
     statement = sa.select(League)
     if caller.elevated:
         return statement
-    statement = statement.where(League.hidden.is_(False), League.disabled_at.is_(None))
+    shown = sa.or_(League.hidden.is_(False), League.id.in_(caller.offices))
+    statement = statement.where(shown, League.disabled_at.is_(None))
     return statement if caller.known else statement.where(League.public)
 
 

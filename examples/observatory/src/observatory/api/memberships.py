@@ -12,10 +12,10 @@ from coworld_core import api
 
 from ..errors import conflict, forbidden, not_found
 from ..operations.moderation import require_enabled
+from ..operations.teams import require_one_name
 from ..store.columns import JsonObject, now
-from ..store.event_log import record_event
 from ..store.models import Image, League, Membership, Player, PolicyVersion, Submission
-from ..work.league_members import QUALIFYING, make_champion, place_submission
+from ..work.league_members import QUALIFYING, make_champion, place_submission, retire_member
 from ..work.league_settings import LeagueSettings
 from .leagues import find_league, visible_leagues
 from .pagination import PageQuery, paginate
@@ -85,17 +85,11 @@ async def portfolio(call: SignedIn, query: Annotated[PageQuery, Query()]) -> Jso
     "/v2/league-policy-memberships/{membership_id}/retire", response_model=api.Membership, responses=refusals(409)
 )
 async def retire(call: SignedIn, membership_id: str, body: api.RetireBody = _NO_REASON) -> Json:
-    """End one of your own memberships."""
-    membership = await _own_membership(call, membership_id)
+    """End one of your own memberships, or one in a league that you organise."""
+    membership = await _own_membership(call, membership_id, organised=True)
     if membership.end_time is not None:
         raise conflict(f"{_label(membership.policy_version)} is already retired.", code="already_retired")
-    membership.status, membership.substatus = "retired", "retired"
-    membership.is_champion = False
-    membership.end_time = now()
-    membership.reason = body.reason
-    await record_event(
-        call.db, "membership_retired", f"{_label(membership.policy_version)} retired", membership=membership
-    )
+    await retire_member(call.db, membership, body.reason)
     await call.db.flush()
     return Json(_shown(membership, call))
 
@@ -133,13 +127,13 @@ async def list_submissions(call: SignedIn, query: Annotated[SubmissionQuery, Que
 @router.post("/v2/league-submissions", response_model=api.Submission, responses=refusals(409))
 async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     """Submit one of your own policy versions to a league; it is placed at once, or rejected with a reason."""
-    user = call.caller.require()
     league = await find_league(call.db, call.caller, body.league_id)
     version = await call.db.get(PolicyVersion, body.policy_version_id)
-    if version is None or version.user_id != user.id:
+    if version is None or version.user_id not in call.caller.accounts:
         raise not_found("policy version of yours", body.policy_version_id)
     require_enabled(version)
     _require_open(league)
+    await require_one_name(call.db, version.user_id, league.id)
     await require_version_runs(call, version, await call.db.get_one(Image, version.image_id), is_played=True)
     player_id = body.player_id or call.caller.player_id or version.player_id
     if call.caller.player_id is not None and player_id != call.caller.player_id:
@@ -147,13 +141,13 @@ async def submit(call: SignedIn, body: api.SubmissionBody) -> Json:
     if version.player_id is not None and player_id != version.player_id:
         raise forbidden(f"{_label(version)} belongs to another of your players.", code="other_player")
     if player_id is not None and version.player_id is None:
-        await _own_player(call, player_id)
+        await _own_player(call, version.user_id, player_id)
     submission = Submission(
         league_id=league.id,
         policy_version_id=version.id,
         auto_champion=body.auto_champion,
         preferences=body.preferences,
-        user_id=user.id,
+        user_id=version.user_id,
         player_id=player_id,
     )
     call.db.add(submission)
@@ -175,19 +169,19 @@ def _require_open(league: League, *, frozen: bool = False) -> None:
         raise conflict(why, code="submissions_closed")
 
 
-async def _own_membership(call: Call, membership_id: str) -> Membership:
+async def _own_membership(call: Call, membership_id: str, *, organised: bool = False) -> Membership:
     membership = await call.db.get(Membership, membership_id)
     if membership is None:
         raise not_found("membership", membership_id)
-    if not call.caller.owns(membership.user_id, membership.player_id):
+    organises = organised and call.caller.offices.get(membership.league_id) == "organiser"
+    if not organises and not call.caller.owns(membership.user_id, membership.player_id):
         raise forbidden("This membership belongs to another account.")
     return membership
 
 
-async def _own_player(call: Call, player_id: str) -> None:
-
+async def _own_player(call: Call, user_id: str, player_id: str) -> None:
     player = await call.db.get(Player, player_id)
-    if player is None or player.user_id != call.caller.user_id or player.disabled_at is not None:
+    if player is None or player.user_id != user_id or player.disabled_at is not None:
         raise not_found("player of yours", player_id)
 
 
@@ -196,8 +190,8 @@ def _visible(call: Call) -> sa.Select[str]:
 
 
 def _mine(call: Call, table: type[Membership] | type[Submission]) -> sa.ColumnElement[bool]:
-    user = call.caller.require()
-    own = table.user_id == user.id
+    call.caller.require()
+    own = table.user_id.in_(call.caller.accounts)
     return own if call.caller.player_id is None else sa.and_(own, table.player_id == call.caller.player_id)
 
 
@@ -207,7 +201,7 @@ def _label(version: PolicyVersion) -> str:
 
 def _shown(row: Membership, call: Call) -> JsonObject:
     """A membership with its league, division, policy version and player; with its reason for its owner."""
-    own = call.caller.owns(row.user_id, row.player_id)
+    own = call.caller.owns(row.user_id, row.player_id) or call.caller.oversees(row.league_id)
     return {
         "id": row.id,
         "status": row.status,
@@ -227,7 +221,7 @@ def _shown(row: Membership, call: Call) -> JsonObject:
 
 def _submission(row: Submission, call: Call) -> JsonObject:
     """A submission with its league, policy version and player; what became of it in words is its owner's alone."""
-    own = call.caller.elevated or call.caller.owns(row.user_id, row.player_id)
+    own = call.caller.owns(row.user_id, row.player_id) or call.caller.oversees(row.league_id)
     return {
         "id": row.id,
         "auto_champion": row.auto_champion,

@@ -98,7 +98,7 @@ async def list_policy_versions(call: SignedIn, query: Annotated[VersionQuery, Qu
     """Your own policy versions, newest first, so the highest version of a name comes first."""
     statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
     if query.mine or not call.caller.elevated:
-        statement = statement.where(PolicyVersion.user_id == call.caller.user_id)
+        statement = statement.where(PolicyVersion.user_id.in_(call.caller.accounts))
         if call.caller.player_id is not None:
             statement = statement.where(
                 sa.or_(PolicyVersion.player_id.is_(None), PolicyVersion.player_id == call.caller.player_id)
@@ -203,6 +203,8 @@ async def _new_policy(call: Call, user: User, name: Name) -> Policy:
 
 async def _own_image(call: Call, image_id: str) -> Image:
     image = await find_image(call.db, call.caller, image_id)
+    if not image.public and image.user_id != call.caller.user_id:
+        raise forbidden("The image belongs to a team, or to one of its members: upload it in the same name.")
     if image.status != "ready":
         raise invalid(
             f"The upload of the image {image.name} is not complete. Push it first.", at=("body", "container_image_id")

@@ -96,7 +96,7 @@ async def _reporters(call: Call) -> list[_Reporter]:
     """The reporters of the current versions of all Coworlds that the caller may see."""
     statement = sa.select(Coworld).where(Coworld.canonical).order_by(Coworld.name, Coworld.id)
     if not call.caller.elevated:
-        own = Coworld.user_id == (call.caller.user_id or "")
+        own = Coworld.user_id.in_(call.caller.accounts)
         statement = statement.where(sa.or_(Coworld.visibility == "public", own))
     found: list[_Reporter] = []
     for coworld in await call.db.scalars(statement):

@@ -251,7 +251,7 @@ class _Route(APIRoute):
             async with services.database.reading() as session:
                 caller = await identify(request, services, session, tolerant=gate.tolerant)
             try:
-                with acting(Actor(kind=caller.kind, user_id=caller.user_id, origin=address)):
+                with acting(Actor(kind=caller.kind, user_id=caller.actor_id, origin=address)):
                     return await proceed(request, services, caller)
             except Refusal as refusal:
                 if caller.user is not None and refusal.code in QUOTA_CODES:

@@ -57,11 +57,14 @@ def visible(caller: Caller, *, public: bool) -> sa.ColumnElement[bool]:
         caller: The caller.
         public: Whether visitors without an account may see public episodes.
     """
-    return _visible(caller.elevated, caller.known or public, caller.user_id, caller.player_id)
+    leagues = frozenset(caller.offices)
+    return _visible(caller.elevated, caller.known or public, caller.accounts, caller.player_id, leagues)
 
 
 @lru_cache(maxsize=256)
-def _visible(elevated: bool, public: bool, user_id: str | None, player_id: str | None) -> sa.ColumnElement[bool]:
+def _visible(
+    elevated: bool, public: bool, accounts: frozenset[str], player_id: str | None, leagues: frozenset[str]
+) -> sa.ColumnElement[bool]:
     """The condition, which takes longer to make than to send."""
     if elevated:
         return sa.true()
@@ -72,8 +75,10 @@ def _visible(elevated: bool, public: bool, user_id: str | None, player_id: str |
         # The check of a public Coworld is visible to all, not only to the account that uploaded it.
         shown = sa.select(Coworld.id).where(Coworld.visibility == "public")
         ways.append(sa.and_(EpisodeRequest.source == COWORLD_UPLOAD, EpisodeRequest.coworld_id.in_(shown)))
-    if user_id is not None:
-        theirs = partial(_theirs, caller_user=user_id, caller_player=player_id)
+    if leagues:
+        ways.append(EpisodeRequest.league_id.in_(leagues))
+    if accounts:
+        theirs = partial(_theirs, accounts=accounts, caller_player=player_id)
         joined = sa.select(Membership.league_id).where(
             Membership.end_time.is_(None), theirs(Membership.user_id, Membership.player_id)
         )
@@ -89,10 +94,10 @@ def _theirs(
     user_id: InstrumentedAttribute[str] | InstrumentedAttribute[str | None],
     player_id: InstrumentedAttribute[str | None],
     *,
-    caller_user: str | None,
+    accounts: frozenset[str],
     caller_player: str | None,
 ) -> sa.ColumnElement[bool]:
-    mine = user_id == caller_user
+    mine = user_id.in_(accounts)
     if caller_player is None:
         return mine
     return sa.and_(mine, sa.or_(player_id.is_(None), player_id == caller_player))
@@ -115,8 +120,8 @@ async def find_episode(session: AsyncSession, services: Services, caller: Caller
 
 
 def own_slots(caller: Caller, row: EpisodeRequest) -> frozenset[int] | None:
-    """The slots of the caller's own policies; None for elevated team members: all."""
-    if caller.elevated:
+    """The slots of the caller's own policies; None for elevated team members, and who helps to run its league: all."""
+    if caller.oversees(row.league_id):
         return None
     return frozenset(
         seat.position
@@ -141,7 +146,7 @@ async def takes_part(session: AsyncSession, caller: Caller, row: EpisodeRequest)
         _theirs(
             Membership.user_id,
             Membership.player_id,
-            caller_user=caller.user_id,
+            accounts=caller.accounts,
             caller_player=caller.player_id,
         ),
     )

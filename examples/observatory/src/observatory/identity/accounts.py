@@ -25,6 +25,7 @@ __all__ = [
     "make_account",
     "new_token",
     "own_tokens",
+    "revoke_all",
     "revoke_token",
 ]
 
@@ -48,8 +49,10 @@ async def add_user(
     return user, await tokens.mint(session, "user", user.id, label="first")
 
 
-async def make_account(session: AsyncSession, name: str, *, email: str | None = None, team: bool = False) -> User:
-    """Create an account that has no token yet.
+async def make_account(
+    session: AsyncSession, name: str, *, email: str | None = None, team: bool = False, shared: bool = False
+) -> User:
+    """Create an account that has no token yet; `shared`: that of a team, which never has one.
 
     Raises:
         NameRefused: The name cannot be used, is taken, or looks like another account's.
@@ -59,13 +62,13 @@ async def make_account(session: AsyncSession, name: str, *, email: str | None = 
         raise NameRefused(
             f"A user named {name!r} already exists.",
             code="name_taken",
-            hint=f"`observatory user token {name}` makes another token.",
+            hint="Choose another name." if shared else f"`observatory user token {name}` makes another token.",
         )
     require_distinct(name, await session.scalars(sa.select(User.name)), "the user {!r}")
-    user = User(name=name, email=email, is_team=team)
+    user = User(name=name, email=email, is_team=team, is_shared=shared)
     session.add(user)
     await session.flush()
-    audit(session, "account.made", user_id=user.id, team="yes" if team else None)
+    audit(session, "account.made", user_id=user.id, team="yes" if team else None, shared="yes" if shared else None)
     return user
 
 
@@ -95,7 +98,7 @@ async def new_token(
     """
     user = await find_user(session, name)
     if revoke:
-        await _revoke(session, user)
+        await revoke_all(session, user)
     lifetime = None if days is None else dt.timedelta(days)
     return await tokens.mint(session, "user", user.id, label=label, lifetime=lifetime, latest=latest)
 
@@ -157,11 +160,13 @@ async def find_user(session: AsyncSession, name: str) -> User:
     return user
 
 
-async def _revoke(session: AsyncSession, user: User) -> None:
+async def revoke_all(session: AsyncSession, user: User) -> None:
+    """Revoke all tokens and sessions of an account, those of its players too."""
     revoked = await session.scalars(
         sa.update(Token)
         .where(Token.user_id == user.id, Token.revoked_at.is_(None))
         .values(revoked_at=now())
         .returning(Token.id)
     )
-    audit(session, "token.revoked", user_id=user.id, tokens=len(revoked.all()))
+    if count := len(revoked.all()):
+        audit(session, "token.revoked", user_id=user.id, tokens=count)

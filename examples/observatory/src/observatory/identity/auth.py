@@ -15,14 +15,16 @@ import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, cast
+from urllib.parse import unquote
 
 import anyio
 import sqlalchemy as sa
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerifyMismatchError
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import undefer
 from starlette.requests import HTTPConnection
 
 from ..bounded_mapping import BoundedMapping
@@ -70,11 +72,18 @@ class Caller:
 
     kind: Literal["anonymous", "user", "player"]
     user: User | None = None
+    """The account: a team, if its member acts for it with this request."""
     player: Player | None = None
     elevated: bool = False
     """Whether a team member asked for team rights with this request."""
     token_id: str | None = None
     token_kind: TokenKind | None = None
+    person_id: str | None = None
+    """Who acts for a team with this request; None: the user."""
+    teams: frozenset[str] = frozenset()
+    """Ids of the teams that the user belongs to; none for a player's session."""
+    offices: Mapping[str, str] = field(default_factory=dict[str, str])
+    """`organiser` or `assistant`, by the id of each league that the user helps to run; none for a player's session."""
 
     @property
     def known(self) -> bool:
@@ -92,6 +101,16 @@ class Caller:
         return self.user.id if self.user else None
 
     @property
+    def actor_id(self) -> str | None:
+        """The person who acts, for the audit log; None if anonymous."""
+        return self.person_id or self.user_id
+
+    @property
+    def accounts(self) -> frozenset[str]:
+        """Ids of the user and of its teams."""
+        return self.teams if self.user is None else self.teams | {self.user.id}
+
+    @property
     def player_id(self) -> str | None:
         """The player, for a player's session."""
         return self.player.id if self.player else None
@@ -104,15 +123,20 @@ class Caller:
     def owns(self, user_id: str | None, player_id: str | None = None) -> bool:
         """Whether the caller may see something that belongs to a user, or to one of its players.
 
-        A user may see everything of its players. A player may see its own things, and those of the user itself.
+        A user may see everything of its players and of its teams. A player may see its own things, and those of the
+        user itself.
         """
         return self.elevated or self.is_owner(user_id, player_id)
 
     def is_owner(self, user_id: str | None, player_id: str | None = None) -> bool:
         """Whether something belongs to the caller, as `owns` says, whatever the rights of the team are."""
-        if self.user is None or user_id != self.user.id:
+        if user_id not in self.accounts:
             return False
         return self.player is None or player_id in (None, self.player.id)
+
+    def oversees(self, league_id: str | None) -> bool:
+        """Whether the caller may see everything of a league."""
+        return self.elevated or league_id in self.offices
 
     def require(self) -> User:
         """The user of the call.
@@ -172,7 +196,15 @@ class Authenticator:
             latest: When it ends at the latest; None: whenever `lifetime` says.
             repository: For `registry`: its only repository; None: all.
             actions: For `registry`: `pull` or `pull,push`.
+
+        Raises:
+            Refusal: 403 (code `is_team`): somebody would sign in as a team.
         """
+        user = await session.get_one(User, user_id)
+        if user.is_shared and kind in ("user", "web"):
+            raise forbidden(
+                f"{user.name} is a team, which has no tokens: its members act for it with their own.", code="is_team"
+            )
         public, secret = secrets.token_hex(12), secrets.token_urlsafe(32)
         text = f"{_PREFIXES[kind]}_{public}_{secret}"
         ends = [*([] if lifetime is None else [now() + lifetime]), *([] if latest is None else [latest])]
@@ -195,7 +227,7 @@ class Authenticator:
         until = None if expires_at is None else expires_at.isoformat()
         audit(session, action, user_id=user_id, subject=public, kind=kind, label=label, player=player_id, until=until)
         await session.flush()
-        self._matched[_sha256(text)] = await session.get_one(User, user_id)
+        self._matched[_sha256(text)] = user
         return MintedToken(id=public, text=text, expires_at=expires_at)
 
     def remembered(self, connection: HTTPConnection) -> User | None:
@@ -240,6 +272,7 @@ class Authenticator:
                 .join(User, User.id == Token.user_id)
                 .outerjoin(Player, Player.id == Token.player_id)
                 .where(Token.id == match["id"])
+                .options(undefer(User.teams), undefer(User.offices))
             )
         ).first()
         if found is None:
@@ -265,7 +298,8 @@ class Authenticator:
             reading: Whether the request only reads; otherwise cookies are ignored.
 
         Raises:
-            Refusal: 403 if a caller without team rights asks for them, or if the account is disabled.
+            Refusal: 403 if a caller without team rights asks for them, if the account is disabled, or if the caller is
+                no member of the team to act for (code `not_member`).
         """
         text, kinds = _shown(headers), ("user", "player")
         if text is None and reading and SESSION_COOKIE in cookies:
@@ -283,9 +317,22 @@ class Authenticator:
             raise forbidden("A player's session cannot request team rights.", code="elevation_refused")
         if elevate and not user.is_team:
             raise forbidden(f"{user.name} is not a member of the team.", code="elevation_refused")
+        teams = frozenset((user.teams or "").split()) if player is None else frozenset[str]()
+        if (name := headers.get("x-team")) is not None:
+            team = await session.scalar(
+                sa.select(User).where(User.id.in_(teams), User.name == unquote(name), User.disabled_at.is_(None))
+            )
+            if team is None or elevate:
+                why = "Team rights are a person's own." if elevate else f"You are in no team {unquote(name)!r}."
+                raise forbidden(why, code="not_member")
+            kind = cast("TokenKind", token.kind)
+            return Caller("user", user=team, token_id=token.id, token_kind=kind, person_id=user.id)
+        offices = (user.offices or "").split() if player is None else ()
         return Caller(
             kind="player" if player else "user",
             user=user,
+            teams=teams,
+            offices=dict(cast("tuple[str, str]", tuple(one.split(":"))) for one in offices),
             player=player,
             elevated=elevate,
             token_id=token.id,
@@ -329,11 +376,13 @@ def _shown(headers: Mapping[str, str]) -> str | None:
     return headers.get("x-auth-token")
 
 
-async def new_code(session: AsyncSession, user_id: str, *, lifetime: dt.timedelta = CODE_LIFETIME) -> str:
-    """Create a sign-in code for a user, valid once."""
+async def new_code(
+    session: AsyncSession, user_id: str, *, lifetime: dt.timedelta = CODE_LIFETIME, team_id: str | None = None
+) -> str:
+    """Create a sign-in code for a user, or the code of an invitation into a team; valid once."""
     # People type it after a command's name, where a leading dash would make it an option.
     code = f"obc_{secrets.token_urlsafe(32)}"
-    session.add(AuthCode(digest=_digest(code), user_id=user_id, expires_at=now() + lifetime))
+    session.add(AuthCode(digest=_digest(code), user_id=user_id, team_id=team_id, expires_at=now() + lifetime))
     await session.flush()
     return code
 
@@ -345,7 +394,7 @@ async def require_code(session: AsyncSession, code: str) -> None:
         Refusal: 400 for an unknown code, 410 for one that was used or has expired.
     """
     known = await session.get(AuthCode, _digest(code))
-    if known is None:
+    if known is None or known.team_id is not None:
         raise Refusal(400, "The sign-in code was not issued by this server.", code="bad_code")
     if known.used_at is not None or known.expires_at <= now():
         raise _code_expired()
@@ -369,9 +418,10 @@ def _code_expired() -> Refusal:
     return Refusal(410, "The sign-in code was already used or has expired. Sign in again.", code="code_expired")
 
 
-def usable_code(code: str) -> sa.ColumnElement[bool]:
-    """The condition that a sign-in code was issued, and neither used nor has expired."""
-    return sa.and_(AuthCode.digest == _digest(code), AuthCode.used_at.is_(None), AuthCode.expires_at > now())
+def usable_code(code: str, *, team: bool = False) -> sa.ColumnElement[bool]:
+    """The condition that a sign-in code was issued, or one of a team, and neither used nor has expired."""
+    kind = AuthCode.team_id.is_not(None) if team else AuthCode.team_id.is_(None)
+    return sa.and_(AuthCode.digest == _digest(code), kind, AuthCode.used_at.is_(None), AuthCode.expires_at > now())
 
 
 def _digest(code: str) -> str:

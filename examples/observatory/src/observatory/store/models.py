@@ -55,6 +55,7 @@ from .models_platform import (
 )
 from .models_queue import Queued
 from .models_roles import RoleRun
+from .models_teams import LeagueOfficer, TeamMember
 
 __all__ = [
     "CHECK",
@@ -84,6 +85,7 @@ __all__ = [
     "ImageChain",
     "Label",
     "League",
+    "LeagueOfficer",
     "LeagueSeed",
     "Lobby",
     "Membership",
@@ -102,6 +104,7 @@ __all__ = [
     "Season",
     "Submission",
     "Tally",
+    "TeamMember",
     "Token",
     "User",
     "WorkerRow",

@@ -6,9 +6,10 @@ import datetime as dt
 
 import sqlalchemy as sa
 from sqlalchemy.engine.default import DefaultExecutionContext
-from sqlalchemy.orm import Mapped, mapped_column, relationship
+from sqlalchemy.orm import Mapped, column_property, mapped_column, relationship
 
 from .columns import Base, JsonList, JsonObject, id_column, now, reference
+from .models_teams import LeagueOfficer, TeamMember
 
 __all__ = [
     "AuthCode",
@@ -45,7 +46,7 @@ __all__ = [
 
 
 class User(Base):
-    """A person with an account."""
+    """An account: a person, or a team of several who act for it."""
 
     __tablename__ = "users"
 
@@ -54,6 +55,8 @@ class User(Base):
     email: Mapped[str | None]
     is_team: Mapped[bool] = mapped_column(default=False)
     """Whether the user may ask for rights over other accounts' resources."""
+    is_shared: Mapped[bool] = mapped_column(default=False)
+    """Whether it is a team of several (`TeamMember`), which has no tokens: they act for it with their own."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     disabled_at: Mapped[dt.datetime | None]
     disabled_reason: Mapped[str | None] = mapped_column(sa.Text())
@@ -62,6 +65,22 @@ class User(Base):
     """When a worker last took an episode of the account; the account that has waited longest is next."""
     quotas: Mapped[JsonObject | None]
     """Quotas of this account that replace the defaults (`Quotas`)."""
+    teams: Mapped[str | None] = column_property(
+        sa.select(sa.func.aggregate_strings(TeamMember.team_id, " "))
+        .where(TeamMember.user_id == id)
+        .correlate_except(TeamMember)
+        .scalar_subquery(),
+        deferred=True,
+    )
+    """Ids of the teams for which the account may act, with spaces between them."""
+    offices: Mapped[str | None] = column_property(
+        sa.select(sa.func.aggregate_strings(LeagueOfficer.league_id + ":" + LeagueOfficer.role, " "))
+        .where(LeagueOfficer.user_id == id)
+        .correlate_except(LeagueOfficer)
+        .scalar_subquery(),
+        deferred=True,
+    )
+    """The leagues that the account helps to run, as `id:role`, with spaces between them."""
 
 
 class Player(Base):
@@ -108,6 +127,9 @@ class AuthCode(Base):
     digest: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     """SHA-256 of the code."""
     user_id: Mapped[str] = reference("users.id")
+    """Who signs in by it; for an invitation into a team, the member who made it."""
+    team_id: Mapped[str | None] = reference("users.id")
+    """For an invitation into a team: the team. Nobody signs in by it."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
     expires_at: Mapped[dt.datetime]
     used_at: Mapped[dt.datetime | None]

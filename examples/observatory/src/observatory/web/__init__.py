@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobbies, operator, pages, play_session, roles, static
+from . import account, leagues, lobbies, operator, pages, play_session, roles, static, teams
 from .visit import trouble
 
 __all__ = ["router"]
@@ -35,7 +35,9 @@ router = APIRouter(include_in_schema=False)
 for _path, _page in {
     "/": pages.home,
     "/account": account.account,
+    "/account/delete": account.deletion,
     "/invitations/{code}": account.invitation,
+    "/teams/join/{code}": teams.invitation,
     "/leagues/{league_id}": leagues.league,
     "/leagues/{league_id}/rounds/{round_id}": leagues.league_round,
     "/episodes": pages.episodes,
@@ -58,8 +60,11 @@ for _path, _page in {
 }.items():
     router.add_api_route(_path, _shown(_page), methods=["GET", "HEAD"])
 for _path, _form in {
+    "/account/delete": account.delete,
+    "/account/teams": teams.change,
     "/account/tokens": account.revoke,
     "/invitations/{code}": account.accept,
+    "/teams/join/{code}": teams.join,
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/episodes/{episode_id}/roles": roles.ask,
     "/leagues/{league_id}/lobbies": lobbies.draft_lobby,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import cast
+from typing import Any, cast
 from urllib.parse import parse_qs
 
 import sqlalchemy as sa
@@ -11,17 +11,30 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..api.routing import read_body
-from ..errors import Refusal, forbidden
+from ..errors import Refusal, conflict, forbidden
 from ..identity.accounts import own_tokens, revoke_token
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE, Caller, take_code
 from ..identity.invitations import invited_by
+from ..operations.deletion import delete_account, deletion_of
+from ..operations.teams import members_of, teams_of
 from ..services import Services
 from ..store.audit import Actor, acting, audit
 from ..store.columns import now
 from ..store.models import Token, User
-from .visit import actor_of, is_same_origin, open_visit, page, read_form, refused_form, trouble
+from .visit import Visit, actor_of, is_same_origin, open_visit, page, read_form, refused_form, trouble
 
-__all__ = ["accept", "account", "invitation", "revoke", "sign_in", "sign_in_page", "sign_out"]
+__all__ = [
+    "accept",
+    "account",
+    "account_page",
+    "delete",
+    "deletion",
+    "invitation",
+    "revoke",
+    "sign_in",
+    "sign_in_page",
+    "sign_out",
+]
 
 LIFETIME = dt.timedelta(hours=12)
 """How long a browser stays signed in."""
@@ -71,7 +84,7 @@ async def invitation(request: Request) -> Response:
         user = await invited_by(visit.db, request.path_params["code"])
         if user is None:
             return _used_up(request)
-        return page(request, "invitation.html", ANONYMOUS, name=user.name, token="")
+        return page(request, "invitation.html", ANONYMOUS, name=user.name, token="", team=False)
 
 
 async def accept(request: Request) -> Response:
@@ -92,7 +105,9 @@ async def accept(request: Request) -> Response:
         with acting(actor_of(request, caller)):
             made = await services.tokens.mint(session, "user", user.id, label="invitation")
             entered = await services.tokens.mint(session, "web", user.id, lifetime=LIFETIME)
-    answer = page(request, "invitation.html", caller, name=user.name, token=made.text, server=services.settings.url)
+    answer = page(
+        request, "invitation.html", caller, name=user.name, token=made.text, server=services.settings.url, team=False
+    )
     _set_cookie(answer, services, entered.text, LIFETIME)
     return answer
 
@@ -139,11 +154,58 @@ async def account(request: Request) -> Response:
         caller = visit.caller
         if caller.user is None:
             return RedirectResponse("/sign-in?next=/account", status_code=303)
-        # A player's session does not manage what its owner has
-        tokens = await own_tokens(visit.db, caller.user.id) if caller.player is None else []
-        return page(
-            request, "account.html", caller, here="account", user=caller.user, tokens=tokens, current=caller.token_id
-        )
+        return await account_page(visit)
+
+
+async def account_page(visit: Visit, *, status: int = 200, **values: Any) -> Response:
+    """The page of the visitor's own account; `values` say what a form of it has done."""
+    caller = visit.caller
+    assert caller.user is not None, "visitors without an account sign in"
+    # A player's session does not manage what its owner has
+    own = None if caller.player is not None else caller.user.id
+    shown: dict[str, Any] = {
+        "link": None,
+        "wrong": None,
+        "user": caller.user,
+        "tokens": [] if own is None else await own_tokens(visit.db, own),
+        "current": caller.token_id,
+        "teams": []
+        if own is None
+        else [(one, await members_of(visit.db, one.id)) for one in await teams_of(visit.db, own)],
+    }
+    return page(visit.request, "account.html", caller, here="account", status=status, **(shown | values))
+
+
+async def deletion(request: Request) -> Response:
+    """What deleting one's own account would do, with a form for it."""
+    async with open_visit(request) as visit:
+        if visit.caller.user is None or visit.caller.player is not None:
+            return RedirectResponse("/sign-in?next=/account/delete", status_code=303)
+        planned = await deletion_of(visit.db, visit.caller.user)
+        return page(request, "deletion.html", visit.caller, here="account", done=planned, deleted=False, wrong=None)
+
+
+async def delete(request: Request) -> Response:
+    """Delete one's own account, if its name was typed, and say what has become of everything."""
+    services = cast("Services", request.app.state.services)
+    async with open_visit(request) as visit:
+        caller = visit.caller
+        if (refused := refused_form(request, caller, "/account/delete")) is not None:
+            return refused
+        if caller.user is None or caller.player is not None:
+            return trouble(request, caller, 403, "Refused", "Sign in with your own token to delete your account.")
+        planned = await deletion_of(visit.db, caller.user)
+    try:
+        if (await read_form(request)).get("name") != caller.user.name:
+            raise conflict("This is not the name of the account.", code="not_confirmed")
+        with acting(actor_of(request, caller)):
+            done = await delete_account(services, caller.user.id)
+    except Refusal as refusal:
+        said: dict[str, Any] = {"done": planned, "deleted": False, "wrong": refusal.message}
+        return page(request, "deletion.html", caller, here="account", status=refusal.status, **said)
+    answer = page(request, "deletion.html", ANONYMOUS, done=done, deleted=True, wrong=None)
+    answer.delete_cookie(SESSION_COOKIE)
+    return answer
 
 
 async def revoke(request: Request) -> Response:

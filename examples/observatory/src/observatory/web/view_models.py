@@ -132,7 +132,7 @@ def _row(
     faults = {fault["position"]: str(fault["message"]) for fault in reversed(player_faults(row))}
     best = max(scores.values(), default=0.0)
     meaningful = bool(scores) and best > 0 and min(scores.values()) >= 0
-    mine = own_slots(caller, row) if caller.known and not caller.elevated else frozenset[int]()
+    mine = own_slots(caller, row) if caller.known and not caller.oversees(row.league_id) else frozenset[int]()
     ended = row.completed_at if row.started_at is not None else None
     return EpisodeRow(
         id=row.id,

@@ -114,4 +114,4 @@ def refused_form(request: Request, caller: Caller, place: str) -> Response | Non
 def actor_of(request: Request, caller: Caller) -> Actor:
     """The visitor, for the audit log."""
     kind = "player" if caller.player is not None else "user"
-    return Actor(kind=kind, user_id=caller.user_id, origin=request.client.host if request.client else None)
+    return Actor(kind=kind, user_id=caller.actor_id, origin=request.client.host if request.client else None)

@@ -47,6 +47,7 @@ __all__ = [
     "judge_members",
     "make_champion",
     "place_submission",
+    "retire_member",
 ]
 
 QUALIFYING = "qualifying"
@@ -296,6 +297,15 @@ async def make_champion(session: AsyncSession, membership: Membership) -> list[M
     await session.flush()
     league = await session.get_one(League, membership.league_id)
     return await bench_surplus(session, league, nominated=membership)
+
+
+async def retire_member(session: AsyncSession, membership: Membership, reason: str | None = None) -> None:
+    """End a membership, for a reason that its owner reads."""
+    membership.status, membership.substatus = "retired", "retired"
+    membership.is_champion = False
+    membership.end_time, membership.reason = now(), reason
+    headline = f"{_label(membership.policy_version)} retired"
+    await record_event(session, "membership_retired", headline, membership=membership)
 
 
 async def bench_surplus(
