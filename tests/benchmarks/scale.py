@@ -37,7 +37,6 @@ from support.observatory import new_services
 from support.observatory_kit import World, seed
 from support.postgres import execute, running_postgres
 
-from coworld_core.evaluation import ratings
 from coworld_core.tournament import pairings, standings
 from observatory.identity.accounts import add_user
 from observatory.services import Services
@@ -55,7 +54,6 @@ from observatory.store.models import (
     Policy,
     PolicyVersion,
     Round,
-    RoundResult,
     User,
 )
 from observatory.work import rounds
@@ -73,7 +71,7 @@ A_DAY = 1_000_000
 SECONDS = 20.0
 """Mean length of an episode."""
 TESTERS, FEW, MANY = 20, 10, 100
-"""Accounts that always have test games in the queue, and how many each asks for at a time; every second asks for many."""
+"""Accounts that always have test games in the queue, and how many they ask for at a time: every second one many."""
 _BATCH = 5000
 
 

@@ -151,23 +151,19 @@ class Rankings:
 
 
 def climb(
-    size: int,
-    likelihood: Callable[[Sequence[float]], float],
-    gradient: Callable[[Sequence[float]], Sequence[float]],
-    curvature: Callable[[Sequence[float]], Matrix],
+    size: int, likelihood: Callable[[Sequence[float]], float], newton: Callable[[Sequence[float]], Sequence[float]]
 ) -> list[float]:
     """Find the parameters that maximise a likelihood with a single maximum, by Newton's method.
 
     Args:
         size: Number of parameters.
         likelihood: The logarithm of the likelihood.
-        gradient: The gradient of that logarithm.
-        curvature: The negative Hessian of that logarithm.
+        newton: Newton's step: the gradient of that logarithm, multiplied by the inverse of its negative Hessian.
     """
     place = [0.0] * size
     best = likelihood(place)
     for _ in range(200):
-        step = times(inverse(curvature(place)), gradient(place))
+        step = newton(place)
         length = 1.0
         while True:
             there = [value + length * change for value, change in zip(place, step, strict=True)]
