@@ -27,6 +27,7 @@ from coworld_core.tournament import (
     TournamentReport,
     continue_season,
     read_log,
+    standings,
 )
 from coworld_core.tournament.elimination import double_elimination, single_elimination
 from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
@@ -98,6 +99,16 @@ def test_swiss_has_no_rematches_and_finds_the_first(count: int) -> None:
     byes = Counter(match.players[0] for match in matches if len(match.players) == 1)
     assert max(byes.values(), default=0) <= 1
     assert sum(byes.values()) == (len(field.played) if count % 2 else 0)
+
+
+def test_a_swiss_round_has_no_most_players() -> None:
+    names = tuple(f"p{number:05d}" for number in range(5000))
+    field = Field(entrants=names, everybody=names, seats=2, seed=1, rounds=2)
+    first = swiss.next_round(field)
+    second = swiss.next_round(field.after(first))
+    met = [{frozenset(match.players) for match in matches} for matches in (first, second)]
+    assert [len(pairs) for pairs in met] == [2500, 2500]
+    assert met[0].isdisjoint(met[1])
 
 
 def test_a_ladder_sorts_neighbours() -> None:
@@ -255,6 +266,27 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert replayed(shuffled, round_robin) == report
     mean = replayed([*events, Configured(rules=RULES.model_copy(update={"rating": "mean"}))], round_robin)
     assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
+
+
+def test_entering_together_does_not_list_everybody_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[int] = []
+    plan = standings._plan  # pyright: ignore[reportPrivateUsage]
+
+    def counted(rules: Any, entrants: Any, withdrawn: Any) -> Any:
+        listed.append(len(entrants))
+        return plan(rules, entrants, withdrawn)
+
+    monkeypatch.setattr(standings, "_plan", counted)
+    rules = tournament_rules(pairing="free-play")
+    names = [f"p{number}" for number in range(50)]
+    tournament, _, scheduled = continue_season([], names, rules=rules, pairing=free_play)
+    assert scheduled is not None
+    assert max(listed) == 50
+    assert len(listed) < 10
+    one_by_one = Tournament(rules, free_play)
+    for name in names:
+        one_by_one.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
+    assert (one_by_one.plan, one_by_one.active) == (tournament.plan, tournament.active)
 
 
 @pytest.mark.parametrize("rating", ["bradley-terry", "plackett-luce", "mean"])
