@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,13 +87,14 @@ class Clock:
         return self.time
 
     @contextmanager
-    def set(self) -> Iterator[Clock]:
+    def set(self) -> Generator[Clock]:
         """Let the product read this clock (`columns.now`)."""
-        real, columns.dt = columns.dt, SimpleNamespace(datetime=self, UTC=UTC)  # type: ignore[assignment]
+        real = vars(columns)["dt"]
+        vars(columns)["dt"] = SimpleNamespace(datetime=self, UTC=UTC)
         try:
             yield self
         finally:
-            columns.dt = real
+            vars(columns)["dt"] = real
 
 
 class Costs:
@@ -103,7 +104,7 @@ class Costs:
         self.seconds: dict[str, list[float]] = defaultdict(list)
 
     @contextmanager
-    def of(self, part: str) -> Iterator[None]:
+    def of(self, part: str) -> Generator[None]:
         """Time the block."""
         begun = time.perf_counter()
         try:
@@ -112,7 +113,7 @@ class Costs:
             self.seconds[part].append(time.perf_counter() - begun)
 
     @contextmanager
-    def within(self, part: str, owner: Any, name: str) -> Iterator[None]:
+    def within(self, part: str, owner: Any, name: str) -> Generator[None]:
         """Time every call of a function of the product; its callers find it under this name."""
         real: Callable[..., Any] = getattr(owner, name)
 
@@ -194,9 +195,8 @@ class Simulation:
             self.owner_of |= {f"v{n}": owners[n] for n in numbers}
             self.strength |= {f"v{n}": self.chance.gauss(0, 1) for n in numbers}
         for n in range(0, min(self.entrants, TESTERS * 4), 4):
-            version = f"v{n}"
-            at = {"policy_id": f"p{n}", "name": f"bot-{n}", "version": 1, "owner_user_id": self.owner_of[version]}
-            self.testers.append(Candidate(policy_version_id=version, **at))
+            who = {"policy_version_id": f"v{n}", "policy_id": f"p{n}", "owner_user_id": self.owner_of[f"v{n}"]}
+            self.testers.append(Candidate(**who, name=f"bot-{n}", version=1))
         async with self.database.writing() as session:
             league = await session.get_one(League, self.world.league)
             league.commissioner_key = CONTINUOUS
@@ -447,6 +447,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
                 database = server.format(name=f"scale_{entrants}")
             with tempfile.TemporaryDirectory() as directory:
                 found.append(await measure_one(options, entrants, Path(directory), database))
+                show(f"{entrants} entrants: seconds of a call", ["", "s"], [*found[-1]["seconds_per_call"].items()])
     parts = list(dict.fromkeys(part for one in found for part in one["seconds_per_call"]))
     rows = [[part, *(one["seconds_per_call"].get(part, "-") for one in found)] for part in parts]
     others = ("share_of_a_day", "gib_a_day", "peak_mib", "simulated_seconds", "wall_seconds")

@@ -84,6 +84,11 @@ def test_a_round_robin_has_every_group_meet_once_a_round() -> None:
         assert [match.players for match in strongest_first(round_robin, 3, seats=seats)[1]] == [("p00", "p01", "p02")]
 
 
+def test_totals_of_rounds_are_in_the_order_of_play() -> None:
+    field, matches = strongest_first(free_play, 20, rounds=3)
+    assert list(field.rounds_entered()) == list(dict.fromkeys(name for match in matches for name in match.players))
+
+
 def test_free_play_seats_players_equally_often() -> None:
     _, matches = strongest_first(free_play, 7, seats=3, rounds=7)
     met = Counter(name for match in matches for name in match.players)

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import undefer
 from support.cli_kit import launcher_of
 from support.full import FULL
-from support.observatory import ServerProcess, add_account, run_server
+from support.observatory import ServerProcess, add_account, kill_while_playing, run_server
 from support.observatory_kit import World, add_policy, declaring, roster, seed
 from support.waiting import until
 
@@ -152,9 +152,7 @@ class Course:
             await self.count(services, day, testers)
             if day == RESTORED:
                 await self.operator("backup", str(self.settings.data.with_name("backup")))
-            victim = (server, worker)[day % 2]
-            victim.kill()
-            await victim.wait()
+            await kill_while_playing(services, (server, worker)[day % 2], owner=f":{worker.pid}:")
         await self.finish(day)
         if day == RESTORED:
             await self.operator("restore", str(self.settings.data.with_name("backup")), "--replace")

@@ -35,13 +35,14 @@ def solve(matrix: Sparse, vector: Sequence[float]) -> list[float]:
     """
     rows = [(row.pop(index), list(row.items())) for index, row in enumerate(map(dict, matrix))]
     found, left = [0.0] * len(vector), list(vector)
-    scaled = [value / own for value, (own, _) in zip(left, rows, strict=True)]
-    along, size = scaled, math.fsum(a * b for a, b in zip(left, scaled, strict=True))
+    scaled: list[float] = [value / own for value, (own, _) in zip(left, rows, strict=True)]
+    along: list[float] = scaled
+    size = math.fsum(a * b for a, b in zip(left, scaled, strict=True))
     least = _EXACTLY**2 * size
     for _ in range(_STEPS):
         if size <= least or size == 0:
             break
-        image = [
+        image: list[float] = [
             own * at + sum([value * along[column] for column, value in others])
             for at, (own, others) in zip(along, rows, strict=True)
         ]
