@@ -25,6 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import anyio
 import sqlalchemy as sa
@@ -89,12 +90,8 @@ class Clock:
     @contextmanager
     def set(self) -> Generator[Clock]:
         """Let the product read this clock (`columns.now`)."""
-        real = vars(columns)["dt"]
-        vars(columns)["dt"] = SimpleNamespace(datetime=self, UTC=UTC)
-        try:
+        with patch.object(columns, "dt", SimpleNamespace(datetime=self, UTC=UTC)):
             yield self
-        finally:
-            vars(columns)["dt"] = real
 
 
 class Costs:
