@@ -158,3 +158,13 @@ def test_recorder() -> None:
     found = figures("recorder.py", "--rounds", "1", "--turns", "100", "--frames", "200")
     assert set(found["turns_per_second"]) == {"off", "samples", "frames"}
     assert found["recorded_of_direct"] > 0
+
+
+@pytest.mark.timeout(300)
+def test_scale() -> None:
+    sizes = ("--entrants", "20", "40", "--episodes", "40", "--rounds", "1", "--workers", "16")
+    small, large = figures("scale.py", *sizes, like="observatory")["sizes"]
+    parts = {"claim", "finish", "rate", "pair a round", "close and begin a round", "look at a round"}
+    assert parts <= set(small["seconds_per_call"]) == set(large["seconds_per_call"])
+    assert small["rows_a_day"]["episode_requests"] == 1_000_000
+    assert small["fairness"]["rounds"] >= 1

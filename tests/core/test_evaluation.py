@@ -9,6 +9,7 @@ import random
 import statistics
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from coworld_core.episode.model_use import ModelUse
 from coworld_core.episode.outcome import Fault
 from coworld_core.episode.record import EpisodeRow, PlayerFault, SlotRow
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.evaluation import ratings
 from coworld_core.evaluation.beta import beta_below, beta_quantile
 from coworld_core.evaluation.betting import MeanTest
 from coworld_core.evaluation.block_ledger import BlockLedger, JudgedBlock
@@ -869,6 +871,46 @@ def test_rating_intervals_cover(seats: int) -> None:
         for rating in rate(blocks):
             missed += not rating.low <= STRENGTHS[int(rating.label)] * POINTS <= rating.high
     assert 0.01 < missed / (4 * runs) < 0.09
+
+
+def blocks_of_many(count: int, rounds: int, truth: dict[str, float]) -> list[dict[str, float]]:
+    """Everybody meets somebody at random in each round, and wins by the model; fills in the truth, in points."""
+    chance, blocks = random.Random(3), list[dict[str, float]]()
+    drawn = [chance.gauss(0, 1) for _ in range(count)]
+    strengths = [one - statistics.fmean(drawn) for one in drawn]
+    truth |= {f"{number:04d}": strength * POINTS for number, strength in enumerate(strengths)}
+    for _ in range(rounds):
+        order = chance.sample(range(count), count)
+        for one, other in zip(order[::2], order[1::2], strict=True):
+            won = chance.random() < 1 / (1 + math.exp(strengths[other] - strengths[one]))
+            blocks.append({f"{one:04d}": float(won), f"{other:04d}": float(not won)})
+    return blocks
+
+
+def test_ratings_of_many_are_those_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = blocks_of_many(60, 8, {})
+    exact = rate(blocks)
+    monkeypatch.setattr(ratings, "EXACT", 10)
+    many = rate(blocks)
+    assert [(one.label, one.points) for one in many] == [(one.label, one.points) for one in exact]
+    widths = [(one.high - one.low) / (other.high - other.low) for one, other in zip(many, exact, strict=True)]
+    assert min(widths) > 0.9
+    assert 0.98 < statistics.median(widths) < 1.05
+    assert max(widths) < 1.3
+
+
+def test_ratings_of_many_take_no_square_of_memory_and_their_intervals_cover() -> None:
+    truth: dict[str, float] = {}
+    blocks = blocks_of_many(400, 10, truth)
+    tracemalloc.start()
+    try:
+        rated = rate(blocks)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(truth) ** 2 * 20, "one matrix of all pairs"
+    missed = sum(not one.low <= truth[one.label] <= one.high for one in rated)
+    assert 0.02 < missed / len(truth) < 0.09
 
 
 def test_unbeaten_player_has_a_finite_rating_and_wide_interval() -> None:

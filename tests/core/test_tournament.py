@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import gc
 import itertools
+import os
 import random
+import subprocess
+import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +30,7 @@ from coworld_core.tournament import (
     TournamentReport,
     continue_season,
     read_log,
+    standings,
 )
 from coworld_core.tournament.elimination import double_elimination, single_elimination
 from coworld_core.tournament.pairings import free_play, ladder, round_robin, swiss
@@ -83,6 +87,36 @@ def test_a_round_robin_has_every_group_meet_once_a_round() -> None:
         assert [match.players for match in strongest_first(round_robin, 3, seats=seats)[1]] == [("p00", "p01", "p02")]
 
 
+_SEASON = """
+from support.simulated import tournament_rules
+from coworld_core.tournament import PlayedEpisode, PlayedRound, continue_season
+from coworld_core.tournament.pairings import free_play
+
+names, rounds = [f"p{number}" for number in range(12)], []
+for _ in range(4):
+    rules = tournament_rules(pairing="free-play", rounds=9)
+    season, state, scheduled = continue_season(rounds, names, rules=rules, pairing=free_play)
+    played = [
+        PlayedEpisode(id=str(at), index=at, status="completed", scores=(at % 3, at % 2))
+        for at in range(sum(len(season.lineups(block.block)) for block in scheduled.blocks))
+    ]
+    rounds.append(PlayedRound(entrants=names, blocks=scheduled.blocks, byes=scheduled.byes, episodes=played))
+print(state.model_dump_json())
+"""
+
+
+def test_stored_states_do_not_depend_on_the_order_of_sets() -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    states = [
+        subprocess.run(
+            [sys.executable, "-c", _SEASON], env={**env, "PYTHONHASHSEED": str(number)}, capture_output=True, check=True
+        ).stdout
+        for number in (1, 2)
+    ]
+    assert len(states[0]) > 1000
+    assert states[0] == states[1]
+
+
 def test_free_play_seats_players_equally_often() -> None:
     _, matches = strongest_first(free_play, 7, seats=3, rounds=7)
     met = Counter(name for match in matches for name in match.players)
@@ -98,6 +132,16 @@ def test_swiss_has_no_rematches_and_finds_the_first(count: int) -> None:
     byes = Counter(match.players[0] for match in matches if len(match.players) == 1)
     assert max(byes.values(), default=0) <= 1
     assert sum(byes.values()) == (len(field.played) if count % 2 else 0)
+
+
+def test_a_swiss_round_has_no_most_players() -> None:
+    names = tuple(f"p{number:05d}" for number in range(5000))
+    field = Field(entrants=names, everybody=names, seats=2, seed=1, rounds=2)
+    first = swiss.next_round(field)
+    second = swiss.next_round(field.after(first))
+    met = [{frozenset(match.players) for match in matches} for matches in (first, second)]
+    assert [len(pairs) for pairs in met] == [2500, 2500]
+    assert met[0].isdisjoint(met[1])
 
 
 def test_a_ladder_sorts_neighbours() -> None:
@@ -255,6 +299,27 @@ def test_standings_follow_from_the_log_alone() -> None:
     assert replayed(shuffled, round_robin) == report
     mean = replayed([*events, Configured(rules=RULES.model_copy(update={"rating": "mean"}))], round_robin)
     assert [one.rating for one in mean.standings] == [3.0, 2.0, 1.0]
+
+
+def test_entering_together_does_not_list_everybody_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[int] = []
+    plan = standings._plan  # pyright: ignore[reportPrivateUsage]
+
+    def counted(rules: Any, entrants: Any, withdrawn: Any) -> Any:
+        listed.append(len(entrants))
+        return plan(rules, entrants, withdrawn)
+
+    monkeypatch.setattr(standings, "_plan", counted)
+    rules = tournament_rules(pairing="free-play")
+    names = [f"p{number}" for number in range(50)]
+    tournament, _, scheduled = continue_season([], names, rules=rules, pairing=free_play)
+    assert scheduled is not None
+    assert max(listed) == 50
+    assert len(listed) < 10
+    one_by_one = Tournament(rules, free_play)
+    for name in names:
+        one_by_one.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
+    assert (one_by_one.plan, one_by_one.active) == (tournament.plan, tournament.active)
 
 
 @pytest.mark.parametrize("rating", ["bradley-terry", "plackett-luce", "mean"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 from pathlib import Path
 
 import httpx2
@@ -11,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import undefer
 from support.full import FULL
-from support.observatory import ServerProcess, add_account, run_server
+from support.observatory import add_account, kill_while_playing, run_server
 from support.observatory_kit import QUICK, World, add_member, add_policy, roster, seed
 from support.waiting import until
 
@@ -26,7 +25,6 @@ from observatory.store.models import (
     Round,
     User,
 )
-from observatory.work.queue import MAX_ATTEMPTS
 from observatory.work.seasons import CONTINUOUS
 
 EPISODES = 200 if FULL else 24
@@ -78,34 +76,6 @@ async def reach(services: Services, completed: int) -> None:
     await until(reached, seconds=900, what=lambda: f"{completed} of {found} completed", every=0.1)
 
 
-async def kill(services: Services, *processes: ServerProcess, owner: str) -> None:
-    """SIGKILL, all at once, while an episode is being played by the one whose name as a worker contains this.
-
-    An episode that would fail because its worker is killed for the last time is left to its end.
-    """
-    playing = sa.select(EpisodeRequest.attempts).where(
-        EpisodeRequest.lease_owner.contains(owner), EpisodeRequest.status == "running"
-    )
-
-    async def caught() -> bool:
-        # A process that is stopped cannot finish the episode meanwhile.
-        for process in processes:
-            process.send_signal(signal.SIGSTOP)
-        async with services.database.reading() as session:
-            attempts = (await session.scalars(playing)).all()
-        if attempts and max(attempts) < MAX_ATTEMPTS:
-            return True
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
-        return False
-
-    await until(caught, seconds=300, what="an episode that is being played", every=0.05)
-    for process in processes:
-        process.kill()
-    for process in processes:
-        await process.wait()
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 async def test_episodes_survive_killed_workers(tmp_path: Path, url: str | None) -> None:
@@ -128,14 +98,14 @@ async def test_episodes_survive_killed_workers(tmp_path: Path, url: str | None) 
                     if number == 0:
                         await ask(said["url"], token, world)
                     await reach(services, over)
-                    await kill(services, server, owner="server@")
+                    await kill_while_playing(services, server, owner="server@")
             else:
                 async with (
                     run_server(["serve", "--port", "0", *where, "--backend", "none"], log=log) as (server, _),
                     run_server(["worker", *where, *plays], log=log) as (worker, _),
                 ):
                     await reach(services, over)
-                    await kill(services, server, worker, owner=f":{worker.pid}:")
+                    await kill_while_playing(services, server, worker, owner=f":{worker.pid}:")
         async with run_server(["serve", "--port", "0", *where, *plays], log=log):
             await reach(services, EPISODES)
         assert await counts(services) == {"completed": EPISODES}
@@ -190,7 +160,7 @@ async def test_round_completes_when_two_of_four_workers_are_killed(tmp_path: Pat
         ]
         for worker, share in zip(workers[:2], (0.25, 0.5), strict=True):
             await reach(services, round(episodes * share))
-            await kill(services, worker, owner=f":{worker.pid}:")
+            await kill_while_playing(services, worker, owner=f":{worker.pid}:")
         await reach(services, episodes)
 
         async def ended() -> list[Round] | None:

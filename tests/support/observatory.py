@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import anyio
 import httpx2
+import sqlalchemy as sa
 from anyio.from_thread import start_blocking_portal
 from sqlalchemy import event
 from sqlalchemy.orm import Session
@@ -26,15 +27,19 @@ from observatory.quotas import Quotas
 from observatory.services import Services, open_services
 from observatory.settings import Settings, database_url
 from observatory.store.database import open_database
+from observatory.store.models import EpisodeRequest
+from observatory.work.queue import MAX_ATTEMPTS
 
 from .cli_kit import launcher_of
 from .launcher import Command
+from .waiting import until
 
 __all__ = [
     "Inside",
     "Observatory",
     "ServerProcess",
     "inside",
+    "kill_while_playing",
     "lay_tables",
     "new_services",
     "observatory_in_thread",
@@ -325,3 +330,31 @@ async def _stop(process: ServerProcess, log: Path) -> None:
 
 def _text(log: Path) -> str:
     return log.read_text(errors="replace")
+
+
+async def kill_while_playing(services: Services, *processes: ServerProcess, owner: str) -> None:
+    """SIGKILL, all at once, while an episode is being played by the one whose name as a worker contains this.
+
+    An episode that would fail because its worker is killed for the last time is left to its end.
+    """
+    playing = sa.select(EpisodeRequest.attempts).where(
+        EpisodeRequest.lease_owner.contains(owner), EpisodeRequest.status == "running"
+    )
+
+    async def caught() -> bool:
+        # A process that is stopped cannot finish the episode meanwhile.
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        async with services.database.reading() as session:
+            attempts = (await session.scalars(playing)).all()
+        if attempts and max(attempts) < MAX_ATTEMPTS:
+            return True
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+        return False
+
+    await until(caught, seconds=300, what="an episode that is being played", every=0.05)
+    for process in processes:
+        process.kill()
+    for process in processes:
+        await process.wait()

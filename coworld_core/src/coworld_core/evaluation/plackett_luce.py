@@ -88,8 +88,7 @@ def rate_rankings(blocks: Iterable[Mapping[str, float]], *, level: float = 0.95)
     place = climb(
         count,
         lambda there: _likelihood(kinds, there),
-        lambda there: _gradient(kinds, there),
-        lambda there: _curvature(kinds, there),
+        lambda there: times(inverse(_curvature(kinds, there)), _gradient(kinds, there)),
     )
     bread = inverse(_curvature(kinds, place))
     worth = _worths(place)

@@ -31,6 +31,7 @@ POINTS = 400 / math.log(10)
 PRIOR = (POINTS / 1000) ** 2
 """Precision of the prior of a rating, which is normal and 1,000 points wide."""
 Matrix = list[list[float]]
+_SMALL = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,23 +152,22 @@ class Rankings:
 
 
 def climb(
-    size: int,
-    likelihood: Callable[[Sequence[float]], float],
-    gradient: Callable[[Sequence[float]], Sequence[float]],
-    curvature: Callable[[Sequence[float]], Matrix],
+    size: int, likelihood: Callable[[Sequence[float]], float], newton: Callable[[Sequence[float]], Sequence[float]]
 ) -> list[float]:
     """Find the parameters that maximise a likelihood with a single maximum, by Newton's method.
 
     Args:
         size: Number of parameters.
         likelihood: The logarithm of the likelihood.
-        gradient: The gradient of that logarithm.
-        curvature: The negative Hessian of that logarithm.
+        newton: Newton's step: the gradient of that logarithm, multiplied by the inverse of its negative Hessian.
     """
     place = [0.0] * size
     best = likelihood(place)
     for _ in range(200):
-        step = times(inverse(curvature(place)), gradient(place))
+        step = newton(place)
+        if max(map(abs, step), default=0.0) < _SMALL:
+            # So near, each step squares the error, and the likelihood is too coarse to judge it
+            return [value + change for value, change in zip(place, step, strict=True)]
         length = 1.0
         while True:
             there = [value + length * change for value, change in zip(place, step, strict=True)]
@@ -175,10 +175,9 @@ def climb(
             if reached >= best or length < 1e-6:
                 break
             length /= 2
-        done = max(map(abs, step)) < 1e-10
         if reached >= best:
             place, best = there, reached
-        if done or length < 1e-6:
+        if length < 1e-6:
             break
     return place
 

@@ -7,7 +7,8 @@ is 0. A weak prior (normal, 1,000 points wide) keeps the rating of a player that
 
 Intervals come from the curvature of the likelihood or from the variation between blocks (the sandwich estimate, which
 allows for the dependence of pairs in a block), whichever is wider: a bootstrap over blocks would have no width for a
-player that has won everything.
+player that has won everything. Above `EXACT` players, whose covariances would take time that grows with the cube of
+their number, intervals are approximated from each player's own games and its opponents' (`sparse_fit`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from statistics import NormalDist
 from typing import Literal
 
 from .estimates import Doubt, firm_evidence
-from .rating_fit import POINTS, PRIOR, Matrix, Rankings, Rating, about_mean, climb, inverse, product
+from .rating_fit import POINTS, PRIOR, Rankings, Rating, about_mean, climb, inverse, product, times
+from .sparse_fit import Sparse, dense, marginal_variances, solve
 
-__all__ = ["Pairing", "Rating", "RatingName", "pairings", "rate"]
+__all__ = ["EXACT", "Pairing", "Rating", "RatingName", "pairings", "rate"]
+
+EXACT = 128
+"""The most players whose covariances are computed."""
 
 RatingName = Literal["bradley-terry", "plackett-luce", "openskill"]
 """How players are rated: pair by pair, by whole rankings, or game by game."""
@@ -84,43 +89,71 @@ def _rate_pairs(blocks: Iterable[Mapping[str, float]], *, level: float) -> list[
     ties = any(outcome == 2 for signature in categories for _, _, outcome in signature)
     size = count + ties
     counts: Counter[tuple[int, int, int]] = Counter()
-    for signature, times in categories.items():
+    for signature, often in categories.items():
         for pair in signature:
-            counts[pair] += times
-    place = climb(
-        size,
-        lambda there: _likelihood(counts, there, count),
-        lambda there: _gradient(counts, there, count),
-        lambda there: _curvature(counts, there, count),
-    )
-    bread = inverse(_curvature(counts, place, count))
-    meat = [[0.0] * size for _ in range(size)]
-    for signature, times in categories.items():
-        gradient = [0.0] * size
-        for first, second, outcome in signature:
-            stats, shares = _outcomes(place, first, second, count)
-            for statistic, share in [
-                (stats[outcome], 1.0),
-                *((stat, -p) for stat, p in zip(stats, shares, strict=True)),
-            ]:
-                for index, value in statistic:
-                    gradient[index] += share * value
-        for row in range(size):
-            if gradient[row]:
-                for column in range(size):
-                    meat[row][column] += times * gradient[row] * gradient[column]
-    robust = product(product(bread, meat), bread)
+            counts[pair] += often
+
+    def step(there: Sequence[float]) -> list[float]:
+        curvature, gradient = _curvature(counts, there, count), _gradient(counts, there, count)
+        return solve(curvature, gradient) if count > EXACT else times(inverse(dense(curvature)), gradient)
+
+    place = climb(size, lambda there: _likelihood(counts, there, count), step)
+    curvature = _curvature(counts, place, count)
+    gradients = ((_residuals(signature, place, count), often) for signature, often in categories.items())
+    variances = _variances(curvature, gradients, count, exact=count <= EXACT)
     width = NormalDist().inv_cdf((1 + level) / 2) * POINTS
     return [
         Rating(
             label=labels[index],
             points=place[index] * POINTS,
-            low=place[index] * POINTS - width * spread,
-            high=place[index] * POINTS + width * spread,
+            low=place[index] * POINTS - width * math.sqrt(variance),
+            high=place[index] * POINTS + width * math.sqrt(variance),
         )
-        for index in range(count)
-        for spread in [math.sqrt(max(about_mean(bread, index, count), about_mean(robust, index, count)))]
+        for index, variance in enumerate(variances)
     ]
+
+
+def _residuals(signature: _Signature, place: Sequence[float], count: int) -> dict[int, float]:
+    """The gradient of one block, by parameter."""
+    gradient: dict[int, float] = {}
+    for first, second, outcome in signature:
+        stats, shares = _outcomes(place, first, second, count)
+        for statistic, share in [(stats[outcome], 1.0), *((stat, -p) for stat, p in zip(stats, shares, strict=True))]:
+            for index, value in statistic:
+                gradient[index] = gradient.get(index, 0.0) + share * value
+    return gradient
+
+
+def _variances(
+    curvature: Sparse, gradients: Iterable[tuple[Mapping[int, float], int]], count: int, *, exact: bool
+) -> list[float]:
+    """The variance of each rating's difference from the mean, by curvature or between blocks, whichever is wider.
+
+    Args:
+        curvature: The negative Hessian, with the prior.
+        gradients: The gradient of each kind of block, and how often it occurred.
+        count: Number of players.
+        exact: Whether to compute the covariances of all players.
+    """
+    if not exact:
+        between = [0.0] * count
+        for gradient, often in gradients:
+            for index, value in gradient.items():
+                if index < count:
+                    between[index] += often * value * value
+        # A player's own games decide how far the variation between blocks exceeds what the model expects
+        return [
+            variance * max(1.0, between[index] / (curvature[index][index] - PRIOR))
+            for index, variance in enumerate(marginal_variances(curvature, count))
+        ]
+    size = len(curvature)
+    bread, meat = inverse(dense(curvature)), [[0.0] * size for _ in range(size)]
+    for gradient, often in gradients:
+        for row, value in gradient.items():
+            for column, other in gradient.items():
+                meat[row][column] += often * value * other
+    robust = product(product(bread, meat), bread)
+    return [max(about_mean(bread, index, count), about_mean(robust, index, count)) for index in range(count)]
 
 
 def pairings(
@@ -139,9 +172,9 @@ def pairings(
     rankings = Rankings.of(blocks)
     labels, categories = _categories(rankings)
     met: dict[tuple[int, int], list[int]] = {}
-    for signature, times in categories.items():
+    for signature, often in categories.items():
         for first, second, outcome in signature:
-            met.setdefault((first, second), [0, 0, 0])[outcome] += times
+            met.setdefault((first, second), [0, 0, 0])[outcome] += often
     count = players or len(labels)
     most = count * (count - 1) // 2
     evidence = {
@@ -170,13 +203,13 @@ def _categories(blocks: Iterable[Mapping[str, float]]) -> tuple[list[str], Count
     """The players, and how often each outcome of a block occurs: a million games have few distinct ones."""
     everybody, known = Rankings.of(blocks).counted()
     categories: Counter[_Signature] = Counter()
-    for ranking, times in known.items():
+    for ranking, often in known.items():
         signature = tuple(
             (one, other, 2 if rank == least else int(rank < least))
             for at, (one, rank) in enumerate(ranking)
             for other, least in ranking[at + 1 :]
         )
-        categories[signature] += times
+        categories[signature] += often
     return everybody, Counter(dict(sorted(categories.items())))
 
 
@@ -197,39 +230,39 @@ def _outcomes(point: Sequence[float], first: int, second: int, count: int) -> tu
 
 def _likelihood(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> float:
     total = -PRIOR / 2 * math.fsum(value * value for value in point)
-    for (first, second, outcome), times in counts.items():
-        total += times * math.log(max(_outcomes(point, first, second, count)[1][outcome], 1e-300))
+    for (first, second, outcome), often in counts.items():
+        total += often * math.log(max(_outcomes(point, first, second, count)[1][outcome], 1e-300))
     return total
 
 
-def _curvature(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> Matrix:
+def _curvature(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> Sparse:
     """The negative Hessian of the log-likelihood, with the prior."""
     size = len(point)
-    matrix = [[PRIOR if row == column else 0.0 for column in range(size)] for row in range(size)]
+    matrix: Sparse = [{row: PRIOR} for row in range(size)]
     met: Counter[tuple[int, int]] = Counter()
-    for (first, second, _), times in counts.items():
-        met[first, second] += times
-    for (first, second), times in met.items():
+    for (first, second, _), often in counts.items():
+        met[first, second] += often
+    for (first, second), often in met.items():
         stats, shares = _outcomes(point, first, second, count)
         mean: Counter[int] = Counter()
         for stat, share in zip(stats, shares, strict=True):
             for row, value in stat:
                 mean[row] += share * value  # pyright: ignore[reportArgumentType]
                 for column, other in stat:
-                    matrix[row][column] += times * share * value * other
+                    matrix[row][column] = matrix[row].get(column, 0.0) + often * share * value * other
         for row, value in mean.items():
             for column, other in mean.items():
-                matrix[row][column] -= times * value * other
+                matrix[row][column] = matrix[row].get(column, 0.0) - often * value * other
     return matrix
 
 
 def _gradient(counts: Mapping[tuple[int, int, int], int], point: Sequence[float], count: int) -> list[float]:
     gradient = [-PRIOR * value for value in point]
-    for (first, second, outcome), times in counts.items():
+    for (first, second, outcome), often in counts.items():
         stats, shares = _outcomes(point, first, second, count)
         for index, value in stats[outcome]:
-            gradient[index] += times * value
+            gradient[index] += often * value
         for stat, share in zip(stats, shares, strict=True):
             for index, value in stat:
-                gradient[index] -= times * share * value
+                gradient[index] -= often * share * value
     return gradient

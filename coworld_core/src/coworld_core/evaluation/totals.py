@@ -161,13 +161,13 @@ class Totals:
         if block.forfeits:
             self.forfeits.update(block.forfeits)
             self.first_forfeits = {**block.first_forfeits, **self.first_forfeits}
-            self.unplayed.update(block.unplayed)
+            self.unplayed.update(sorted(block.unplayed))
         if block.faults:
             self.faults.update(block.faults)
         self.seconds.extend(block.seconds)
         if len(self._first_fates) < BLOCKS_BEFORE_GIVING_UP:
             self._first_fates.append(block.fate)
-        for label in block.seated:
+        for label in sorted(block.seated):
             first = self._absent.setdefault(label, [])
             if len(first) < BLOCKS_BEFORE_GIVING_UP:
                 first.append(label in block.absent)

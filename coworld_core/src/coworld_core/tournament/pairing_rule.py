@@ -130,7 +130,8 @@ class Field:
         """Number of rounds in which each player had a match, byes included."""
         found = Counter(self.past.entered)
         for matches in self.played:
-            found.update({name for match in matches for name in match.players})
+            # In order, so that a stored state is the same each time it is computed
+            found.update(dict.fromkeys((name for match in matches for name in match.players), 1))
         return found
 
     def added_up(self, carried: Any) -> PastRounds:

@@ -15,8 +15,8 @@ from .pairing_rule import Field, TournamentMatch
 __all__ = ["Commissioned", "commissioner", "free_play", "ladder", "round_robin", "swiss"]
 
 _FREE_ROUNDS = 10
-_TRIES = 20_000
-"""Steps of the search for a Swiss round without rematches; beyond them rematches are allowed."""
+_TRIES, _TRIES_EACH = 20_000, 20
+"""Steps of the search for a Swiss round without rematches, at least and for each player; then rematches are allowed."""
 
 
 def _chance(field: Field) -> random.Random:
@@ -105,7 +105,8 @@ class Swiss(_BySums):
         """Pairs by points; with an odd number, the lowest that has had no bye gets one."""
         if not field.goes_on(max(1, math.ceil(math.log2(max(2, len(field.entrants)))))):
             return ()
-        ranked = [name for name in self.places(field) if name in field.entrants]
+        active = set(field.entrants)
+        ranked = [name for name in self.places(field) if name in active]
         met = {frozenset(players) for players in field.meetings()}
         rested = {name for one in met if len(one) == 1 for name in one}
         byes: list[TournamentMatch] = []
@@ -113,7 +114,7 @@ class Swiss(_BySums):
             lowest = next((name for name in reversed(ranked) if name not in rested), ranked[-1])
             ranked.remove(lowest)
             byes.append(TournamentMatch(players=(lowest,), name="bye"))
-        pairs = _pairs(ranked, met, field, [_TRIES]) or _neighbours(ranked, field)
+        pairs = _pairs(ranked, met, field) or _neighbours(ranked, field)
         return (*(TournamentMatch(players=pair) for pair in pairs), *byes)
 
     def places(self, field: Field) -> Sequence[str]:
@@ -126,21 +127,35 @@ class Swiss(_BySums):
         return sorted(field.everybody, key=lambda name: (-points[name], -buchholz[name]))
 
 
-def _pairs(
-    ranked: Sequence[str], met: set[frozenset[str]], field: Field, tries: list[int]
-) -> list[tuple[str, str]] | None:
+def _pairs(ranked: Sequence[str], met: set[frozenset[str]], field: Field) -> list[tuple[str, str]] | None:
     """Pair neighbours that have not met and may; None if that is impossible or takes too long to find."""
+    end = len(ranked)
     if not ranked:
         return []
-    first, *others = ranked
-    for other in others:
-        tries[0] -= 1
-        if tries[0] < 0:
-            return None
-        if frozenset((first, other)) not in met and field.may_meet((first, other)):
-            rest = _pairs([name for name in others if name != other], met, field, tries)
-            if rest is not None:
-                return [(first, other), *rest]
+    # Who comes next of those that are not paired yet. No recursion: there may be more players than Python allows calls
+    following, previous = [*range(1, end + 1), 0], [end, *range(end)]
+    found: list[tuple[int, int]] = []
+    first, other = 0, following[0]
+    for _ in range(max(_TRIES, _TRIES_EACH * end)):
+        while other == end:
+            if not found:
+                return None
+            # Undo the last pair, and go on after it
+            first, other = found.pop()
+            for one in (other, first):
+                following[previous[one]] = previous[following[one]] = one
+            other = following[other]
+        pair = ranked[first], ranked[other]
+        if frozenset(pair) not in met and field.may_meet(pair):
+            found.append((first, other))
+            for one in (first, other):
+                following[previous[one]], previous[following[one]] = following[one], previous[one]
+            first = following[end]
+            if first == end:
+                return [(ranked[one], ranked[two]) for one, two in found]
+            other = following[first]
+        else:
+            other = following[other]
     return None
 
 
@@ -164,7 +179,8 @@ class Ladder:
         """The first with the second and so on; in the next round the second with the third."""
         if not field.goes_on(2 * len(field.entrants)):
             return ()
-        rungs = [name for name in self.places(field) if name in field.entrants]
+        active = set(field.entrants)
+        rungs = [name for name in self.places(field) if name in active]
         # Two players meet in every round
         begin = field.rounds_played % 2 if len(rungs) > 2 else 0
         return tuple(TournamentMatch(players=pair) for pair in _neighbours(rungs[begin:], field))
@@ -172,7 +188,8 @@ class Ladder:
     def places(self, field: Field) -> Sequence[str]:
         """The current order of the ladder."""
         rungs: list[str] = list(field.past.carried or ())
-        rungs += [name for name in field.everybody if name not in rungs]
+        known = set(rungs)
+        rungs += [name for name in field.everybody if name not in known]
         for match in (match for matches in field.played for match in matches):
             upper, lower = match.players
             if match.scores and match.scores[lower] > match.scores[upper]:

@@ -125,17 +125,14 @@ def continue_season(
 def enter(tournament: Tournament, names: Iterable[str]) -> None:
     """Enter the players that have not entered yet, by their names alone."""
     known = set(tournament.active)
-    for name in dict.fromkeys(names):
-        if name not in known:
-            tournament.apply(EntrantAdded(name=name, player=SlotRow(name=name, image=name)))
+    new = (name for name in dict.fromkeys(names) if name not in known)
+    tournament.apply(*(EntrantAdded(name=name, player=SlotRow(name=name, image=name)) for name in new))
 
 
 def withdraw_others(tournament: Tournament, names: Iterable[str]) -> None:
     """Withdraw all players but these."""
     staying = set(names)
-    for name in tournament.active:
-        if name not in staying:
-            tournament.apply(EntrantWithdrawn(name=name))
+    tournament.apply(*(EntrantWithdrawn(name=name) for name in tournament.active if name not in staying))
 
 
 def take_in(tournament: Tournament, played: Iterable[tuple[int, Sequence[PlayedEpisode | None]]]) -> None:

@@ -262,29 +262,38 @@ class Tournament(Evaluation[TournamentPlan, TournamentReport]):
         """The lineups of a block."""
         return self.history.lineups(block, self.plan.slot_count)
 
-    def apply(self, event: LogEvent) -> None:
-        """Apply an event of the log.
+    def apply(self, *events: LogEvent) -> None:
+        """Apply events of the log, in order; many entrants together cost less than one by one.
 
         Raises:
             UsageError: Code `image_changed` if a different image ran than before.
         """
+        moved = False
+        for event in events:
+            if isinstance(event, EntrantAdded):
+                self._entrants[event.name] = event.player.model_copy(update={"name": event.name})
+                self._withdrawn.discard(event.name)
+            elif isinstance(event, EntrantWithdrawn):
+                self._withdrawn.add(event.name)
+                for number in range(self.ledger.judged + 1, self.last_block + 1):
+                    if event.name in self.history.players(number):
+                        for block in self.ledger.withdraw(number):
+                            self.take_in(block)
+            else:
+                if moved:
+                    self._replan(self.rules)
+                self._apply(event)
+            moved = isinstance(event, EntrantAdded | EntrantWithdrawn)
+        if moved:
+            self._replan(self.rules)
+
+    def _apply(self, event: LogEvent) -> None:
         if isinstance(event, EpisodeEnded):
             self.add(event.row)
         elif isinstance(event, RoundScheduled):
             self.history.schedule(event)
         elif isinstance(event, Configured):
             self._replan(event.rules)
-        elif isinstance(event, EntrantAdded):
-            self._entrants[event.name] = event.player.model_copy(update={"name": event.name})
-            self._withdrawn.discard(event.name)
-            self._replan(self.rules)
-        elif isinstance(event, EntrantWithdrawn):
-            self._withdrawn.add(event.name)
-            self._replan(self.rules)
-            for number in range(self.ledger.judged + 1, self.last_block + 1):
-                if event.name in self.history.players(number):
-                    for block in self.ledger.withdraw(number):
-                        self.take_in(block)
         else:
             self.league.apply(event)
             if isinstance(event, RoundDropped):
