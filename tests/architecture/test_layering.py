@@ -49,6 +49,7 @@ PROGRAMS = {
     "coworld_runner.kit.rollout.bot_process",
     "coworld_runner.kit.rollout.match_program",
     "coworld_runner.kit.rollout.rollout_worker",
+    "coworld_runner.kit.server.many_games",
     "coworld_runner.kit.server.server_process",
     "coworld_runner.testing.subject",
 }

@@ -167,7 +167,8 @@ def storm(driver: Driver, namespace: str, store: psutil.Popen, *, episodes: int,
         happenings.insert(1 + 2 * number, driver.again)
     happened: list[str] = []
     for number, happening in enumerate(happenings, start=1):
-        share = episodes * number // (len(happenings) + 1)
+        # Something has been played since the last one, so that what drives has reached the store
+        share = max(driver.done + 1, episodes * number // (len(happenings) + 1))
         if not driver.until(lambda share=share: driver.done >= share):
             break
         happening()

@@ -29,7 +29,7 @@ GROUPS = {
     "secret": ["put", "list", "delete"],
     "hosted-game": ["create", "join"],
     "lobby": ["create", "get", "start", "seat", "claim", "remove", "leave", "cancel", "end"],
-    "league": ["create", "list"],
+    "league": ["create", "list", "officers", "appoint"],
     "xp-request": ["create", "list", "get", "episodes", "cancel", "watch", "download"],
 }
 OFFLINE = {"logout", "player unset"}

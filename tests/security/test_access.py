@@ -39,6 +39,7 @@ KNOWN_403: Fares = ("401", "403", "403", "in", "in")
 OWN_404: Fares = ("401", "404", "404", "in", "404")
 LEAGUE: Fares = ("404", "in", "in", "in", "in")
 """A private league, which everybody with an account sees."""
+OWN_TEAM: Fares = ("401", "404", "403", "in", "404")
 NOTHING: Fares = ("401", "404", "404", "404", "404")
 
 
@@ -55,6 +56,7 @@ class Row:
 
 ROSTER = [{"player": {"policy_ref": "$version_id"}}] * 2
 TAGS = {"tags": {"exp": "a"}}
+RETIRE = {"entries": "retire"}
 SECRET = {"coworld": "$name", "name": "key"}
 
 TABLE: dict[str, Row] = {
@@ -64,6 +66,8 @@ TABLE: dict[str, Row] = {
     "POST /players/{player_id}/login": Row(("401", "404", "403", "in", "404")),
     "POST /credentials/auth-codes/exchange": Row(ANYONE, body={"code": "obc_none"}),
     "GET /credentials/tokens": Row(USER),
+    "GET /account/deletion": Row(USER),
+    "DELETE /account": Row(USER, query={"name": "nobody"}),
     "POST /credentials/tokens": Row(USER, body={"name": "new"}),
     "DELETE /credentials/tokens/{token_id}": Row(("401", "404", "403", "in", "404"), params={"token_id": "$token_id"}),
     "GET /v2/coworlds": Row(ANYONE),
@@ -102,6 +106,13 @@ TABLE: dict[str, Row] = {
     "GET /v2/leagues/game-of-week": Row(ANYONE),
     "GET /v2/leagues/{league_id}": Row(LEAGUE),
     "GET /v2/leagues/{league_id}/division-ladder": Row(LEAGUE),
+    "GET /v2/leagues/{league_id}/officers": Row(KNOWN),
+    "PUT /v2/leagues/{league_id}/officers": Row(TEAM, body={"user": "eve", "role": "assistant"}),
+    "GET /v2/teams": Row(USER),
+    "POST /v2/teams": Row(USER, body={"name": "new"}),
+    "POST /v2/teams/join": Row(USER, body={"code": "none"}),
+    "POST /v2/teams/{team}/invitations": Row(OWN_TEAM, params={"team": "$team"}, body={}),
+    "DELETE /v2/teams/{team}/members/{user}": Row(OWN_TEAM, params={"team": "$team", "user": "me"}, query=RETIRE),
     "GET /v2/leagues/{league_id}/seasons": Row(LEAGUE),
     "GET /v2/leagues/{league_id}/seasons/{number}": Row(LEAGUE, params={"number": "1"}),
     "GET /v2/divisions": Row(ANYONE),
@@ -296,6 +307,7 @@ async def scene_of(platform: Inside) -> Scene:
     lobby = await platform.post(f"/v2/leagues/{league}/lobbies", ann, {"idempotency_key": "hers"})
     games = {game["coworld_name"]: game["id"] for game in await platform.get("/v2/games", ann)}
     things = {
+        "team": (await platform.post("/v2/teams", ann, {"name": "ours"}))["id"],
         "player_id": (await platform.post("/players", ann, {"name": "one"}))["id"],
         "token_id": ann.split("_")[1],
         "coworld_id": made["id"],

@@ -19,8 +19,8 @@ from coworld_core.text.terminal import writable
 
 from ..images.build_context import ContextError, dockerfile_of
 from ..images.compose import Build, Contexts
+from ..images.source_files import source_files
 from ..package.resolver import Package
-from ..package.source_files import source_files
 from ..package.viewer_bundle import find_bundle, is_uploaded, read_bundle
 
 __all__ = ["content_of", "package_files"]

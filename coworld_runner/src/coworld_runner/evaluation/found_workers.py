@@ -19,9 +19,9 @@ from ..backends.process.child_environment import child_environment
 from ..episode.episode_options import EpisodeOptions
 from ..episode.run_options import BatchArguments, RunOptions
 from ..episode.venue import VenueRun
+from ..images.source_files import stamps
 from ..package.plan import Seat
 from ..package.resolver import Package
-from ..package.source_files import stamps
 from .entrants import Entrants
 from .worker_venue import WorkerVenue, refused
 

@@ -40,12 +40,12 @@ from ..episode.episode_options import EpisodeOptions
 from ..episode.venue import Wanted
 from ..evaluation.worker_rows import planned_slots
 from ..images._compose_places import COMPOSE_NAMES
+from ..images.source_files import source_files
 from ..package.own_players.own_player import MOST_BYTES, OwnPlayer
 from ..package.plan import EpisodePlan, plan_episode
 from ..package.player_names import PlayerRef
 from ..package.random_player import RANDOM
 from ..package.resolver import Package, resolve_package
-from ..package.source_files import source_files
 from .job_store import JobStore
 
 __all__ = [

@@ -8,8 +8,8 @@ from pathlib import Path
 from coworld_core.errors import UsageError
 from coworld_core.images import ImageRef
 
+from ..images.source_files import source_files
 from .resolver import Package
-from .source_files import source_files
 from .viewer_bundle import find_bundle
 
 __all__ = ["changed_since_build"]

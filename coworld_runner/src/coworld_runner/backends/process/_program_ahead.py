@@ -19,7 +19,7 @@ from typing import Final
 
 import anyio.to_thread
 
-from ...package.source_files import stamps
+from ...images.source_files import stamps
 from ...runs.scratch import REMOVE_SECONDS, Scratch
 from ._image_layout import ImageLayout
 from .child_process import ChildProcess

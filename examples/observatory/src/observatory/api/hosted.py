@@ -54,7 +54,7 @@ async def get_play(call: SignedIn, session_id: str) -> Json:
 )
 async def join_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
     """Take a seat, the same one each time; its link works for anyone."""
-    session, sessions = await session_here(call.services, session_id), sessions_of(call.services)
+    sessions, session = sessions_of(call.services), await session_here(call.services, session_id)
     if session is None or session.kind != "play":
         raise not_found("game", session_id)
     await wait_ready(session)
@@ -80,7 +80,7 @@ async def change_play(
     call: Annotated[Call, gate("known", held=False)], session_id: str, body: api.PlayConfigBody
 ) -> Json:
     """Restart your own game with another variant, or close it to spectators."""
-    session, sessions = await _own(call, session_id), sessions_of(call.services)
+    sessions, session = sessions_of(call.services), await _own(call, session_id)
     if body.kind == "variant":
         coworld = await find_coworld(call.db, call.caller, session.coworld_id)
         game = game_for_people(coworld, body.variant_id)
@@ -96,13 +96,13 @@ async def change_play(
 @router.delete("/v2/coworlds/play/session/{session_id}", response_model=api.PlaySession, responses=refusals(503))
 async def end_play(call: Annotated[Call, gate("known", held=False)], session_id: str) -> Json:
     """End your own game without keeping anything. Repeating this has no effect."""
-    session, sessions = await _own(call, session_id), sessions_of(call.services)
+    sessions, session = sessions_of(call.services), await _own(call, session_id)
     await sessions.end(session)
     return Json(await _session_json(call, session.id))
 
 
 async def _own(call: Call, session_id: str) -> Session:
-    session = await session_here(call.services, session_id)
+    session = await session_here(call.services, session_id, may=lambda row: takes_part(call.caller, row, row.state))
     if session is None or session.kind != "play" or not call.caller.owns(session.user_id, session.player_id):
         raise not_found("game", session_id)
     return session
@@ -114,7 +114,7 @@ async def _session_json(call: Call, session_id: str) -> JsonObject:
     Raises:
         Refusal: 404 if there is none, or the caller takes no part in it; 421 if it runs on another server.
     """
-    session = await session_here(call.services, session_id)
+    session = await session_here(call.services, session_id, may=lambda row: takes_part(call.caller, row, row.state))
     async with call.services.database.reading() as db:
         row = await db.get(HostedSession, session_id)
     state = row.state if row is not None and session is None else kept_state(session) if session is not None else {}

@@ -495,8 +495,15 @@ async def _take_back(services: Services, executor: Executor) -> None:
             )
 
 
-async def session_here(services: Services, session_id: str | None) -> Session | None:
+async def session_here(
+    services: Services, session_id: str | None, *, may: Callable[[HostedSession], bool] = lambda _: True
+) -> Session | None:
     """A session by its id, finished ones for a while; None if there is none.
+
+    Args:
+        services: The services.
+        session_id: The id.
+        may: Whether the caller may know that it runs.
 
     Raises:
         Refusal: 421 (code `elsewhere`): it runs on another server of this platform.
@@ -506,7 +513,7 @@ async def session_here(services: Services, session_id: str | None) -> Session | 
     if session is None and session_id is not None:
         async with services.database.reading() as db:
             row = await db.get(HostedSession, session_id)
-        if row is not None and row.ended_at is None:
+        if row is not None and row.ended_at is None and may(row):
             raise Refusal(
                 421,
                 f"The game {session_id} runs on another server of this platform. Ask its operator to have "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coworld_core.episode.layout import EpisodeLayout
 
-from ..images.build_context import ContextError, Ignore
+from .build_context import ContextError, Ignore
 
 __all__ = ["source_files", "stamps"]
 
