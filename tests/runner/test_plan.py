@@ -77,7 +77,8 @@ async def test_additional_variables_reach_game_and_players(tmp_path: Path) -> No
     plan = plan_episode(found, players=["sweep-painter", str(tmp_path / "bot.py")])
     runnables = [plan.manifest.game.runnable, *(seat.runnable for seat in plan.seats)]
     more = {"DEBUG": "1", "LEVEL": "a=b"}
-    assert [dict(runnable.env) for runnable in runnables if runnable] == [{"COWORLD_SERVES": "many", **more}, more, more]
+    game = {"COWORLD_SERVES": "many", **more}
+    assert [dict(runnable.env) for runnable in runnables if runnable] == [game, more, more]
     # The players of the manifest are still known as such
     assert plan.seats[0].player_id == "sweep-painter"
     for name, code in {
