@@ -45,7 +45,7 @@ from coworld_core.episode.record import read_rows
 from coworld_runner.backends.kubernetes._cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
-BOT = "import time\ndef act(observation, legal, rng):\n    time.sleep(0.01)\n    return rng.choice(legal)\n"
+BOT = "import time\ndef act(observation, legal, rng):\n    time.sleep(0.04)\n    return rng.choice(legal)\n"
 """Slow enough for something to happen while it plays."""
 LOOK = 0.5
 """Seconds between two looks at the driver's connections and memory."""
@@ -83,6 +83,7 @@ class Driver:
         self.cost = Cost()
         self.rows = cwd / "out" / "episodes.jsonl"
         self._begun = time.monotonic()
+        self._ended = False
         self._start()
 
     def _start(self) -> None:
@@ -109,7 +110,10 @@ class Driver:
     def until(self, condition: Callable[[], object]) -> bool:
         """Look at it until the condition holds, or until it has ended; returns whether it is still there."""
         while not condition():
+            if self._ended:
+                return False
             if (status := self.look()) is not None:
+                self._ended = True
                 self.cost.processor += self._now
                 if status:
                     raise SystemExit(
@@ -170,7 +174,7 @@ def storm(driver: Driver, namespace: str, store: psutil.Popen, *, episodes: int,
         # Something has been played since the last one, so that what drives has reached the store
         share = max(driver.done + 1, episodes * number // (len(happenings) + 1))
         if not driver.until(lambda share=share: driver.done >= share):
-            break
+            raise SystemExit(f"Everything was played before {happening.__name__} could happen: play more.")
         happening()
         happened.append(f"{happening.__name__} at {driver.done}")
         print(f"  {happened[-1]} of {episodes}", flush=True)
