@@ -7,8 +7,8 @@
 Plays blocks of nim, and episodes of Paint Arena whose game and players are images. Meanwhile the command that drives
 them is killed again and again and started anew; the kubelet is killed and started; a pod is evicted; the store is away;
 and a full quota admits no pod. In the end every episode has counted once, and this machine makes the same report of the
-same rows, byte for byte; otherwise this fails. `--blocks 0` and `--images 0` leave one of them out. The figures are those of the driving command, all its lives
-together.
+same rows, byte for byte; otherwise this fails. `--blocks 0` and `--images 0` leave one of them out. The figures are
+those of the driving command, all its lives together.
 
 It needs `KUBECONFIG`, a Docker engine, and the command that starts what has ended of the cluster in `CLUSTER_UP`.
 """
