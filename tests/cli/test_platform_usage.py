@@ -26,6 +26,8 @@ SINGLE = [
 GROUPS = {
     "player": ["list", "create", "use", "unset"],
     "token": ["list", "create", "revoke"],
+    "team": ["list", "create", "invite", "join", "leave"],
+    "webhook": ["list", "create", "delete"],
     "secret": ["put", "list", "delete"],
     "hosted-game": ["create", "join"],
     "lobby": ["create", "get", "start", "seat", "claim", "remove", "leave", "cancel", "end"],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 import sqlalchemy as sa
 from support.observatory import Inside, inside
 from support.uploads import upload_coworld, upload_image
@@ -69,6 +70,7 @@ async def test_the_old_name_stands_nowhere(tmp_path: Path, database: str | None)
             },
         )
         await platform.post("/v2/teams", zoe, {"name": "red"})
+        hook = await platform.post("/v2/webhooks", zoe, {"url": f"https://{NAME}.example.org/"})
         assert await _found(platform, NAME, MAIL, PLAYER) != []
         planned = await platform.get("/account/deletion", zoe)
         refused = await platform.ask("DELETE", "/account", zoe, params={"name": "bob"}, expect=409)
@@ -78,6 +80,8 @@ async def test_the_old_name_stands_nowhere(tmp_path: Path, database: str | None)
         assert done == planned
         assert (done["name"], done["memberships"], done["unused"], done["requests"] > 0) == (NAME, 1, 1, True)
         assert await _found(platform, NAME, MAIL, PLAYER) == []
+        with pytest.raises(FileNotFoundError):
+            await platform.services.vault.get("webhooks", hook["id"])
         for token in (zoe, session_token):
             assert (await platform.get("/whoami", token))["subject_type"] == "anonymous"
         rows = await platform.get("/v2/league-policy-memberships", league_id=league)

@@ -109,6 +109,9 @@ TABLE: dict[str, Row] = {
     "GET /v2/leagues/{league_id}/officers": Row(KNOWN),
     "PUT /v2/leagues/{league_id}/officers": Row(TEAM, body={"user": "eve", "role": "assistant"}),
     "GET /v2/teams": Row(USER),
+    "GET /v2/webhooks": Row(USER),
+    "POST /v2/webhooks": Row(USER, body={"url": "https://example.org/"}),
+    "DELETE /v2/webhooks/{webhook_id}": Row(OWN_TEAM, params={"webhook_id": "$webhook"}),
     "POST /v2/teams": Row(USER, body={"name": "new"}),
     "POST /v2/teams/join": Row(USER, body={"code": "none"}),
     "POST /v2/teams/{team}/invitations": Row(OWN_TEAM, params={"team": "$team"}, body={}),
@@ -307,6 +310,7 @@ async def scene_of(platform: Inside) -> Scene:
     lobby = await platform.post(f"/v2/leagues/{league}/lobbies", ann, {"idempotency_key": "hers"})
     games = {game["coworld_name"]: game["id"] for game in await platform.get("/v2/games", ann)}
     things = {
+        "webhook": (await platform.post("/v2/webhooks", ann, {"url": "https://example.org/"}))["id"],
         "team": (await platform.post("/v2/teams", ann, {"name": "ours"}))["id"],
         "player_id": (await platform.post("/players", ann, {"name": "one"}))["id"],
         "token_id": ann.split("_")[1],

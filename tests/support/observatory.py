@@ -229,11 +229,16 @@ class Inside:
 
 @asynccontextmanager
 async def inside(
-    tmp_path: Path, *, database: str | None = None, artifacts: str | None = None, quotas: Quotas | None = None
+    tmp_path: Path,
+    *,
+    database: str | None = None,
+    artifacts: str | None = None,
+    quotas: Quotas | None = None,
+    **more: Any,
 ) -> AsyncGenerator[Inside]:
     """Run the application without a server or worker while the context is open."""
     data = tmp_path / "observatory"
-    settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas())
+    settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas(), **more)
     async with new_services(settings) as services:
         transport = httpx2.ASGITransport(app=create_app(services))
         async with httpx2.AsyncClient(transport=transport, base_url=settings.url) as http:

@@ -188,6 +188,12 @@ coworld token create laptop --days 90
 coworld token create ci --json
 coworld token revoke TOKEN_ID
 coworld token revoke TOKEN_ID --server http://127.0.0.1:8787
+coworld webhook list
+coworld webhook list --json
+coworld webhook create https://example.org/hook
+coworld webhook create https://example.org/hook --json
+coworld webhook delete hook_ID
+coworld webhook delete hook_ID --server http://127.0.0.1:8787
 coworld team list
 coworld team list --json
 coworld team create red

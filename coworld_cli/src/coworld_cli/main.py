@@ -62,6 +62,7 @@ _COMMANDS: CommandTable = {
         "player": ("players", "List, create and switch player identities."),
         "token": ("tokens", "List, make and revoke your tokens on a server."),
         "team": ("teams", "Own policies and entries together, as a team."),
+        "webhook": ("webhooks", "Have an address told of what happens to your policies."),
         "set-token": ("accounts", "Save a token that you have."),
         "delete-account": ("accounts", "Say what deleting your account would do, or delete it."),
         "exchange-code": ("accounts", "Finish a sign-in with the code that the browser showed."),

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from .resources.submissions import Submissions
     from .resources.teams import Teams
     from .resources.tokens import Tokens
+    from .resources.webhooks import Webhooks
     from .watch import Changes
 
 __all__ = ["CoworldClient"]
@@ -400,6 +401,13 @@ class CoworldClient:
         from .resources.teams import Teams
 
         return Teams(self)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """Your webhooks."""
+        from .resources.webhooks import Webhooks
+
+        return Webhooks(self)
 
     @cached_property
     def tokens(self) -> Tokens:

@@ -47,6 +47,7 @@ from coworld_core.api import (
     LobbySeatBody,
     Membership,
     NewToken,
+    NewWebhook,
     OwnedPlayer,
     OwnToken,
     PlayerEvidence,
@@ -70,6 +71,7 @@ from coworld_core.api import (
     Team,
     TeamInvitation,
     TeamLeft,
+    Webhook,
     Whoami,
     Wire,
 )
@@ -637,6 +639,11 @@ class _Teams:
         timeout: float | None = None,
     ) -> TeamLeft: ...
 
+class _Webhooks:
+    def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[Webhook]: ...
+    def create(self, url: str, *, timeout: float | None = None) -> NewWebhook: ...
+    def delete(self, webhook: str, *, timeout: float | None = None) -> Webhook: ...
+
 class _Tokens:
     def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[OwnToken]: ...
     def create(self, name: str, *, days: int | None = None, timeout: float | None = None) -> NewToken: ...
@@ -729,6 +736,8 @@ class SyncClient:
     def submissions(self) -> _Submissions: ...
     @property
     def teams(self) -> _Teams: ...
+    @property
+    def webhooks(self) -> _Webhooks: ...
     @property
     def tokens(self) -> _Tokens: ...
     def run(

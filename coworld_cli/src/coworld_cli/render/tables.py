@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Submission,
         SubmissionCreated,
         Team,
+        Webhook,
         Whoami,
     )
 
@@ -542,6 +543,12 @@ OFFICERS: tuple[Column[LeagueOfficer], ...] = (
     Column("ID", lambda row: row.user_id),
     Column("Name", lambda row: row.name),
     Column("Role", lambda row: row.role),
+)
+WEBHOOKS: tuple[Column[Webhook], ...] = (
+    Column("ID", lambda row: row.id),
+    Column("Address", lambda row: row.url),
+    Column("Last told", lambda row: row.delivered_at),
+    Column("Trouble", lambda row: "given up: " * (row.ended_at is not None) + (row.error or "")),
 )
 TEAMS: tuple[Column[Team], ...] = (
     Column("ID", lambda row: row.id),

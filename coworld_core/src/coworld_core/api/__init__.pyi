@@ -153,3 +153,6 @@ from .teams import TeamInvitationBody as TeamInvitationBody
 from .teams import TeamJoinBody as TeamJoinBody
 from .teams import TeamLeft as TeamLeft
 from .teams import TeamMember as TeamMember
+from .webhooks import NewWebhook as NewWebhook
+from .webhooks import Webhook as Webhook
+from .webhooks import WebhookBody as WebhookBody

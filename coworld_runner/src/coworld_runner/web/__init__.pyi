@@ -8,4 +8,5 @@ from .http_server import listen as listen
 from .page_documents import Document as Document
 from .page_documents import document as document
 from .proxies.https_proxy import is_named as is_named
+from .proxies.https_proxy import is_public as is_public
 from .public_address import PublicAddress as PublicAddress

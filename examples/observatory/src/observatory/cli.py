@@ -132,6 +132,11 @@ def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, 
     metavar="N",
     help="Connections to replays that an address may have open, and as many to games.",
 )
+@click.option(
+    "--private-webhooks",
+    is_flag=True,
+    help="Let webhooks lead to addresses that are not public: to this machine, and into its networks.",
+)
 @metrics_option
 @traces_option
 @verbose_option
@@ -149,6 +154,7 @@ def serve_command(
     retention: Retention,
     quotas: tuple[str, ...],
     connections: int,
+    private_webhooks: bool,
     metrics: tuple[str, int] | None,
     traces: bool,
     verbose: bool,
@@ -167,6 +173,7 @@ def serve_command(
         artifacts=artifacts,
         quotas=limits,
         connections=connections,
+        private_webhooks=private_webhooks,
         retention=retention,
         trust_uploads=trust_uploads,
         trusted_proxies=trusted_proxies,

@@ -67,6 +67,7 @@ class Settings:
         connections: The most open connections from one address to replays, as many again to games for people, and to
             episodes that are being played. Their pages are not trusted, so they do not say whose account it is.
         retention: Which episodes keep all their artifacts.
+        private_webhooks: Whether webhooks may lead to addresses that are not public.
     """
 
     data: Path
@@ -90,6 +91,7 @@ class Settings:
     quotas: Quotas = field(default_factory=Quotas)
     connections: int = 128
     retention: Retention = field(default_factory=Retention)
+    private_webhooks: bool = False
 
     @property
     def database_url(self) -> str:

@@ -56,6 +56,7 @@ from .models_platform import (
 from .models_queue import Queued
 from .models_roles import RoleRun
 from .models_teams import LeagueOfficer, TeamMember
+from .models_webhooks import Webhook
 
 __all__ = [
     "CHECK",
@@ -107,5 +108,6 @@ __all__ = [
     "TeamMember",
     "Token",
     "User",
+    "Webhook",
     "WorkerRow",
 ]

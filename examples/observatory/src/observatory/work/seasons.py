@@ -15,6 +15,7 @@ from coworld_core.tournament import risers
 from ..identity.accounts import AccountError
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
+from ..store.event_log import record_event
 from ..store.models import Commission, Division, EpisodeRequest, League, Membership, Player, Round, Season, Tally, User
 from .cancellation import cancel_waiting
 from .league_settings import LeagueSettings
@@ -136,6 +137,20 @@ async def close_season(session: AsyncSession, league: League) -> Season:
     league.season += 1
     if terms.is_over(league.season):
         league.paused_at = league.paused_at or now()
+    first = [
+        f"{line['name']} in {table['division']}"
+        for table in tables
+        for line in table["standings"]
+        if line["place"] == 1
+    ]
+    await record_event(
+        session,
+        "season_ended",
+        f"Season {season.number} of {league.name} is over",
+        summary=f"First: {', '.join(first)}." if first else "",
+        league_id=league.id,
+        payload={"season": season.number},
+    )
     audit(session, "league.season_closed", subject=league.name, season=season.number, moved=len(moved))
     await session.flush()
     return season
