@@ -246,7 +246,7 @@ def content(path: Path, name: str) -> bytes:
 def test_every_noun_is_a_resource() -> None:
     api = CoworldClient()
     nouns = [name for name in dir(type(api)) if isinstance(getattr(api, name, None), Resource)]
-    assert len(nouns) == 23
+    assert len(nouns) == 25
 
 
 async def test_variants_are_named_by_patterns(tmp_path: Path) -> None:

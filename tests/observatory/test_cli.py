@@ -51,7 +51,7 @@ def test_accounts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(capsys, "user", "quota", "ann", "--reset", *where)[1] == "ann: default quotas\n"
     status, out, err = _run(capsys, "user", "quota", "ann", "episode=5", *where)
     assert (status, out) == (2, "")
-    assert "episodes, sessions, replays, stored, image, players, requests" in err
+    assert "episodes, sessions, replays, stored, image, players, teams, requests" in err
     assert _run(capsys, "user", "disable", "ann", *where)[0] == 0
     _, out, _ = _run(capsys, "user", "list", *where)
     assert [line.split()[1:3] for line in out.splitlines()] == [
