@@ -25,7 +25,7 @@ from observatory.data_directory import prepare_directory
 from observatory.identity.accounts import add_user
 from observatory.quotas import Quotas
 from observatory.services import Services, open_services
-from observatory.settings import Settings, database_url
+from observatory.settings import OidcProvider, Settings, database_url
 from observatory.store.database import open_database
 from observatory.store.models import EpisodeRequest
 from observatory.work.queue import MAX_ATTEMPTS
@@ -229,11 +229,16 @@ class Inside:
 
 @asynccontextmanager
 async def inside(
-    tmp_path: Path, *, database: str | None = None, artifacts: str | None = None, quotas: Quotas | None = None
+    tmp_path: Path,
+    *,
+    database: str | None = None,
+    artifacts: str | None = None,
+    quotas: Quotas | None = None,
+    oidc: OidcProvider | None = None,
 ) -> AsyncGenerator[Inside]:
     """Run the application without a server or worker while the context is open."""
     data = tmp_path / "observatory"
-    settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas())
+    settings = Settings(data=data, database=database, artifacts=artifacts, quotas=quotas or Quotas(), oidc=oidc)
     async with new_services(settings) as services:
         transport = httpx2.ASGITransport(app=create_app(services))
         async with httpx2.AsyncClient(transport=transport, base_url=settings.url) as http:
