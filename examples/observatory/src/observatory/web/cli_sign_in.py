@@ -63,7 +63,7 @@ async def _sign_in(request: Request) -> Response:
 
 
 async def _signed_in(request: Request) -> User | None:
-    """Who has signed in here by a provider, and so may have no token; nobody where there is none."""
+    """Whose session the browser has, where a provider signs people in: they may have no token to enter."""
     if cast("Services", request.app.state.services).oidc is None:
         return None
     with suppress(Refusal):
