@@ -40,15 +40,18 @@ class LyingProvider(Site):
         self.metadata: dict[str, Any] = {}
         self.nonce = ""
         self.key = ECKey.generate_key("P-256", {"kid": "1"})
-        self.on("GET", "/.well-known/openid-configuration", lambda _: self._metadata())
-        self.on("GET", "/keys", lambda _: {"keys": [self.key.as_dict(private=False)]})
+        self.on("GET", "/.well-known/openid-configuration", self._metadata)
+        self.on("GET", "/keys", self._keys)
         self.on("POST", "/token", self._token)
 
     def turn_key(self) -> None:
         """Sign with another key from now on."""
         self.key = ECKey.generate_key("P-256", {"kid": "2"})
 
-    def _metadata(self) -> dict[str, Any]:
+    def _keys(self, _: Ask) -> Any:
+        return {"keys": [self.key.as_dict(private=False)]}
+
+    def _metadata(self, _: Ask) -> dict[str, Any]:
         places = {
             "authorization_endpoint": f"{self.url}/authorize",
             "token_endpoint": f"{self.url}/token",
