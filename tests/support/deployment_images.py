@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/observatory/deploy"
 _SOURCES = ("coworld_core", "coworld_runner", "coworld_client", "coworld_cli", "docs")
 _WORLDS = ("learner", "observatory", "paintarena")
-_NEEDED = ("observatory[metrics,postgresql,s3,tracing]", "coworld-runner[kubernetes]", "hatchling")
+_NEEDED = ("observatory[metrics,oidc,postgresql,s3,tracing]", "coworld-runner[kubernetes]", "hatchling")
 
 _ENTRYPOINT = """#!/bin/sh
 # As the published image: a database and its owner the first time, and then the server.

@@ -18,6 +18,7 @@ import click
 from coworld_cli.console import CommandLine
 from coworld_core.text import csv_text
 
+from .cli_oidc import signs_in
 from .cli_operator import add_operating, add_user_operating, shown_quotas
 from .cli_options import (
     Out,
@@ -43,7 +44,7 @@ from .cli_options import (
     with_services,
 )
 from .quotas import Quotas, read_quotas
-from .settings import Retention, Settings
+from .settings import OidcProvider, Retention, Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -115,6 +116,7 @@ def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, 
 @artifacts_option
 @runs
 @retains
+@signs_in
 @click.option(
     "--quota",
     "quotas",
@@ -152,6 +154,7 @@ def serve_command(
     artifacts: str | None,
     work: dict[str, Any],
     retention: Retention,
+    oidc: OidcProvider | None,
     quotas: tuple[str, ...],
     connections: int,
     private_webhooks: bool,
@@ -175,6 +178,7 @@ def serve_command(
         connections=connections,
         private_webhooks=private_webhooks,
         retention=retention,
+        oidc=oidc,
         trust_uploads=trust_uploads,
         trusted_proxies=trusted_proxies,
         **work,

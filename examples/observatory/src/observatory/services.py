@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from .data_directory import prepare_directory
 from .identity.auth import Authenticator
 from .identity.limits import REQUEST_WINDOW, ConnectionLimit, RateLimit
+from .identity.oidc import OidcClient
 from .identity.sign_in import SignIns
 from .runtime import Runtime
 from .settings import Settings
@@ -38,6 +39,8 @@ class Services:
     rows: RateLimit = field(default_factory=lambda: RateLimit("new rows", 24 * 3600.0, code="quota_exceeded"))
     """Rows that requests have added, likewise."""
     sign_ins: SignIns = field(default_factory=SignIns)
+    oidc: OidcClient | None = None
+    """The client of the provider by which people sign in; None without one."""
     connections: ConnectionLimit = field(default_factory=ConnectionLimit)
     refused: RefusalLog = field(default_factory=RefusalLog)
     episodes: RowCache[EpisodeRequest] = field(
@@ -58,8 +61,9 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
 
     Raises:
         EnvironmentFault: The database, the artifact store or the key of the secrets cannot be used.
-        UsageError: The data directory cannot be used.
+        UsageError: The data directory, or the provider by which people sign in, cannot be used.
     """
+    oidc = OidcClient(settings.oidc, settings.url) if settings.oidc is not None else None
     prepare_directory(settings.data)
     async with open_database(settings.database_url) as database:
         if upgrade:
@@ -68,6 +72,7 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
         await artifacts.check()
         yield Services(
             settings=settings,
+            oidc=oidc,
             database=database,
             artifacts=artifacts,
             blobs=BlobStore(settings.blobs),

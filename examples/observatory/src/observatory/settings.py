@@ -15,6 +15,7 @@ from .quotas import Quotas
 __all__ = [
     "DEFAULT_PORT",
     "BackendName",
+    "OidcProvider",
     "Retention",
     "Settings",
     "database_url",
@@ -38,6 +39,27 @@ class Retention:
 
     days: int | None = None
     episodes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OidcProvider:
+    """An OpenID Connect provider by which people sign in.
+
+    Args:
+        issuer: Its issuer, as it writes it: an https URL, or http on this machine.
+        client_id: What it calls this server.
+        client_secret: What it gave this server to prove itself; None: PKCE alone.
+        name: What people call it.
+        domains: The only domains of e-mail addresses that may sign in; none: all.
+        register: Whether somebody without an account gets one.
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    name: str
+    domains: tuple[str, ...] = ()
+    register: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +90,7 @@ class Settings:
             episodes that are being played. Their pages are not trusted, so they do not say whose account it is.
         retention: Which episodes keep all their artifacts.
         private_webhooks: Whether webhooks may lead to addresses that are not public.
+        oidc: By whom people may sign in besides their tokens; None: by nobody.
     """
 
     data: Path
@@ -92,6 +115,7 @@ class Settings:
     connections: int = 128
     retention: Retention = field(default_factory=Retention)
     private_webhooks: bool = False
+    oidc: OidcProvider | None = None
 
     @property
     def database_url(self) -> str:

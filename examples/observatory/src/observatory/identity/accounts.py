@@ -14,7 +14,7 @@ from ..names import NameRefused, new_name, require_distinct
 from ..quotas import read_quotas
 from ..store.audit import audit
 from ..store.columns import now
-from ..store.models import Token, User
+from ..store.models import SignInLink, Token, User
 from .auth import Authenticator, MintedToken
 
 __all__ = [
@@ -161,7 +161,8 @@ async def find_user(session: AsyncSession, name: str) -> User:
 
 
 async def revoke_all(session: AsyncSession, user: User) -> None:
-    """Revoke all tokens and sessions of an account, those of its players too."""
+    """Revoke all tokens and sessions of an account, those of its players too, and its links to providers."""
+    await session.execute(sa.delete(SignInLink).where(SignInLink.user_id == user.id))
     revoked = await session.scalars(
         sa.update(Token)
         .where(Token.user_id == user.id, Token.revoked_at.is_(None))

@@ -43,6 +43,7 @@ __all__ = [
     "basic_password",
     "new_code",
     "require_code",
+    "require_enabled",
     "take_code",
     "usable_code",
 ]
@@ -255,9 +256,7 @@ class Authenticator:
             self._matched.pop(digest, None)
             return None
         self._matched[digest] = user = found[1]
-        if user.disabled_at is not None:
-            because = f": {user.disabled_reason}" if user.disabled_reason else "."
-            raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
+        require_enabled(user)
         return found
 
     async def _find(
@@ -338,6 +337,17 @@ class Authenticator:
             token_id=token.id,
             token_kind=token.kind,  # pyright: ignore[reportArgumentType]
         )
+
+
+def require_enabled(user: User) -> None:
+    """Refuse an account that an operator has disabled.
+
+    Raises:
+        Refusal: 403 (code `account_disabled`), with the reason.
+    """
+    if user.disabled_at is not None:
+        because = f": {user.disabled_reason}" if user.disabled_reason else "."
+        raise forbidden(f"The account {user.name} was disabled by an operator{because}", code="account_disabled")
 
 
 async def _matches(secret: str, hashed: str) -> bool:

@@ -35,6 +35,7 @@ from ..store.models import (
     PolicyVersion,
     RoleRun,
     RoundResult,
+    SignInLink,
     Submission,
     Tally,
     Token,
@@ -48,8 +49,8 @@ from .teams import leave_team, teams_of
 __all__ = ["GOES", "STAYS", "Deletion", "delete_account", "delete_named", "deletion_of"]
 
 GOES = (
-    "name and e-mail, tokens, sessions, sign-in codes, keys, labels, secrets of policies, requests that nothing has "
-    "played, and policy versions that never played"
+    "name and e-mail, tokens, sessions, sign-in codes and links, keys, labels, secrets of policies, requests that "
+    "nothing has played, and policy versions that never played"
 )
 STAYS = (
     "under a neutral name, episodes with replays and logs, standings, seasons, policies that played, and Coworlds as "
@@ -188,7 +189,7 @@ async def _remove(session: AsyncSession, user: User) -> list[tuple[str, str]]:
     await session.execute(sa.delete(PolicyVersion).where(PolicyVersion.id.in_(unused)))
     used = sa.select(PolicyVersion.policy_id)
     await session.execute(sa.delete(Policy).where(Policy.user_id == user.id, Policy.id.not_in(used)))
-    for table in (PolicySecretEnv, AuthCode, Token, LeagueOfficer, Webhook):
+    for table in (PolicySecretEnv, AuthCode, SignInLink, Token, LeagueOfficer, Webhook):
         await session.execute(sa.delete(table).where(table.user_id == user.id))
     await session.execute(sa.update(Player).where(Player.user_id == user.id).values(avatar_url=None, disabled_at=now()))
     return secret

@@ -55,7 +55,7 @@ from .models_platform import (
 )
 from .models_queue import Queued
 from .models_roles import RoleRun
-from .models_teams import LeagueOfficer, TeamMember
+from .models_teams import LeagueOfficer, SignInLink, TeamMember
 from .models_webhooks import Webhook
 
 __all__ = [
@@ -103,6 +103,7 @@ __all__ = [
     "Round",
     "RoundResult",
     "Season",
+    "SignInLink",
     "Submission",
     "Tally",
     "TeamMember",

@@ -1,4 +1,4 @@
-"""Tables of people who act for more than themselves: in teams, and in leagues that they help to run."""
+"""Tables of people: how they sign in, the teams that they act for, and the leagues that they help to run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from .columns import Base, now, reference
 
-__all__ = ["LeagueOfficer", "TeamMember"]
+__all__ = ["LeagueOfficer", "SignInLink", "TeamMember"]
+
+
+class SignInLink(Base):
+    """The account to which an OpenID Connect provider signs somebody in."""
+
+    __tablename__ = "sign_in_links"
+
+    issuer: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    """What the provider calls the person, for ever (`sub`)."""
+    user_id: Mapped[str] = reference("users.id")
+    created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
 class TeamMember(Base):

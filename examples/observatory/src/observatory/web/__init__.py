@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobbies, operator, pages, play_session, roles, static, teams
+from . import account, leagues, lobbies, oidc, operator, pages, play_session, roles, static, teams
 from .visit import trouble
 
 __all__ = ["router"]
@@ -55,6 +55,8 @@ for _path, _page in {
     "/operator": operator.operator,
     "/play/{session_id}": play_session.lobby,
     "/sign-in": account.sign_in_page,
+    "/sign-in/oidc": oidc.begin,
+    "/sign-in/oidc/callback": oidc.finish,
     "/static/{name}": static.asset,
     "/favicon.ico": static.icon,
 }.items():

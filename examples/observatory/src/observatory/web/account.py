@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import parse_qs
 
@@ -11,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ..api.routing import read_body
-from ..errors import Refusal, conflict, forbidden
+from ..errors import Refusal, conflict
 from ..identity.accounts import own_tokens, revoke_token
-from ..identity.auth import ANONYMOUS, SESSION_COOKIE, Caller, take_code
+from ..identity.auth import ANONYMOUS, SESSION_COOKIE, Caller, require_enabled, take_code
 from ..identity.invitations import invited_by
 from ..operations.deletion import delete_account, deletion_of
 from ..operations.teams import members_of, teams_of
@@ -27,11 +28,14 @@ __all__ = [
     "accept",
     "account",
     "account_page",
+    "continue_to",
     "delete",
     "deletion",
     "invitation",
     "revoke",
+    "set_session",
     "sign_in",
+    "sign_in_form",
     "sign_in_page",
     "sign_out",
 ]
@@ -43,9 +47,22 @@ LIFETIME = dt.timedelta(hours=12)
 async def sign_in_page(request: Request) -> Response:
     """The form."""
     async with open_visit(request) as visit:
-        return page(
-            request, "sign_in.html", visit.caller, next=_place(request.query_params.get("next", "/")), trouble=""
-        )
+        return sign_in_form(request, visit.caller, continue_to(request.query_params.get("next", "/")))
+
+
+def sign_in_form(
+    request: Request,
+    caller: Caller,
+    place: str,
+    *,
+    trouble: str = "",
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The page with the form, and what went wrong if it was tried before."""
+    provider = cast("Services", request.app.state.services).settings.oidc
+    said = {"next": place, "trouble": trouble, "provider": provider.name if provider else ""}
+    return page(request, "sign_in.html", caller, status=status, headers=headers, **said)
 
 
 async def sign_in(request: Request) -> Response:
@@ -59,7 +76,7 @@ async def sign_in(request: Request) -> Response:
         form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     except Refusal:
         return trouble(request, ANONYMOUS, 413, "Too long", "This is too long to be a token.")
-    place, token = _place(form.get("next", ["/"])[0]), form.get("token", [""])[0].strip()
+    place, token = continue_to(form.get("next", ["/"])[0]), form.get("token", [""])[0].strip()
     origin = request.client.host if request.client else None
     kinds = ("user", "player")
     try:
@@ -71,10 +88,11 @@ async def sign_in(request: Request) -> Response:
                     session, "web", user.id, player_id=player.id if player else None, lifetime=left
                 )
     except Refusal as refusal:
-        said = {"next": place, "trouble": refusal.message}
-        return page(request, "sign_in.html", ANONYMOUS, status=refusal.status, headers=refusal.headers, **said)
+        return sign_in_form(
+            request, ANONYMOUS, place, trouble=refusal.message, status=refusal.status, headers=refusal.headers
+        )
     answer = RedirectResponse(place, status_code=303)
-    _set_cookie(answer, services, session_token.text, left)
+    set_session(answer, services, session_token.text, left)
     return answer
 
 
@@ -99,8 +117,7 @@ async def accept(request: Request) -> Response:
             user = await session.get_one(User, await take_code(session, request.path_params["code"]))
         except Refusal:
             return _used_up(request)
-        if user.disabled_at is not None:
-            raise forbidden(f"The account {user.name} was disabled by an operator.", code="account_disabled")
+        require_enabled(user)
         caller = Caller("user", user=user)
         with acting(actor_of(request, caller)):
             made = await services.tokens.mint(session, "user", user.id, label="invitation")
@@ -108,7 +125,7 @@ async def accept(request: Request) -> Response:
     answer = page(
         request, "invitation.html", caller, name=user.name, token=made.text, server=services.settings.url, team=False
     )
-    _set_cookie(answer, services, entered.text, LIFETIME)
+    set_session(answer, services, entered.text, LIFETIME)
     return answer
 
 
@@ -117,7 +134,8 @@ def _used_up(request: Request) -> Response:
     return trouble(request, ANONYMOUS, 410, "No longer valid", said)
 
 
-def _set_cookie(answer: Response, services: Services, token: str, lifetime: dt.timedelta) -> None:
+def set_session(answer: Response, services: Services, token: str, lifetime: dt.timedelta) -> None:
+    """Sign the browser in by a `web` token."""
     answer.set_cookie(
         SESSION_COOKIE,
         token,
@@ -226,7 +244,7 @@ async def revoke(request: Request) -> Response:
     return RedirectResponse("/account", status_code=303)
 
 
-def _place(text: str) -> str:
+def continue_to(text: str) -> str:
     """The page to continue with; other sites are refused."""
     ours = text.startswith("/") and not text.startswith("//") and "\\" not in text and text.isprintable()
     return text if ours and len(text) < 1000 else "/"

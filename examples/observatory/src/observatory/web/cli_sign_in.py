@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import cast
 from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
@@ -13,7 +14,8 @@ from ..api.routing import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, new_code
 from ..services import Services
-from .visit import page, trouble
+from ..store.models import User
+from .visit import is_same_origin, open_visit, page, trouble
 
 __all__ = ["router"]
 
@@ -33,7 +35,7 @@ async def _ask(request: Request) -> Response:
     callback = request.query_params.get("callback", "")
     if callback and not _is_loopback(callback):
         return trouble(request, ANONYMOUS, 400, "Refused", _AWAY)
-    return _shown(request, callback=callback)
+    return await _shown(request, callback=callback)
 
 
 async def _sign_in(request: Request) -> Response:
@@ -46,18 +48,37 @@ async def _sign_in(request: Request) -> Response:
     if callback and not _is_loopback(callback):
         return trouble(request, ANONYMOUS, 400, "Refused", _AWAY)
     try:
-        async with services.sign_ins.by_token(services.database, services.tokens, request, token) as signed_in:
-            code = await new_code(signed_in[0], signed_in[2].id)
+        if not token and (user := await _signed_in(request)) is not None and is_same_origin(request):
+            async with services.database.writing() as session:
+                code = await new_code(session, user.id)
+        else:
+            async with services.sign_ins.by_token(services.database, services.tokens, request, token) as signed_in:
+                code = await new_code(signed_in[0], signed_in[2].id)
     except Refusal as refusal:
-        return _shown(request, refusal.status, refusal.headers, callback=callback, wrong=refusal.message)
+        return await _shown(request, refusal.status, refusal.headers, callback=callback, wrong=refusal.message)
     if not callback:
-        return _shown(request, code=code)
+        return await _shown(request, code=code)
     headers = {**_LOOSE, "Cache-Control": "no-store"}
     return RedirectResponse(_with_code(callback, code), status_code=303, headers=headers)
 
 
-def _shown(request: Request, status: int = 200, headers: Mapping[str, str] | None = None, **values: str) -> Response:
-    shown = {"callback": "", "code": "", "wrong": "", **values}
+async def _signed_in(request: Request) -> User | None:
+    """Whose session the browser has, where a provider signs people in: they may have no token to enter."""
+    if cast("Services", request.app.state.services).oidc is None:
+        return None
+    with suppress(Refusal):
+        async with open_visit(request) as visit:
+            return visit.caller.user if visit.caller.player is None else None
+    return None
+
+
+async def _shown(
+    request: Request, status: int = 200, headers: Mapping[str, str] | None = None, **values: str
+) -> Response:
+    provider, user = cast("Services", request.app.state.services).settings.oidc, await _signed_in(request)
+    shown = {"callback": "", "code": "", "wrong": "", "provider": provider.name if provider else "", **values}
+    again = urlencode({"callback": shown["callback"]} if shown["callback"] else {})
+    shown |= {"here_again": f"/cli-auth?{again}", "signed_in": user.name if user is not None else ""}
     answer = page(request, "cli_sign_in.html", ANONYMOUS, status=status, headers=headers, **shown)
     answer.headers.update(_LOOSE)
     return answer
