@@ -25,7 +25,7 @@ from observatory.data_directory import prepare_directory
 from observatory.identity.accounts import add_user
 from observatory.quotas import Quotas
 from observatory.services import Services, open_services
-from observatory.settings import OidcProvider, Settings, database_url
+from observatory.settings import Settings, database_url
 from observatory.store.database import open_database
 from observatory.store.models import EpisodeRequest
 from observatory.work.queue import MAX_ATTEMPTS
