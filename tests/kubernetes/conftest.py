@@ -45,6 +45,7 @@ async def worker_jobs(operated: str) -> AsyncGenerator[WorkerJobs]:
 def store() -> Generator[Mapping[str, str]]:
     """Variables that reach a server with a bucket `arena`, from here and from pods."""
     import boto3
+    import httpx2
     from moto.server import ThreadedMotoServer
 
     keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
@@ -53,6 +54,8 @@ def store() -> Generator[Mapping[str, str]]:
     server.start()
     host, port = server.get_host_and_port()
     url = f"http://{host}:{port}"
+    # All servers of a process have the same buckets
+    httpx2.post(f"{url}/moto-api/reset").raise_for_status()
     boto3.client("s3", endpoint_url=url, region_name="us-east-1", **keys).create_bucket(Bucket="arena")
     yield {
         "AWS_ACCESS_KEY_ID": "key",

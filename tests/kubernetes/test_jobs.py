@@ -177,7 +177,7 @@ def test_a_suite_is_interrupted_ended_and_goes_on(
 ) -> None:
     (tmp_path / "suite.toml").write_text(SUITE)
     (tmp_path / "slow.py").write_text(SLOW)
-    played, listed, pulled = page_lines({"counter": "slow.py", "arena": namespace})[8:]
+    played, listed, pulled = page_lines({"counter": "slow.py", "arena": namespace})[9:]
     played = [*played, *small, "-o", "out"]
     first, second = (f"suite/plain.default.{number}" for number in (1, 2))
     run = command(*played, store=store, cwd=tmp_path)
