@@ -132,12 +132,13 @@ class ProgramAhead:
 
 @dataclass
 class _Known:
-    """What is known of a program."""
+    """A program of which there was a unit."""
 
-    stamps: Hashable
-    """Of the files that it is made of."""
     begun: bool = False
+    """Whether it was started ahead; that need not have worked."""
     program: ProgramAhead | None = None
+    stamps: Hashable = None
+    """Of the files that it was started with."""
 
 
 @dataclass
@@ -145,8 +146,9 @@ class ProgramsAhead:
     """Programs of a backend, each started ahead with its second unit, since the first may be the only one."""
 
     _known: dict[Hashable, _Known] = field(default_factory=dict[Hashable, _Known])
+    """By what they are; the one that was met last is the last."""
     _old: list[ProgramAhead] = field(default_factory=list[ProgramAhead])
-    """Those of files that have changed since."""
+    """Those that end as soon as they have no units."""
 
     async def meet(self, key: Hashable, context: Path, begin: Callable[[], Awaitable[ProgramAhead]]) -> None:
         """Note that there is to be a unit of a program, and start the program ahead if that is worth while.
@@ -156,25 +158,30 @@ class ProgramsAhead:
             context: The directory with its files. After they have changed, it is another program.
             begin: Starts it.
         """
-        now = await anyio.to_thread.run_sync(stamps, context)
         known = self._known.pop(key, None)
-        if known is not None and known.stamps != now:
-            self._old += [known.program] if known.program is not None else []
-            known = None
-        first = known is None
-        # The one that was met last is the last
-        known = self._known[key] = known or _Known(now)
-        if not first and not known.begun:
-            known.begun = True
-            known.program = await begin()
+        self._known[key] = known or _Known()
+        if known is None:
+            return
+        now = await anyio.to_thread.run_sync(stamps, context)
+        if not known.begun:
+            known.begun, known.stamps = True, now
+            # Or nobody would end what was started
+            with anyio.CancelScope(shield=True):
+                known.program = await begin()
+        elif known.stamps != now:
+            self._give_up(known)
         kept = [one for one in self._known.values() if one.program is not None]
-        spare = [one for one in kept[: max(0, len(kept) - _MOST)] if one.program is not None and not one.program.units]
-        unused = [one.program for one in spare if one.program is not None] + [one for one in self._old if not one.units]
-        for one in spare:
-            one.begun, one.program = False, None
+        for one in kept[:-_MOST]:
+            self._give_up(one)
+        unused = [one for one in self._old if not one.units]
         self._old = [one for one in self._old if one.units]
         for program in unused:
             await anyio.to_thread.run_sync(program.close)
+
+    def _give_up(self, known: _Known) -> None:
+        if known.program is not None:
+            self._old.append(known.program)
+        known.begun, known.program = False, None
 
     def find(self, key: Hashable) -> ProgramAhead | None:
         """The program, if it waits."""

@@ -11,7 +11,7 @@ from coworld_core import api
 from ..errors import not_found
 from ..hosted.games import game_for_people
 from ..hosted.session_state import error_of_session, kept_state, person_json, status_of_session, takes_part
-from ..hosted.sessions import Session, open_sessions, session_here, sessions_of, wait_ready
+from ..hosted.sessions import Session, elsewhere, open_sessions, session_here, sessions_of, wait_ready
 from ..services import Services
 from ..store.columns import JsonObject
 from ..store.models import HostedSession
@@ -114,12 +114,15 @@ async def _session_json(call: Call, session_id: str) -> JsonObject:
     Raises:
         Refusal: 404 if there is none, or the caller takes no part in it; 421 if it runs on another server.
     """
-    session = await session_here(call.services, session_id, may=lambda row: takes_part(call.caller, row, row.state))
+    sessions = call.services.runtime.sessions
+    session = sessions.get(session_id) if sessions is not None else None
     async with call.services.database.reading() as db:
         row = await db.get(HostedSession, session_id)
     state = row.state if row is not None and session is None else kept_state(session) if session is not None else {}
     if row is None or row.kind != "play" or not takes_part(call.caller, row, state):
         raise not_found("game", session_id)
+    if session is None and row.ended_at is None:
+        raise elsewhere(row)
     open_to_all = session is not None and session.spectators
     return {
         "session_id": row.id,

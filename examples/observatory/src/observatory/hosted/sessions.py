@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Session",
     "Sessions",
+    "elsewhere",
     "is_live_key",
     "open_sessions",
     "session_here",
@@ -514,13 +515,18 @@ async def session_here(
         async with services.database.reading() as db:
             row = await db.get(HostedSession, session_id)
         if row is not None and row.ended_at is None and may(row):
-            raise Refusal(
-                421,
-                f"The game {session_id} runs on another server of this platform. Ask its operator to have "
-                "the proxy send games to a single server.",
-                code="elsewhere",
-            )
+            raise elsewhere(row)
     return session
+
+
+def elsewhere(row: HostedSession) -> Refusal:
+    """The refusal of what concerns a game that another server runs."""
+    return Refusal(
+        421,
+        f"The game {row.id} runs on another server of this platform. Ask its operator to have the proxy send games to "
+        "a single server.",
+        code="elsewhere",
+    )
 
 
 def sessions_of(services: Services) -> Sessions:

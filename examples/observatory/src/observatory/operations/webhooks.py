@@ -31,8 +31,9 @@ from ..errors import conflict, invalid
 from ..services import Services
 from ..store.audit import audit
 from ..store.columns import JsonObject, now
-from ..store.models import Event, Membership, TeamMember, User, Webhook
+from ..store.models import Event, Membership, User, Webhook
 from ..supervisor import Supervisor
+from .teams import teams_of
 
 __all__ = ["TOLD", "deliver_due", "lifespan", "make_webhook", "remove_webhook", "webhooks_of"]
 
@@ -121,7 +122,7 @@ async def deliver_due(services: Services) -> None:
 
 async def _untold(session: AsyncSession, webhook: Webhook) -> list[Event]:
     """Events of which a webhook has not been told: of its account, of its teams, and of leagues that they play in."""
-    accounts = [webhook.user_id, *await session.scalars(_teams(webhook.user_id))]
+    accounts = [webhook.user_id, *(team.id for team in await teams_of(session, webhook.user_id))]
     entered = sa.select(Membership.league_id).where(Membership.user_id.in_(accounts))
     over = sa.and_(Event.event_type == "season_ended", Event.league_id.in_(entered))
     statement = (
@@ -131,10 +132,6 @@ async def _untold(session: AsyncSession, webhook: Webhook) -> list[Event]:
         .order_by(Event.created_at, Event.id)
     )
     return [event for event in (await session.scalars(statement)).unique() if event.id not in webhook.told]
-
-
-def _teams(user_id: str) -> sa.Select[str]:
-    return sa.select(TeamMember.team_id).where(TeamMember.user_id == user_id)
 
 
 async def _tell(services: Services, webhook_id: str, seen: dt.datetime) -> None:
