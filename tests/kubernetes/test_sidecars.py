@@ -44,7 +44,8 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_an_episode_ends_although_a_sidecar_runs_on(arena: Arena, injected: list[str]) -> None:
     with anyio.fail_after(120):
         found = await arena.play(arena.plan(), EpisodeOptions(timeout_seconds=100))
-    assert len(injected) == 3
+    # Beside what looks for the image, on a node that does not list it
+    assert len([name for name in injected if not name.startswith("coworld-image-")]) == 3
     assert (found.record.status, found.record.faults) == ("completed", ())
     # That nothing is left, the arena sees: the sidecars are gone with their pods
 
