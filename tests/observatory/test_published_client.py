@@ -1,5 +1,7 @@
 """The published command-line client, 0.1.26, against a real Observatory: the same paths, shapes and headers.
 
+How 0.1.64 sends an image, which is another way, is at the end.
+
 Left out is what has no platform in it, or more of it than there is to meet:
 
 - `build`, `resolve-and-upload`, `optimize`: they need Docker's compose plugin, a package index or GitHub.
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import urllib.parse
 import urllib.request
@@ -374,3 +377,34 @@ def test_players(world: World) -> None:
     finally:
         bob.run("player", "unset")
     assert "subject_type: user" in bob.run("status", program="softmax").stdout
+
+
+SAVES_OCI = """#!/bin/sh
+case "$1 $2" in
+"image save")
+    into=$(mktemp -u)
+    trap 'rm -f "$into"' EXIT
+    skopeo copy --quiet "docker-daemon:$3" "oci-archive:$into" && cat "$into" ;;
+*) exec {docker} "$@" ;;
+esac
+"""
+"""`docker`, but that it saves images as engines since 25 do, in OCI's layout, which 0.1.64 insists on."""
+
+
+@pytest.mark.skopeo
+def test_a_newer_client_sends_an_image_that_becomes_champion(
+    world: World, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("newer")
+    python = install(directory / "venv", "0.1.64")
+    wrapper = python.parent / "docker"
+    wrapper.write_text(SAVES_OCI.format(docker=shutil.which("docker")))
+    wrapper.chmod(0o755)
+    with published(python, directory / "ann", world.ann.server) as ann:
+        ann.sign_in(world.ann_token)
+        run = ["--run", "python", "--run", "-m", "--run", "paintarena.players.sweep"]
+        assert "Upload complete: newer:v1" in ann.run("upload-policy", world.image, "-n", "newer", *run).stdout
+        said = ann.run("submit", "newer", "-l", world.league, "--no-open-browser").stdout
+        assert "Status: placed" in said
+        (champion, *_) = ann.ask("memberships", "--mine", "--champions-only", "-p", "newer")["entries"]
+        assert champion["policy_version"]["label"] == "newer:v1"

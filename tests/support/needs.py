@@ -138,6 +138,7 @@ NEEDS: Mapping[str, Need] = {
     "curl": Need(trouble=_program_trouble("curl"), bring="sudo apt-get install curl"),
     "git": Need(trouble=_program_trouble("git"), bring="sudo apt-get install git"),
     "ffmpeg": Need(trouble=_program_trouble("ffmpeg"), bring="sudo apt-get install ffmpeg"),
+    "skopeo": Need(trouble=_program_trouble("skopeo"), bring="sudo apt-get install skopeo"),
     "openssl": Need(trouble=_program_trouble("openssl"), bring="sudo apt-get install openssl"),
     "wheels": Need(trouble=_wheels_trouble, bring="the lines of .ci/run that fill examples/paintarena/wheels"),
     "postgresql": Need(
