@@ -106,7 +106,7 @@ async def test_each_state_says_why_and_what_to_do(tmp_path: Path, database: str 
         text = await seen(platform, ann, "/mine")
         said = {
             "admitted": "coworld champion admitted:v1 --league",
-            "retired": "It was &lt;slow&gt;.<br><span class=\"soft\">It plays again after</span> <code>coworld submit",
+            "retired": 'It was &lt;slow&gt;.<br><span class="soft">It plays again after</span> <code>coworld submit',
             "disqualified": "At fault in each episode.",
             "disabled": "It mines coins.",
             "champion": "It plays in each round.",
@@ -151,7 +151,7 @@ async def test_a_history_shows_rating_place_and_opponents(tmp_path: Path, databa
         assert f'<a href="{path}">bot0</a>' in league
         # What the table of a Swiss tournament is made of: two wins, over those that have one and none
         row = next(row for row in league.split("<tr") if f'{path}">bot0<' in row)
-        assert ">2 of 2</td>" in row
+        assert 'title="In 2 matches">2</td><td class="number">2</td>' in row
         assert '<th class="number" title="The points of its opponents' in league
         text = await seen(platform, None, path)
         assert "2 rounds played, now in place 1" in text
@@ -189,7 +189,8 @@ async def test_a_season_says_how_far_it_is_and_what_comes_next(tmp_path: Path, d
         async with platform.services.database.writing() as session:
             (await session.get_one(League, world.league)).commissioner_key = CONTINUOUS
         assert await said() == (2, 4, "The next round begins when this one is over.", False)
-        assert await said(every_seconds=9e5) == (2, 4, "The next round begins when this one is over, and not before", True)
+        words = "The next round begins when this one is over, and not before"
+        assert await said(every_seconds=9e5) == (2, 4, words, True)
         closes = (now() + dt.timedelta(days=1)).isoformat()
         await said(every_seconds=9e5, closes_at=closes)
         page = await seen(platform, None, f"/leagues/{world.league}")

@@ -101,7 +101,6 @@ def test_a_league_begins_with_how_to_take_part_and_folds_its_members(scene: Scen
         pass
     expect(members.locator("table")).to_be_visible()
     assert_fits(page)
-    page.screenshot(path=f"/tmp/shots/league-{width}.png", full_page=True)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -114,13 +113,11 @@ def test_a_history_and_what_one_has_fit(scene: Scene, pages: Pages, width: int) 
     expect(page.locator("#submissions tbody tr")).to_have_count(2)
     expect(page.locator("#policies tbody tr")).to_have_count(1)
     assert_fits(page)
-    page.screenshot(path=f"/tmp/shots/mine-{width}.png", full_page=True)
     page.get_by_role("link", name="history").click()
     page.wait_for_url(f"{scene.platform.url}/leagues/{scene.league}/entries/{scene.entry}")
     expect(page.locator("#charts polyline")).to_have_count(2)
     expect(page.locator("#rounds tbody tr")).to_have_count(2)
     expect(page.locator("#met tbody tr")).to_have_count(2)
     assert_fits(page)
-    page.screenshot(path=f"/tmp/shots/entry-{width}.png", full_page=True)
     visit(page, f"{scene.platform.url}/leagues/{scene.league}")
     assert_fits(page)

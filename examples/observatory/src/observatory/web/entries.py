@@ -80,6 +80,7 @@ async def entry(request: Request) -> Response:
             season=season,
             seasons=await _seasons(visit.db, league, played),
             rounds=rounds,
+            most=_ROUNDS,
             charts=_charts(rounds[::-1]),
             met=await _met(visit.db, league.id, entry_id, rounds[0].division_id, season) if rounds else [],
             policies=[
@@ -177,7 +178,7 @@ def _charts(rounds: Sequence[_Played]) -> list[JsonObject]:
             "values": [str(place) for place in places],
             "line": drawn_line([-place for place in places], width=600, height=120),
             "band": "",
-            "ends": (str(min(places, default=0)), str(max(places, default=0))),
+            "ends": [*map(str, sorted({min(places, default=0), max(places, default=0)}))],
         },
     )
     return [one for one in drawn if one["line"]]

@@ -211,7 +211,9 @@ def drawn_line(
     if len(values) < 2:
         return ""
     low, high = min(values) if low is None else low, max(values) if high is None else high
-    across, up = width / (len(values) - 1), (height - 2) / ((high - low) or 1)
+    if low == high:
+        low, high = low - 1, high + 1  # What never changes is a line in the middle
+    across, up = width / (len(values) - 1), (height - 2) / (high - low)
     return " ".join(f"{at * across:.1f},{height - 1 - (value - low) * up:.1f}" for at, value in enumerate(values))
 
 
