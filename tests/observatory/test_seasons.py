@@ -537,7 +537,7 @@ async def test_pages_of_a_running_league_show_its_seasons(tmp_path: Path) -> Non
         async with platform.client() as anybody:
             league = (await anybody.get(f"{platform.url}/leagues/{world.league}")).text
             assert "This league is paused" in league
-            assert "Head to head" in league
+            assert "Cross table" in league
             assert "<polyline" in league
             shown = (await anybody.get(f"{platform.url}/leagues/{world.league}/rounds/{begun}")).text
             assert "0 of 6 episodes are over" in shown

@@ -138,6 +138,7 @@ def test_leagues_and_episodes_without_an_account(scene: Scene, pages: Pages, siz
     expect(page.get_by_role("heading", name="Quick League")).to_be_visible()
     # Eve sat in slot 1, whose score is higher by one
     expect(page.locator("tr.first")).to_contain_text("eve")
+    page.get_by_text("2 members").click()
     expect(page.get_by_text("champion").first).to_be_visible()
     fits(page)
     page.locator(f"[data-episode='{scene.public['id']}'] a").click()

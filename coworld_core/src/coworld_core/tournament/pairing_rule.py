@@ -126,6 +126,15 @@ class Field:
         found.update(tuple(sorted(match.players)) for matches in self.played for match in matches)
         return found
 
+    def buchholz(self) -> dict[str, float]:
+        """The sum of the points of each player's opponents, counted at each meeting."""
+        points = self.points()
+        found = dict.fromkeys(self.everybody, 0.0)
+        for players, times in self.meetings().items():
+            for name in players:
+                found[name] += times * sum(points[other] for other in players if other != name)
+        return found
+
     def rounds_entered(self) -> Counter[str]:
         """Number of rounds in which each player had a match, byes included."""
         found = Counter(self.past.entered)

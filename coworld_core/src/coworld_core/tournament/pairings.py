@@ -119,11 +119,7 @@ class Swiss(_BySums):
 
     def places(self, field: Field) -> Sequence[str]:
         """By points, then by the points of their opponents (Buchholz), then by order of entry."""
-        points = field.points()
-        buchholz: Counter[str] = Counter()
-        for players, times in field.meetings().items():
-            for name in players:
-                buchholz[name] += times * sum(points[other] for other in players if other != name)  # pyright: ignore[reportArgumentType]
+        points, buchholz = field.points(), field.buchholz()
         return sorted(field.everybody, key=lambda name: (-points[name], -buchholz[name]))
 
 

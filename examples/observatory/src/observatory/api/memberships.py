@@ -11,6 +11,7 @@ from pydantic import Field
 from coworld_core import api
 
 from ..errors import conflict, forbidden, not_found
+from ..identity.auth import Caller
 from ..operations.moderation import require_enabled
 from ..operations.teams import require_one_name
 from ..store.columns import JsonObject, now
@@ -23,7 +24,7 @@ from .playable import require_version_runs
 from .routing import Anyone, ApiRouter, Call, Json, SignedIn, refusals
 from .serializers import division_json, league_json, of_player, player_ref, policy_version_json
 
-__all__ = ["router"]
+__all__ = ["own_rows", "router"]
 
 router = ApiRouter(tags=["Memberships"])
 
@@ -63,7 +64,7 @@ async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query
     if query.champions_only:
         statement = statement.where(Membership.is_champion, Membership.end_time.is_(None))
     if query.mine:
-        statement = statement.where(_mine(call, Membership))
+        statement = statement.where(own_rows(call.caller, Membership))
     if query.player_id is not None:
         statement = statement.where(of_player(Membership, query.player_id))
     for name in ("league_id", "division_id", "policy_version_id"):
@@ -76,7 +77,7 @@ async def list_memberships(call: Anyone, query: Annotated[MembershipQuery, Query
 @router.get("/v2/league-policy-memberships/portfolio", response_model=list[api.Membership])
 async def portfolio(call: SignedIn, query: Annotated[PageQuery, Query()]) -> Json:
     """Your own memberships that have not ended, newest first."""
-    statement = sa.select(Membership).where(_mine(call, Membership), Membership.end_time.is_(None))
+    statement = sa.select(Membership).where(own_rows(call.caller, Membership), Membership.end_time.is_(None))
     page = await paginate(call.db, statement, query, moment=Membership.created_at, key=Membership.id)
     return page.bare(lambda row: _shown(row, call))
 
@@ -114,7 +115,7 @@ async def list_submissions(call: SignedIn, query: Annotated[SubmissionQuery, Que
     """Submissions to leagues that you may see, newest first."""
     statement = sa.select(Submission).where(Submission.league_id.in_(_visible(call)))
     if query.mine:
-        statement = statement.where(_mine(call, Submission))
+        statement = statement.where(own_rows(call.caller, Submission))
     if query.player_id is not None:
         statement = statement.where(of_player(Submission, query.player_id))
     for name in ("league_id", "policy_version_id"):
@@ -189,10 +190,15 @@ def _visible(call: Call) -> sa.Select[str]:
     return visible_leagues(call.caller).with_only_columns(League.id)
 
 
-def _mine(call: Call, table: type[Membership] | type[Submission]) -> sa.ColumnElement[bool]:
-    call.caller.require()
-    own = table.user_id.in_(call.caller.accounts)
-    return own if call.caller.player_id is None else sa.and_(own, table.player_id == call.caller.player_id)
+def own_rows(caller: Caller, table: type[Membership] | type[Submission]) -> sa.ColumnElement[bool]:
+    """The condition on what a caller and its teams have entered; of a player's session, what that player has.
+
+    Raises:
+        Refusal: 401 if anonymous.
+    """
+    caller.require()
+    own = table.user_id.in_(caller.accounts)
+    return own if caller.player_id is None else sa.and_(own, table.player_id == caller.player_id)
 
 
 def _label(version: PolicyVersion) -> str:

@@ -16,6 +16,7 @@ from coworld_core import api
 from coworld_core.reserved_env import is_reserved_env
 
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
+from ..identity.auth import Caller
 from ..names import Name, new_name, require_distinct
 from ..operations.moderation import disabled_since
 from ..store.audit import audit
@@ -28,7 +29,7 @@ from .pagination import Envelope, LabelledQuery, paginate
 from .playable import require_version_runs
 from .routing import ApiRouter, Call, Json, SignedIn, binary, gate, refusals
 
-__all__ = ["router"]
+__all__ = ["own_versions", "router"]
 
 router = ApiRouter(tags=["Policies"])
 
@@ -98,11 +99,7 @@ async def list_policy_versions(call: SignedIn, query: Annotated[VersionQuery, Qu
     """Your own policy versions, newest first, so the highest version of a name comes first."""
     statement = sa.select(PolicyVersion).join(Policy, Policy.id == PolicyVersion.policy_id)
     if query.mine or not call.caller.elevated:
-        statement = statement.where(PolicyVersion.user_id.in_(call.caller.accounts))
-        if call.caller.player_id is not None:
-            statement = statement.where(
-                sa.or_(PolicyVersion.player_id.is_(None), PolicyVersion.player_id == call.caller.player_id)
-            )
+        statement = statement.where(own_versions(call.caller))
     if query.name_exact is not None:
         statement = statement.where(Policy.name == query.name_exact)
     if query.version is not None:
@@ -147,6 +144,14 @@ async def set_access(call: SignedIn, policy_id: str, body: api.SelectionAccessBo
     policy = await _own_policy(call, policy_id)
     policy.selection_scope = body.selection_scope
     return Json({"selection_scope": policy.selection_scope})
+
+
+def own_versions(caller: Caller) -> sa.ColumnElement[bool]:
+    """The condition on the policy versions of a caller and its teams; a player's session has those without a player."""
+    own = PolicyVersion.user_id.in_(caller.accounts)
+    if caller.player_id is None:
+        return own
+    return sa.and_(own, sa.or_(PolicyVersion.player_id.is_(None), PolicyVersion.player_id == caller.player_id))
 
 
 async def _next_version(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobbies, oidc, operator, pages, play_session, roles, static, teams
+from . import account, entries, leagues, lobbies, mine, oidc, operator, pages, play_session, roles, static, teams
 from .visit import trouble
 
 __all__ = ["router"]
@@ -39,6 +39,7 @@ for _path, _page in {
     "/invitations/{code}": account.invitation,
     "/teams/join/{code}": teams.invitation,
     "/leagues/{league_id}": leagues.league,
+    "/leagues/{league_id}/entries/{entry_id}": entries.entry,
     "/leagues/{league_id}/rounds/{round_id}": leagues.league_round,
     "/episodes": pages.episodes,
     "/episodes/{episode_id}": pages.episode,
@@ -52,6 +53,7 @@ for _path, _page in {
     "/observatory/v2": pages.deep_link,
     "/live": pages.live,
     "/lobbies/{lobby_id}": lobbies.lobby_page,
+    "/mine": mine.mine,
     "/operator": operator.operator,
     "/play/{session_id}": play_session.lobby,
     "/sign-in": account.sign_in_page,

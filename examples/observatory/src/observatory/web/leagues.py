@@ -39,8 +39,9 @@ from ..store.models import (
 )
 from ..work.league_seeds import published_seeds
 from ..work.league_settings import LeagueSettings
-from ..work.seasons import last_report, names_of, state_of, why_stopped, why_unattended
-from .view_models import recent_episodes
+from ..work.season_progress import season_progress
+from ..work.seasons import COMMISSIONED, last_report, names_of, state_of, why_stopped, why_unattended
+from .view_models import drawn_line, recent_episodes
 from .visit import Visit, open_visit, page, trouble
 
 __all__ = ["league", "league_round"]
@@ -94,7 +95,7 @@ async def league(request: Request) -> Response:
                 "trouble": lease.trouble if lease is not None else None,
                 "unattended": why_unattended(row, lease),
             },
-            divisions=[await _division(visit.db, division, row.season) for division in divisions.all()],
+            divisions=[await _division(visit.db, division) for division in divisions.all()],
             rounds=await _rounds(visit.db, Division.league_id == row.id),
             seasons=seasons.all(),
             commands=_to_take_part(row, visit.services.settings.url),
@@ -153,7 +154,10 @@ def _notes(display: JsonObject | None) -> list[str]:
     return [strip_controls(line)[:500] for line in lines]
 
 
-async def _division(session: AsyncSession, division: Division, season: int) -> JsonObject:
+async def _division(session: AsyncSession, division: Division) -> JsonObject:
+    league = division.league
+    terms, season = LeagueSettings.of(league.commissioner_config), league.season
+    pairing = None if league.commissioner_key == COMMISSIONED else terms.pairing
     table = await _table(session, division.id)
     report = await last_report(session, division.id, season)
     pairs = (report or {}).get("pairs", [])
@@ -161,6 +165,11 @@ async def _division(session: AsyncSession, division: Division, season: int) -> J
     return {
         "id": division.id,
         "name": division.name,
+        "progress": await season_progress(session, division),
+        # Of a Swiss tournament: what has been won are points, and those of the opponents part equal ones
+        "buchholz": (report or {}).get("buchholz", {}),
+        # Whoever meets everybody is read off a cross table, if that is small
+        "crossed": pairing == "round-robin" and len(table) <= _MET,
         "stopped": why_stopped(report),
         "rated": any(line["rating"] is not None for line in table),
         "pointed": any(line["points"] is not None for line in table),
@@ -168,7 +177,7 @@ async def _division(session: AsyncSession, division: Division, season: int) -> J
             (key.replace("_", " ").capitalize(), words)
             for key, words in (division.commissioner_description or {}).items()
         ],
-        "standings": [{**line, "history": _line(history.get(line["entry_id"], ()))} for line in table],
+        "standings": [{**line, "history": drawn_line(history.get(line["entry_id"], ()))} for line in table],
         "met": _met(table[:_MET], pairs),
     }
 
@@ -209,15 +218,6 @@ async def _history(session: AsyncSession, division_id: str, season: int) -> dict
             if line["rating"] is not None:
                 found.setdefault(line["subject"], []).append(float(line["rating"]))
     return found
-
-
-def _line(ratings: Sequence[float]) -> str:
-    """Ratings as the points of a line, 60 wide and 16 high; empty for fewer than two."""
-    if len(ratings) < 2:
-        return ""
-    low, high = min(ratings), max(ratings)
-    across, up = 60 / (len(ratings) - 1), 14 / ((high - low) or 1)
-    return " ".join(f"{at * across:.1f},{15 - (rating - low) * up:.1f}" for at, rating in enumerate(ratings))
 
 
 def _met(table: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, Any]]) -> list[JsonObject]:

@@ -14,7 +14,7 @@ from coworld_core.roles import BUNDLE_PARTS
 from ..api.artifacts import send_bundle
 from ..api.episodes import MAX_IDS
 from ..api.feed import LONGEST_WAIT, wait_for_changes
-from ..api.leagues import league_rows
+from ..api.leagues import league_rows, visible_leagues
 from ..api.standings import standings
 from ..episodes.access import find_episode, own_slots, view_of, visible
 from ..episodes.downloads import filename_of, send, send_plain
@@ -34,7 +34,7 @@ from ..store.models import (
 )
 from .roles import role_values
 from .view_models import LogText, episode_rows, read_log, recent_episodes
-from .visit import Visit, is_same_origin, open_visit, page, trouble
+from .visit import PAGE_ROWS, Visit, is_same_origin, open_visit, page, page_of, trouble
 
 __all__ = [
     "bundle",
@@ -48,7 +48,6 @@ __all__ = [
     "start_replay",
 ]
 
-PAGE_ROWS = 30
 _LOGS = ("game_logs", "player_logs")
 
 
@@ -68,8 +67,7 @@ async def home(request: Request) -> Response:
 
 async def episodes(request: Request) -> Response:
     """Episodes, newest first."""
-    text = request.query_params.get("offset", "0")
-    offset = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    offset = page_of(request)
     async with open_visit(request) as visit:
         rows = await recent_episodes(visit.db, visit.services, visit.caller, limit=PAGE_ROWS + 1, offset=offset)
         return page(
@@ -78,8 +76,9 @@ async def episodes(request: Request) -> Response:
             visit.caller,
             here="episodes",
             rows=rows[:PAGE_ROWS],
-            newer=max(0, offset - PAGE_ROWS) if offset else None,
-            older=offset + PAGE_ROWS if len(rows) > PAGE_ROWS else None,
+            at=offset,
+            more=len(rows) > PAGE_ROWS,
+            per_page=PAGE_ROWS,
         )
 
 
@@ -183,6 +182,16 @@ async def policy_version(request: Request) -> Response:
         if version is None or not (rows or owned):
             return _nothing(visit, "There is no such policy, or it is private. Try signing in.")
         label = f"{version.policy.name}:v{version.version}"
+        entries = await visit.db.execute(
+            sa.select(League.id, League.name, Membership.entry_id)
+            .join(Membership, Membership.league_id == League.id)
+            .where(
+                Membership.policy_version_id == version.id,
+                League.id.in_(visible_leagues(visit.caller).with_only_columns(League.id)),
+            )
+            .distinct()
+            .order_by(League.name, League.id)
+        )
         closed = disabled_since(version) if owned else None
         return page(
             request,
@@ -192,6 +201,7 @@ async def policy_version(request: Request) -> Response:
             label=label,
             owner=version.player.name if version.player else version.user.name,
             version=version,
+            entries=entries.all(),
             rows=rows,
             closed=closed,
         )

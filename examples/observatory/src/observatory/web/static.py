@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 
 import jinja2
+from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,6 +17,7 @@ from coworld_core.text import shown_size
 
 __all__ = ["ASSETS", "asset", "icon", "templates"]
 
+_EPISODE = re.compile(r"ereq_[0-9a-f-]{36}")
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -64,7 +67,13 @@ def templates() -> jinja2.Environment:
     environment.filters["score"] = _score
     environment.filters["grade"] = "{:.3g}".format
     environment.filters["size"] = shown_size
+    environment.filters["linked"] = _linked
     return environment
+
+
+def _linked(text: str) -> Markup:
+    """A text in which the ids of episodes are links."""
+    return Markup(_EPISODE.sub(r'<a href="/episodes/\g<0>">\g<0></a>', str(escape(text))))  # noqa: S704 - escaped before
 
 
 def _score(value: float | None) -> str:

@@ -17,7 +17,17 @@ from ..services import Services
 from ..store.models import FINAL_STATUSES, Artifact, Coworld, EpisodeRequest, RoleRun
 from ..work.seat_files import NOTE
 
-__all__ = ["EpisodeRow", "GradeRow", "LogText", "SeatRow", "episode_rows", "read_log", "recent_episodes"]
+__all__ = [
+    "EpisodeRow",
+    "GradeRow",
+    "LogText",
+    "SeatRow",
+    "drawn_band",
+    "drawn_line",
+    "episode_rows",
+    "read_log",
+    "recent_episodes",
+]
 
 LOG_BYTES = 64 * 1024
 """The number of last bytes of a log that a page shows."""
@@ -184,3 +194,32 @@ def _printable(text: str) -> str:
 
 def _safe(text: str) -> Iterable[str]:
     return (letter if letter in "\n\t" or letter.isprintable() else "·" for letter in text)
+
+
+def drawn_line(
+    values: Sequence[float], low: float | None = None, high: float | None = None, *, width: int = 60, height: int = 16
+) -> str:
+    """Values as the points of a line, for an SVG of this size; empty for fewer than two.
+
+    Args:
+        values: The values, from left to right.
+        low: The value at the bottom; None: the least.
+        high: The value at the top; None: the greatest.
+        width: Of the SVG.
+        height: Of the SVG.
+    """
+    if len(values) < 2:
+        return ""
+    low, high = min(values) if low is None else low, max(values) if high is None else high
+    if low == high:
+        low, high = low - 1, high + 1  # What never changes is a line in the middle
+    across, up = width / (len(values) - 1), (height - 2) / (high - low)
+    return " ".join(f"{at * across:.1f},{height - 1 - (value - low) * up:.1f}" for at, value in enumerate(values))
+
+
+def drawn_band(
+    ends: Sequence[tuple[float, float]], low: float, high: float, *, width: int = 60, height: int = 16
+) -> str:
+    """Intervals as the points of a polygon around a line (`drawn_line`)."""
+    below, above = [drawn_line([one[side] for one in ends], low, high, width=width, height=height) for side in (0, 1)]
+    return " ".join([above, *reversed(below.split())])

@@ -18,7 +18,21 @@ from ..services import Services
 from ..store.audit import Actor
 from .static import ASSETS, templates
 
-__all__ = ["Visit", "actor_of", "is_same_origin", "open_visit", "page", "read_form", "refused_form", "trouble"]
+__all__ = [
+    "PAGE_ROWS",
+    "Visit",
+    "actor_of",
+    "is_same_origin",
+    "open_visit",
+    "page",
+    "page_of",
+    "read_form",
+    "refused_form",
+    "trouble",
+]
+
+PAGE_ROWS = 30
+"""The number of rows on a page of a list."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -78,6 +92,12 @@ def page(
     )
     ours = {"Content-Security-Policy": _POLICY, "Cache-Control": "no-store", "Referrer-Policy": "same-origin"}
     return HTMLResponse(text, status_code=status, headers={**(headers or {}), **ours})
+
+
+def page_of(request: Request, name: str = "offset") -> int:
+    """The number of rows before a page of a list, as a link of the page before says."""
+    text = request.query_params.get(name, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def trouble(

@@ -44,6 +44,7 @@ __all__ = [
     "bench_surplus",
     "champions",
     "check_newcomers",
+    "checks_of",
     "judge_members",
     "make_champion",
     "place_submission",
@@ -365,15 +366,18 @@ async def check_newcomers(database: Database) -> None:
                 await _check(session, membership)
 
 
-def _checks(membership: Membership) -> sa.Select[EpisodeRequest]:
+def checks_of(*membership_ids: str) -> sa.Select[EpisodeRequest, str]:
+    """Select the episodes in which members were checked, newest first, each with the member's id."""
+    until = sa.func.coalesce(Membership.end_time, EpisodeRequest.created_at)
     return (
-        sa.select(EpisodeRequest)
+        sa.select(EpisodeRequest, Membership.id)
         .join(Participant, Participant.episode_request_id == EpisodeRequest.id)
+        .join(Membership, Membership.policy_version_id == Participant.policy_version_id)
         .where(
+            Membership.id.in_(membership_ids),
             EpisodeRequest.source == CHECK,
-            EpisodeRequest.league_id == membership.league_id,
-            EpisodeRequest.created_at >= membership.created_at,
-            Participant.policy_version_id == membership.policy_version_id,
+            EpisodeRequest.league_id == Membership.league_id,
+            EpisodeRequest.created_at.between(Membership.created_at, until),
             Participant.position == 0,
         )
         .order_by(EpisodeRequest.created_at.desc())
@@ -381,12 +385,12 @@ def _checks(membership: Membership) -> sa.Select[EpisodeRequest]:
 
 
 async def _is_due(session: AsyncSession, membership_id: str) -> bool:
-    last = await session.scalar(_checks(await session.get_one(Membership, membership_id)).limit(1))
+    last = await session.scalar(checks_of(membership_id).limit(1))
     return last is None or last.status in FINAL_STATUSES
 
 
 async def _check(session: AsyncSession, membership: Membership) -> None:
-    checks = (await session.scalars(_checks(membership))).unique().all()
+    checks = (await session.scalars(checks_of(membership.id))).unique().all()
     submission = await session.scalar(
         sa.select(Submission)
         .where(Submission.membership_id == membership.id)

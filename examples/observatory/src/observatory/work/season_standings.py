@@ -40,7 +40,8 @@ class SeasonStandings:
     report: JsonObject
     """`standings`, best first (`subject`, `place`, `rating`, `low`, `high`, `won`, `played`,
     `rounds`; also `rank` and `points`, given by a commissioner if there is one), `pairs`, `over` (why no round
-    follows; empty if one does, or if there are too few members), and `why` in words if the season cannot continue."""
+    follows; empty if one does, or if there are too few members), `why` in words if the season cannot continue, and of a
+    Swiss tournament `buchholz`, which parts equal points, by subject."""
     state: JsonObject | None
     """What the next table continues from (`coworld_core.tournament.standings.TournamentState`); None if the pairing
     needs all earlier rounds."""
@@ -155,7 +156,9 @@ def report_of(tournament: Tournament, *, over: str = "", among: Collection[str] 
     remarks = tournament.report().remarks if over in _REMARKS else ()
     # Without a commissioner there are none, and nothing is stored for them.
     given = tournament.league.last_places() if tournament.league.decided else None
+    swiss = given is None and tournament.rules.pairing == "swiss"
     return {
+        **({"buchholz": tournament.field().buchholz()} if swiss else {}),
         "over": over,
         "why": next((one.message for one in remarks if one.code == _REMARKS.get(over)), None),
         "standings": [

@@ -38,6 +38,7 @@ __all__ = [
     "locked_league",
     "names_of",
     "replace_report",
+    "rounds_finished",
     "season_table",
     "state_of",
     "subjects_in",
@@ -166,7 +167,7 @@ async def season_table(session: AsyncSession, division: Division, terms: LeagueS
     """The table of a division if its season ended now, as archived in `Season.tables`."""
     report = await last_report(session, division.id, division.league.season) or {"standings": []}
     absent = await absent_among(session, division, [line["subject"] for line in report["standings"]])
-    least = terms.played_percent / 100 * await _rounds(session, division)
+    least = terms.played_percent / 100 * await rounds_finished(session, division)
     lines = final_places(report["standings"], absent, least=least)
     names = await names_of(session, division.league_id, [line["subject"] for line in lines])
     means = await _means(session, division)
@@ -200,7 +201,7 @@ def final_places(lines: Sequence[JsonObject], absent: Mapping[str, str], *, leas
     ]
 
 
-async def _rounds(session: AsyncSession, division: Division) -> int:
+async def rounds_finished(session: AsyncSession, division: Division) -> int:
     """How many rounds of the season a division has finished."""
     of_season = (Round.division_id == division.id, Round.season == division.league.season)
     finished = (Round.report.is_not(None), Round.status == "completed")

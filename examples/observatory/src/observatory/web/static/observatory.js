@@ -72,7 +72,9 @@ async function refresh() {
         const other = fresh.getElementById(part.id);
         if (!other || part.contains(document.activeElement) || shown.get(part.id) === other.innerHTML) continue;
         shown.set(part.id, other.innerHTML);
+        const opened = [...part.querySelectorAll("details")].map((one) => one.open);
         part.replaceChildren(...other.childNodes);
+        part.querySelectorAll("details").forEach((one, at) => { one.open = opened[at] ?? one.open; });
       }
       tellTimes();
     } catch {
