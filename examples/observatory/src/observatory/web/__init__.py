@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, leagues, lobbies, oidc, operator, pages, play_session, roles, static, teams
+from . import account, leagues, lobbies, officers, oidc, operator, pages, play_session, roles, static, teams
 from .visit import trouble
 
 __all__ = ["router"]
@@ -53,6 +53,7 @@ for _path, _page in {
     "/live": pages.live,
     "/lobbies/{lobby_id}": lobbies.lobby_page,
     "/operator": operator.operator,
+    "/operator/{what}": operator.operator_list,
     "/play/{session_id}": play_session.lobby,
     "/sign-in": account.sign_in_page,
     "/sign-in/oidc": oidc.begin,
@@ -70,6 +71,7 @@ for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/episodes/{episode_id}/roles": roles.ask,
     "/leagues/{league_id}/lobbies": lobbies.draft_lobby,
+    "/leagues/{league_id}/officers": officers.change,
     "/lobbies/{lobby_id}/{action}": lobbies.change_lobby,
     "/play/{session_id}": play_session.take_seat,
     "/sign-in": account.sign_in,

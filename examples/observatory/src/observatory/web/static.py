@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from coworld_core.text import shown_size
+from coworld_core.text import shown_duration, shown_size
 
 __all__ = ["ASSETS", "asset", "icon", "templates"]
 
@@ -64,6 +64,7 @@ def templates() -> jinja2.Environment:
     environment.filters["score"] = _score
     environment.filters["grade"] = "{:.3g}".format
     environment.filters["size"] = shown_size
+    environment.filters["duration"] = shown_duration
     return environment
 
 

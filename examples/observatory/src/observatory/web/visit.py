@@ -18,7 +18,17 @@ from ..services import Services
 from ..store.audit import Actor
 from .static import ASSETS, templates
 
-__all__ = ["Visit", "actor_of", "is_same_origin", "open_visit", "page", "read_form", "refused_form", "trouble"]
+__all__ = [
+    "Visit",
+    "actor_of",
+    "is_same_origin",
+    "open_visit",
+    "page",
+    "read_form",
+    "read_number",
+    "refused_form",
+    "trouble",
+]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -100,6 +110,12 @@ async def read_form(request: Request) -> dict[str, str]:
     """The first value of each field of a form."""
     form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     return {name: given[0] for name, given in form.items()}
+
+
+def read_number(values: Mapping[str, str], name: str) -> int:
+    """A whole number in an address; 0 if there is none, or it is none."""
+    text = values.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def refused_form(request: Request, caller: Caller, place: str) -> Response | None:
