@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from support.observatory import Inside, inside
 from support.uploads import upload_coworld, upload_policy
 
-from observatory.identity.accounts import make_account
+from observatory.identity.accounts import find_user, make_account
 from observatory.store.audit import audit_lines
 from observatory.store.models import Coworld, EpisodeRequest, League, User
 from observatory.work.league_settings import LeagueSettings
@@ -62,6 +62,7 @@ async def test_accounts_are_searched_and_turned_over(tmp_path: Path, database: s
         async with desk.platform.services.database.writing() as session:
             for at in range(103):
                 await make_account(session, f"student {at}", email="Class-B@example.org" if at < 2 else None)
+            (await find_user(session, "student 0")).quotas = {"stored": 20 * 2**30, "rows": None}
         first = await desk.text("accounts")
         assert "1–50 of 104" in first
         # The newest first
@@ -69,6 +70,8 @@ async def test_accounts_are_searched_and_turned_over(tmp_path: Path, database: s
         assert "student 52" not in first
         assert "51–100 of 104" in await desk.text("accounts", offset="50")
         last = await desk.text("accounts", offset="100")
+        assert "stored 20 GiB, rows any" in last
+        assert "stored 50 GiB, image 2 GiB" in last
         assert ("101–104 of 104" in last, "boss operator" in last, "Next" in last) == (True, True, False)
         assert "1–11 of 11" in await desk.text("accounts", q="Student 9")
         assert "1–2 of 2" in await desk.text("accounts", q="class-b@")
@@ -187,8 +190,8 @@ async def test_episodes_storage_policies_and_log_are_searched(tmp_path: Path, da
                         completed_at=began + dt.timedelta(seconds=7500) if failed else None,
                     )
                 )
-        assert "1–50 of 53" in await desk.text("episodes")
-        assert "51–53 of 53" in await desk.text("episodes", state="pending", offset="50")
+        assert "1–50 of 54" in await desk.text("episodes")
+        assert "51–54 of 54" in await desk.text("episodes", state="pending", offset="50")
         assert "0 in all" in await desk.text("episodes", state="running")
         shown = await desk.text("episodes", state="failed", q="FELL OVER")
         assert "1–7 of 7" in shown
@@ -208,6 +211,7 @@ async def test_episodes_storage_policies_and_log_are_searched(tmp_path: Path, da
         log = await desk.text("audit", q="policy.dis")
         assert ("1–1 of 1" in log, "reason loud" in log) == (True, True)
         assert "account.made" in await desk.text("audit", q="ANN")
+        assert re.search(r"kind web, until \d{4}-\d\d-\d\d \d\d:\d\d UTC", await desk.text("audit", q="session.opened"))
         # The newest first
         every = await desk.text("audit")
         assert every.index("policy.disabled") < every.index("account.made")

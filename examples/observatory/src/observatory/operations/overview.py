@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import anyio.to_thread
@@ -16,8 +15,6 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from ..identity.limits import quotas_of
-from ..quotas import Quotas
 from ..store.columns import JsonObject, mentions, now
 from ..store.models import (
     WORKER_GONE,
@@ -60,16 +57,8 @@ def search_accounts(words: str) -> sa.Select[User]:
     return sa.select(User).where(mentions(words, User.name, User.email))
 
 
-async def accounts(
-    session: AsyncSession, base: Quotas | None = None, *, among: Sequence[User] | None = None
-) -> list[JsonObject]:
-    """Accounts with their usage and quotas.
-
-    Args:
-        session: A session.
-        base: The default quotas; None if unknown: only quotas set for an account are shown.
-        among: Only these, in their order; None: all, by name.
-    """
+async def accounts(session: AsyncSession, among: Sequence[User] | None = None) -> list[JsonObject]:
+    """Accounts with their usage and their own quotas: these, in their order; None: all, by name."""
     users = (await session.scalars(sa.select(User).order_by(User.name))).all() if among is None else among
     waiting = {row["user"]: row for row in await queue(session)}
     sizes = stored()
@@ -87,7 +76,6 @@ async def accounts(
             "team": user.is_team,
             "shared": user.is_shared,
             "quotas": user.quotas or {},
-            "may": asdict(quotas_of(user, base)) if base is not None else None,
             "stored": held.get(user.id, 0),
             "waiting": waiting.get(user.name, {}).get("waiting", 0),
             "running": waiting.get(user.name, {}).get("running", 0),

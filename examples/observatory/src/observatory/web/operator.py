@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -159,8 +160,8 @@ async def _list_page(visit: Visit, what: str, *, status: int = 200, **said: Any)
         case "accounts":
             statement = overview.search_accounts(words)
             found = await paginate(session, statement, part, moment=User.created_at, key=User.id)
-            rows = await overview.accounts(session, visit.services.settings.quotas, among=found.rows)
-            shown["days"] = _INVITED_DAYS
+            rows = await overview.accounts(session, found.rows)
+            shown |= {"days": _INVITED_DAYS, "defaults": asdict(visit.services.settings.quotas)}
         case "leagues":
             statement = overview.search_leagues(words)
             found = await paginate(session, statement, part, moment=League.created_at, key=League.id)
