@@ -65,7 +65,13 @@ def test_a_team_is_made_and_joined(scene: Scene, pages: Pages, width: int) -> No
     other.locator("main button").click()
     other.wait_for_url(scene.platform.url + "/account")
     expect(other.locator("#teams tr", has_text=team)).to_contain_text(f"{LONG}, ann")
-    other.get_by_label(f"Leave {team}").click()
+    # Its captain takes her out
+    page.reload()
+    row.get_by_text("Remove a member").click()
+    assert_fits(page)
+    page.get_by_label(f"Remove ann from {team}").click()
+    expect(row).not_to_contain_text("ann")
+    other.reload()
     expect(other.locator("#teams tr", has_text=team)).to_have_count(0)
     # The last one says what becomes of what the team has, if it has anything
     page.get_by_label(f"Leave {team}").click()

@@ -549,6 +549,6 @@ async def test_pages_of_a_running_league_show_its_seasons(tmp_path: Path) -> Non
             pressed = await anybody.post(
                 f"{platform.url}/operator/league/season", data={"name": world.league}, headers=same
             )
-            assert pressed.headers["location"] == "/operator"
-            assert "season 2" in (await anybody.get(f"{platform.url}/operator")).text
+            assert pressed.headers["location"] == "/operator/leagues"
+            assert "season 2" in (await anybody.get(f"{platform.url}/operator/leagues")).text
             assert "Season 1" in (await anybody.get(f"{platform.url}/leagues/{world.league}")).text

@@ -217,6 +217,17 @@ async def test_team_is_made_and_joined_in_the_browser(tmp_path: Path) -> None:
         await platform.http.post(link, headers=cookies["bob"])
         assert "ann, bob" in await account("bob")
         assert (await platform.http.post(link, headers=cookies["bob"])).status_code == 410
+        # The captain takes another out, and nobody else does
+        assert "Remove ann" not in await account("bob")
+        async with platform.services.database.reading() as session:
+            ids = {user.name: user.id for user in await session.scalars(sa.select(User))}
+        assert "Only the captain" in await send("bob", do="leave", team="red", member=ids["ann"])
+        assert "There is no such action." in await send("bob", do="go", team="red")
+        assert "Remove bob from red" in await account("ann")
+        assert "ann, bob" not in await send("ann", do="leave", team="red", member=ids["bob"])
+        assert "Leave red" not in await account("bob")
+        [link] = re.findall(r"/teams/join/[\w-]+", await send("ann", do="invite", team="red"))
+        await platform.http.post(link, headers=cookies["bob"])
         assert "Leave red" not in await send("bob", do="leave", team="red")
         assert "ann, bob" not in await account("ann")
 
@@ -249,3 +260,54 @@ async def test_organisers_and_assistants_see_their_league_and_no_other(tmp_path:
             for token in (ann, org, aid, eve)
         ]
         assert seen == [["twice the same"], ["twice the same"], ["twice the same"], [None]]
+
+
+async def test_officers_are_appointed_and_dismissed_in_the_browser(tmp_path: Path, database: str | None) -> None:
+    async with inside(tmp_path, database=database) as platform:
+        tokens = {name: await platform.add_user(name, team=name == "admin") for name in ("admin", "org", "aid", "eve")}
+        league = await _league(platform, tokens["eve"], public=False)
+        cookies: dict[str, dict[str, str]] = {}
+        for name, token in tokens.items():
+            entered = await platform.http.post("/sign-in", data={"token": token}, headers=SAME_ORIGIN)
+            cookies[name] = {**SAME_ORIGIN, "Cookie": entered.headers["set-cookie"].partition(";")[0]}
+            platform.http.cookies.clear()
+        place = f"/leagues/{league}"
+
+        async def send(by: str, user: str, role: str, **headers: str) -> int:
+            form = {"user": user, "role": role}
+            return (
+                await platform.http.post(f"{place}/officers", data=form, headers={**cookies[by], **headers})
+            ).status_code
+
+        async def shown(to: str) -> tuple[list[str], set[str]]:
+            """Who is named, and what the forms do."""
+            text = (await platform.http.get(place, headers=cookies[to])).text
+            named = re.findall(r'<td class="name">(\w+) <span class="soft">(?:organiser|assistant)', text)
+            return named, set(re.findall(r"<option>(\w+)|Dismiss (\w+)\"", text))  # type: ignore[arg-type]
+
+        assert await shown("admin") == ([], {("organiser", ""), ("assistant", "")})
+        assert await shown("eve") == ([], set())
+        for by, role in (("org", "organiser"), ("eve", "assistant")):
+            assert await send(by, "org", role) == 403
+        assert await send("admin", "org", "organiser", **{"Sec-Fetch-Site": "cross-site"}) == 403
+        unknown = await platform.http.post(f"{place}/officers", data={}, headers=SAME_ORIGIN)
+        assert unknown.headers["location"] == f"/sign-in?next={place}"
+        assert await send("admin", "org", "organiser") == 303
+        assert [await send("admin", "nobody", "assistant"), await send("admin", "org", "king")] == [404, 404]
+        assert await send("org", "aid", "assistant") == 303
+        # An organiser names assistants only, and dismisses no organiser
+        assert await shown("org") == (["org", "aid"], {("assistant", ""), ("", "aid")})
+        assert await shown("aid") == await shown("eve") == (["org", "aid"], set())
+        assert [await send("org", "eve", "organiser"), await send("org", "org", "none")] == [403, 403]
+        assert [await send("aid", "eve", "assistant"), await send("aid", "aid", "none")] == [403, 403]
+        assert await send("org", "aid", "none") == 303
+        assert await send("admin", "org", "none") == 303
+        assert (await shown("eve"))[0] == []
+        async with platform.services.database.reading() as session:
+            lines = [line for line in await audit_lines(session) if line["action"] == "league.appointed"]
+        assert [(line["by"], line["user"], line["detail"]["role"]) for line in lines] == [
+            ("admin", "org", "organiser"),
+            ("org", "aid", "assistant"),
+            ("org", "aid", "none"),
+            ("admin", "org", "none"),
+        ]

@@ -22,7 +22,7 @@ from observatory.work.seasons import CONTINUOUS, change_league
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-WIDTHS = (360, 768, 1280)
+WIDTHS = (360, 375, 768, 1280)
 LONG = "Wolfeschlegelsteinhausenbergerdorffwelchevoralternwarengewissen"
 """A name without a place to break it, of 63 characters."""
 
@@ -124,7 +124,16 @@ def test_long_names_do_not_break_page_layout(scene: Scene, pages: Pages, width: 
     page.get_by_label("Token").fill(scene.boss.token)
     page.locator("main button").click()
     page.wait_for_url(f"{scene.platform.url}/operator")
-    look(page, scene, "/operator", "Disabled policies", "Audit log", f"{LONG}.example.org-1")
+    look(page, scene, "/operator", "Audit log", f"{LONG}.example.org-1")
+    for what, *texts in (
+        ("accounts", "Make the account and its link", f"{LONG}2"),
+        ("leagues", "Submissions close (UTC)", f"Bare {LONG}"),
+        ("policies?state=disabled", LONG),
+        ("episodes?state=running", f"{LONG}.example.org-1"),
+        ("storage", "owner"),
+        ("audit", "policy.disabled"),
+    ):
+        look(page, scene, f"/operator/{what}", *texts)
     look(page, scene, "/", f"{LONG}0")
     league = f"/leagues/{scene.league}"
     look(page, scene, league, "This league is paused", "Blocks won–lost", "Season 1", f"{LONG}0")

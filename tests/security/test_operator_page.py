@@ -15,6 +15,7 @@ from observatory.store.models import PolicyVersion, User
 
 pytestmark = pytest.mark.slow
 
+LISTS = ("", *(f"/{what}" for what in ("accounts", "leagues", "policies", "episodes", "storage", "audit")))
 OURS = {"Sec-Fetch-Site": "same-origin"}
 
 
@@ -40,10 +41,14 @@ async def test_operator_page_is_for_team_members_only(tmp_path: Path) -> None:
         operator = await cookie_of(platform, boss)
 
         async def page(cookie: str | None) -> int:
-            answer = await platform.http.get("/operator", headers={"Cookie": cookie} if cookie else {})
-            if answer.status_code != 200:
-                assert "Audit log" not in answer.text
-            return answer.status_code
+            statuses: set[int] = set()
+            for what in LISTS:
+                answer = await platform.http.get(f"/operator{what}", headers={"Cookie": cookie} if cookie else {})
+                if answer.status_code != 200:
+                    assert "Audit log" not in answer.text
+                statuses.add(answer.status_code)
+            [status] = statuses
+            return status
 
         async def press(cookie: str | None, button: str, name: str, **headers: str) -> int:
             shown = {"Cookie": cookie, **headers} if cookie else headers
@@ -59,12 +64,14 @@ async def test_operator_page_is_for_team_members_only(tmp_path: Path) -> None:
         assert [await page(cookie) for cookie in strangers] == [404] * 5
         assert await page(operator) == 200
         buttons = (("user/disable", "ann"), ("policy/disable", version))
-        for button, name in buttons:
+        for button, name in (*buttons, ("user/invite", "new"), ("league/create", "new")):
             assert [await press(cookie, button, name, **OURS) for cookie in strangers] == [404] * 5
             # Nor does another site press it in the operator's name
             assert await press(operator, button, name, **{"Sec-Fetch-Site": "cross-site"}) == 403
             assert await press(operator, button, name, Origin="https://evil.example") == 403
         assert await closed() == (False, False)
+        async with platform.services.database.reading() as session:
+            assert await session.scalar(sa.select(User.id).where(User.name == "new")) is None
         for button, name in buttons:
             assert await press(operator, button, name, **OURS) == 303
         assert await closed() == (True, True)
@@ -96,6 +103,13 @@ async def test_operator_page_escapes_names(tmp_path: Path, name: str) -> None:
     async with inside(tmp_path) as platform:
         boss = await platform.add_user("boss", team=True)
         await platform.add_user(name)
-        answer = await platform.http.get("/operator", headers={"Cookie": await cookie_of(platform, boss)})
-        assert answer.status_code == 200
-        assert name not in answer.text
+        cookie = await cookie_of(platform, boss)
+        for what in LISTS:
+            answer = await platform.http.get(f"/operator{what}", params={"q": name}, headers={"Cookie": cookie})
+            assert answer.status_code == 200
+            assert name not in answer.text
+        form = {"name": name, "coworld": name, "email": name, "minutes": name}
+        for button in ("user/invite", "league/create"):
+            answer = await platform.http.post(f"/operator/{button}", data=form, headers={"Cookie": cookie, **OURS})
+            assert answer.status_code in (409, 422)
+            assert name not in answer.text

@@ -1,3 +1,4 @@
+from .duration_text import shown_duration as shown_duration
 from .phrases import closest as closest
 from .phrases import listed as listed
 from .phrases import plural as plural

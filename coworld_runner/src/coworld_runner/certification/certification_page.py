@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from coworld_core.text import shown_duration
+
 from ..web.page_templates import page_template
 from .certification_record import Certification
 from .page_checks import PageName
@@ -61,12 +63,8 @@ def render_page(
 
 
 def _template() -> Template:
-    return page_template("coworld_runner.certification", "certification.html", moment=_moment, duration=_duration)
+    return page_template("coworld_runner.certification", "certification.html", moment=_moment, duration=shown_duration)
 
 
 def _moment(moment: dt.datetime | None) -> str:
     return moment.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if moment is not None else ""
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,10 +1,13 @@
-"""Overviews for operators: accounts, leagues, policies, the queue, workers and storage, as JSON values."""
+"""Overviews for operators: accounts, leagues, policies, episodes, the queue, workers and storage, as JSON values.
+
+Each list has a statement that selects its rows by what is searched for, of which a page shows a part.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import shutil
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio.to_thread
@@ -12,14 +15,14 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import InstrumentedAttribute
 
-from ..identity.limits import quotas_of
-from ..quotas import Quotas
-from ..store.columns import JsonObject, now
+from ..store.columns import JsonObject, mentions, now
 from ..store.models import (
     WORKER_GONE,
     Commission,
+    Coworld,
     Division,
     EpisodeRequest,
+    Game,
     League,
     Membership,
     Policy,
@@ -33,17 +36,30 @@ from ..store.usage import stored
 from ..work.league_settings import LeagueSettings
 from ..work.seasons import last_report, state_of, who_decides, why_stopped, why_unattended
 
-__all__ = ["accounts", "disk", "leagues", "policies", "queue", "workers"]
+__all__ = [
+    "accounts",
+    "disk",
+    "episodes",
+    "leagues",
+    "policies",
+    "queue",
+    "search_accounts",
+    "search_episodes",
+    "search_leagues",
+    "search_policies",
+    "storage_of_owners",
+    "workers",
+]
 
 
-async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[JsonObject]:
-    """Accounts by name, with their usage and quotas.
+def search_accounts(words: str) -> sa.Select[User]:
+    """Select the accounts with this in their name or address."""
+    return sa.select(User).where(mentions(words, User.name, User.email))
 
-    Args:
-        session: A session.
-        base: The default quotas; None if unknown: only quotas set for an account are shown.
-    """
-    users = (await session.scalars(sa.select(User).order_by(User.name))).all()
+
+async def accounts(session: AsyncSession, among: Sequence[User] | None = None) -> list[JsonObject]:
+    """Accounts with their usage and their own quotas: these, in their order; None: all, by name."""
+    users = (await session.scalars(sa.select(User).order_by(User.name))).all() if among is None else among
     waiting = {row["user"]: row for row in await queue(session)}
     sizes = stored()
     held = {
@@ -58,8 +74,8 @@ async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[Js
             "name": user.name,
             "email": user.email,
             "team": user.is_team,
+            "shared": user.is_shared,
             "quotas": user.quotas or {},
-            "may": asdict(quotas_of(user, base)) if base is not None else None,
             "stored": held.get(user.id, 0),
             "waiting": waiting.get(user.name, {}).get("waiting", 0),
             "running": waiting.get(user.name, {}).get("running", 0),
@@ -71,9 +87,16 @@ async def accounts(session: AsyncSession, base: Quotas | None = None) -> list[Js
     ]
 
 
-async def leagues(session: AsyncSession) -> list[JsonObject]:
-    """Leagues, oldest first, with their settings and current rounds."""
-    rows = (await session.scalars(sa.select(League).order_by(League.created_at, League.id))).unique().all()
+def search_leagues(words: str) -> sa.Select[League]:
+    """Select the leagues with this in their name, or in that of their Coworld."""
+    return sa.select(League).join(Game, Game.id == League.game_id).where(mentions(words, League.name, Game.name))
+
+
+async def leagues(session: AsyncSession, among: Sequence[League] | None = None) -> list[JsonObject]:
+    """Leagues with their settings and current rounds: these, in their order; None: all, oldest first."""
+    rows = among
+    if rows is None:
+        rows = (await session.scalars(sa.select(League).order_by(League.created_at, League.id))).unique().all()
     leases = {row.league_id: row for row in await session.scalars(sa.select(Commission))}
     members = await _counted(session, Membership.league_id, Membership.end_time.is_(None))
     divisions = await _counted(session, Division.league_id, Division.archived_at.is_(None))
@@ -96,6 +119,7 @@ async def leagues(session: AsyncSession) -> list[JsonObject]:
             "public": row.public,
             "state": state_of(row),
             "pairing": LeagueSettings.of(row.commissioner_config).pairing,
+            "every_seconds": LeagueSettings.of(row.commissioner_config).every_seconds,
             "decides": who_decides(row),
             "trouble": leases[row.id].trouble if row.id in leases else None,
             "unattended": why_unattended(row, leases.get(row.id)),
@@ -130,29 +154,46 @@ async def _counted(
     return {row[0]: row[1] for row in rows}
 
 
-async def policies(session: AsyncSession, *, owner: str | None = None, disabled: bool = False) -> list[JsonObject]:
-    """Policy versions by owner and name, newest first.
+def search_policies(words: str = "", *, disabled: bool = False) -> sa.Select[PolicyVersion]:
+    """Select the policy versions with this in their name or their owner's; or of those, what operators have closed."""
+    statement = (
+        sa.select(PolicyVersion)
+        .join(Policy, Policy.id == PolicyVersion.policy_id)
+        .join(User, User.id == PolicyVersion.user_id)
+        .where(mentions(words, Policy.name, User.name))
+    )
+    if disabled:
+        statement = statement.where(sa.or_(PolicyVersion.disabled_at.is_not(None), Policy.disabled_at.is_not(None)))
+    return statement
+
+
+async def policies(
+    session: AsyncSession,
+    *,
+    owner: str | None = None,
+    disabled: bool = False,
+    among: Sequence[PolicyVersion] | None = None,
+) -> list[JsonObject]:
+    """Policy versions.
 
     Args:
         session: A session.
         owner: Only those of the account with this name.
         disabled: Only those closed by an operator.
+        among: These instead, in their order; None: by owner and name, newest first.
     """
-    statement = (
-        sa.select(PolicyVersion, User.name)
-        .join(Policy, Policy.id == PolicyVersion.policy_id)
-        .join(User, User.id == PolicyVersion.user_id)
-        .order_by(User.name, Policy.name, PolicyVersion.version.desc())
-    )
-    if owner is not None:
-        statement = statement.where(User.name == owner)
-    if disabled:
-        statement = statement.where(sa.or_(PolicyVersion.disabled_at.is_not(None), Policy.disabled_at.is_not(None)))
+    rows = among
+    if rows is None:
+        statement = search_policies(disabled=disabled)
+        if owner is not None:
+            statement = statement.where(User.name == owner)
+        found = await session.scalars(statement.order_by(User.name, Policy.name, PolicyVersion.version.desc()))
+        rows = found.unique().all()
     return [
         {
             "id": version.id,
             "policy_id": version.policy_id,
-            "user": name,
+            "user": version.user.name,
             "name": version.policy.name,
             "version": version.version,
             "created_at": version.created_at.isoformat(),
@@ -160,7 +201,51 @@ async def policies(session: AsyncSession, *, owner: str | None = None, disabled:
             "disabled_at": _text(next((row.disabled_at for _, row in _levels(version) if row.disabled_at), None)),
             "disabled_reason": next((row.disabled_reason for _, row in _levels(version) if row.disabled_at), None),
         }
-        for version, name in (await session.execute(statement)).unique()
+        for version in rows
+    ]
+
+
+def search_episodes(words: str, status: str) -> sa.Select[EpisodeRequest]:
+    """Select the episodes of a status with this in an error, or in the name of their account, Coworld or league."""
+    return (
+        sa.select(EpisodeRequest)
+        .join(User, User.id == EpisodeRequest.user_id)
+        .join(Coworld, Coworld.id == EpisodeRequest.coworld_id)
+        .outerjoin(League, League.id == EpisodeRequest.league_id)
+        .where(EpisodeRequest.status == status)
+        .where(mentions(words, User.name, Coworld.name, League.name, EpisodeRequest.error_type, EpisodeRequest.error))
+    )
+
+
+async def episodes(session: AsyncSession, among: Sequence[EpisodeRequest]) -> list[JsonObject]:
+    """Episodes of anybody, in their order: who asked for them, what they are of, and what became of them."""
+    names: dict[str, str] = {}
+    for table, ids in (
+        (User, {row.user_id for row in among}),
+        (Coworld, {row.coworld_id for row in among}),
+        (League, {row.league_id for row in among if row.league_id is not None}),
+    ):
+        rows = await session.execute(sa.select(table.id, table.name).where(table.id.in_(ids)))
+        names |= {row[0]: row[1] for row in rows}
+    return [
+        {
+            "id": row.id,
+            "status": row.status,
+            "user": names[row.user_id],
+            "coworld": names[row.coworld_id],
+            "league": names.get(row.league_id or ""),
+            "source": row.source,
+            "attempts": row.attempts,
+            "worker": row.lease_owner,
+            "seconds": (row.completed_at - row.started_at).total_seconds()
+            if row.started_at is not None and row.completed_at is not None
+            else None,
+            "error_type": row.error_type,
+            "error": row.error,
+            "created_at": row.created_at.isoformat(),
+            "started_at": _text(row.started_at),
+        }
+        for row in among
     ]
 
 
@@ -242,6 +327,17 @@ async def disk(session: AsyncSession, directory: Path) -> JsonObject:
         "free_bytes": usage.free,
         "disk_bytes": usage.total,
     }
+
+
+def storage_of_owners(items: Sequence[JsonObject], words: str = "") -> list[JsonObject]:
+    """What `disk` says by account and kind, as one row for each account with this in its name, the largest first."""
+    owners: dict[str, JsonObject] = {}
+    for row in items:
+        if words.casefold() in row["user"].casefold():
+            owner = owners.setdefault(row["user"], {"user": row["user"], "bytes": 0, "kinds": []})
+            owner["bytes"] += row["bytes"]
+            owner["kinds"].append(row)
+    return sorted(owners.values(), key=lambda owner: -owner["bytes"])
 
 
 def _levels(version: PolicyVersion) -> tuple[tuple[str, PolicyVersion | Policy], ...]:

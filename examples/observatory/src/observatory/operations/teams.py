@@ -17,7 +17,7 @@ from coworld_core.text import plural
 
 from ..errors import Refusal, conflict, forbidden, not_found
 from ..identity.accounts import make_account, revoke_all
-from ..identity.auth import new_code, usable_code
+from ..identity.auth import Caller, new_code, usable_code
 from ..identity.limits import quotas_of
 from ..quotas import Quotas
 from ..store.account_lock import lock_account
@@ -37,6 +37,7 @@ __all__ = [
     "join_team",
     "leave_team",
     "make_team",
+    "may_appoint",
     "members_of",
     "officers_of",
     "require_one_name",
@@ -217,28 +218,33 @@ async def officers_of(session: AsyncSession, league_id: str) -> Sequence[tuple[U
     return [(row[0], row[1]) for row in rows]
 
 
-async def appoint(
-    session: AsyncSession, league: League, name: str, role: Office, *, by_organiser: bool = False
-) -> User:
-    """Give somebody a role in a league, or take it away with `none`.
+def may_appoint(caller: Caller, league_id: str) -> bool:
+    """Whether a caller appoints and dismisses people who help to run a league: an organiser of it, or an operator."""
+    return caller.elevated or caller.offices.get(league_id) == "organiser"
+
+
+async def appoint(session: AsyncSession, caller: Caller, league: League, name: str, role: Office) -> User:
+    """Give somebody a role in a league, or take it away with `none`: organisers name assistants, operators both.
 
     Args:
         session: A writing session.
+        caller: Who says so.
         league: The league.
         name: The account's name or id; a person's.
         role: The role.
-        by_organiser: Whether an organiser says so, who names assistants only.
 
     Raises:
-        Refusal: 404; 403 (code `not_operator`); 409 (code `is_team`).
+        Refusal: 404; 403 (codes `not_organiser`, `not_operator`); 409 (code `is_team`).
     """
+    if not may_appoint(caller, league.id):
+        raise forbidden(f"Only the organisers of {league.name} may do this.", code="not_organiser")
     user = await session.scalar(sa.select(User).where(sa.or_(User.name == name, User.id == name)))
     if user is None:
         raise not_found("account", name)
     if user.is_shared:
         raise conflict(f"{user.name} is a team. Name its members, one by one.", code="is_team")
     row = await session.get(LeagueOfficer, (league.id, user.id))
-    if by_organiser and "organiser" in (role, row and row.role):
+    if not caller.elevated and "organiser" in (role, row and row.role):
         raise forbidden("Only an operator names organisers, and dismisses them.", code="not_operator")
     if role == "none":
         if row is not None:

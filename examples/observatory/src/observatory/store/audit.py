@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ..bounded_mapping import BoundedMapping
-from .columns import JsonObject
+from .columns import JsonObject, mentions
 from .database import Database
 from .models import AuditEntry, User
 
-__all__ = ["Actor", "RefusalLog", "acting", "audit", "audit_lines"]
+__all__ = ["Actor", "RefusalLog", "acting", "audit", "audit_entries", "audit_lines"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Actor:
 
 
 _SERVER = Actor(kind="server")
+_DID, _OF = aliased(User), aliased(User)
 _ACTOR: ContextVar[Actor] = ContextVar("actor", default=_SERVER)
 
 
@@ -77,8 +78,24 @@ def audit(
     )
 
 
+def audit_entries(words: str = "") -> sa.Select[AuditEntry]:
+    """Select the entries that name something: an action, an account, an address or another subject."""
+    named = (AuditEntry.action, AuditEntry.subject, AuditEntry.origin, _DID.name, _OF.name)
+    return (
+        sa.select(AuditEntry)
+        .outerjoin(_DID, _DID.id == AuditEntry.actor_id)
+        .outerjoin(_OF, _OF.id == AuditEntry.user_id)
+        .where(mentions(words, *named))
+    )
+
+
 async def audit_lines(
-    session: AsyncSession, *, since: dt.datetime | None = None, user: str | None = None, limit: int | None = None
+    session: AsyncSession,
+    *,
+    since: dt.datetime | None = None,
+    user: str | None = None,
+    limit: int | None = None,
+    among: Sequence[AuditEntry] | None = None,
 ) -> list[JsonObject]:
     """Entries of the log, oldest first.
 
@@ -87,19 +104,20 @@ async def audit_lines(
         since: Only entries from this moment on.
         user: Only entries by or about the account of this name.
         limit: At most this many entries, the last ones.
+        among: Only these; None: all.
     """
-    did, of = aliased(User), aliased(User)
     statement = (
-        sa.select(AuditEntry, did.name, of.name)
-        .outerjoin(did, did.id == AuditEntry.actor_id)
-        .outerjoin(of, of.id == AuditEntry.user_id)
+        audit_entries()
+        .add_columns(_DID.name, _OF.name)
         .order_by(AuditEntry.created_at.desc(), AuditEntry.id.desc())
         .limit(limit)
     )
     if since is not None:
         statement = statement.where(AuditEntry.created_at >= since)
     if user is not None:
-        statement = statement.where(sa.or_(did.name == user, of.name == user))
+        statement = statement.where(sa.or_(_DID.name == user, _OF.name == user))
+    if among is not None:
+        statement = statement.where(AuditEntry.id.in_([entry.id for entry in among]))
     lines: list[JsonObject] = [
         {
             "id": entry.id,

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy.orm import DeclarativeBase, MappedColumn, mapped_column
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, MappedColumn, mapped_column
 
-__all__ = ["Base", "JsonList", "JsonObject", "Moment", "id_column", "new_id", "now", "reference"]
+__all__ = ["Base", "JsonList", "JsonObject", "Moment", "id_column", "mentions", "new_id", "now", "reference"]
 
 JsonObject: TypeAlias = dict[str, Any]
 JsonList: TypeAlias = list[Any]
@@ -77,3 +77,12 @@ def id_column(prefix: str = "") -> MappedColumn[Any]:
 def reference(target: str, *, index: bool = True, primary_key: bool = False) -> MappedColumn[Any]:
     """A column that points to `table.column`."""
     return mapped_column(sa.String(64), sa.ForeignKey(target), index=index, primary_key=primary_key)
+
+
+def mentions(
+    words: str, *columns: InstrumentedAttribute[str] | InstrumentedAttribute[str | None]
+) -> sa.ColumnElement[bool]:
+    """Whether one of some columns has a text in it, in upper or lower case; an empty text is in everything."""
+    if not words:
+        return sa.true()
+    return sa.or_(*(column.icontains(words, autoescape=True) for column in columns))

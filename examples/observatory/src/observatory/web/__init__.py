@@ -9,7 +9,21 @@ from fastapi import APIRouter, Request, Response
 
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, SESSION_COOKIE
-from . import account, entries, leagues, lobbies, mine, oidc, operator, pages, play_session, roles, static, teams
+from . import (
+    account,
+    entries,
+    leagues,
+    lobbies,
+    mine,
+    officers,
+    oidc,
+    operator,
+    pages,
+    play_session,
+    roles,
+    static,
+    teams,
+)
 from .visit import trouble
 
 __all__ = ["router"]
@@ -55,6 +69,7 @@ for _path, _page in {
     "/lobbies/{lobby_id}": lobbies.lobby_page,
     "/mine": mine.mine,
     "/operator": operator.operator,
+    "/operator/{what}": operator.operator_list,
     "/play/{session_id}": play_session.lobby,
     "/sign-in": account.sign_in_page,
     "/sign-in/oidc": oidc.begin,
@@ -72,6 +87,7 @@ for _path, _form in {
     "/episodes/{episode_id}/replay": pages.start_replay,
     "/episodes/{episode_id}/roles": roles.ask,
     "/leagues/{league_id}/lobbies": lobbies.draft_lobby,
+    "/leagues/{league_id}/officers": officers.change,
     "/lobbies/{lobby_id}/{action}": lobbies.change_lobby,
     "/play/{session_id}": play_session.take_seat,
     "/sign-in": account.sign_in,

@@ -41,6 +41,7 @@ from ..work.league_seeds import published_seeds
 from ..work.league_settings import LeagueSettings
 from ..work.season_progress import season_progress
 from ..work.seasons import COMMISSIONED, last_report, names_of, state_of, why_stopped, why_unattended
+from .officers import officer_values
 from .view_models import drawn_line, recent_episodes
 from .visit import Visit, open_visit, page, trouble
 
@@ -101,6 +102,7 @@ async def league(request: Request) -> Response:
             commands=_to_take_part(row, visit.services.settings.url),
             members=await _members(visit.db, row.id),
             recent=await recent_episodes(visit.db, visit.services, visit.caller, EpisodeRequest.league_id == row.id),
+            **await officer_values(visit, row.id),
         )
 
 

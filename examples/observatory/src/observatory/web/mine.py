@@ -13,7 +13,7 @@ from ..operations.moderation import disabled_since
 from ..operations.submission_states import submission_states
 from ..store.columns import JsonObject
 from ..store.models import League, PolicyVersion, Submission
-from .visit import PAGE_ROWS, open_visit, page, page_of
+from .visit import PAGE_ROWS, open_visit, page, read_number
 
 __all__ = ["mine"]
 
@@ -24,7 +24,7 @@ async def mine(request: Request) -> Response:
         caller = visit.caller
         if caller.user is None:
             return RedirectResponse("/sign-in?next=/mine", status_code=303)
-        at, of_policies = page_of(request), page_of(request, "policies")
+        at, of_policies = (read_number(request.query_params, name) for name in ("offset", "policies"))
         seen = visible_leagues(caller).with_only_columns(League.id)
         rows = await visit.db.scalars(
             sa.select(Submission)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,7 +34,7 @@ from ..store.models import (
 )
 from .roles import role_values
 from .view_models import LogText, episode_rows, read_log, recent_episodes
-from .visit import PAGE_ROWS, Visit, is_same_origin, open_visit, page, page_of, trouble
+from .visit import PAGE_ROWS, Visit, is_same_origin, open_visit, page, read_number, trouble
 
 __all__ = [
     "bundle",
@@ -67,7 +67,7 @@ async def home(request: Request) -> Response:
 
 async def episodes(request: Request) -> Response:
     """Episodes, newest first."""
-    offset = page_of(request)
+    offset = read_number(request.query_params, "offset")
     async with open_visit(request) as visit:
         rows = await recent_episodes(visit.db, visit.services, visit.caller, limit=PAGE_ROWS + 1, offset=offset)
         return page(
@@ -216,7 +216,7 @@ async def deep_link(request: Request) -> Response:
 async def live(request: Request) -> Response:
     """Changes of episodes, for the pages' script."""
     ids = [item for item in request.query_params.get("ids", "").split(",") if item][:MAX_IDS]
-    after, wait = (_number(request.query_params, name) for name in ("after", "wait"))
+    after, wait = (read_number(request.query_params, name) for name in ("after", "wait"))
     async with open_visit(request) as visit:
         services, caller = visit.services, visit.caller
     # Wait without a connection to the database.
@@ -235,11 +235,6 @@ async def live(request: Request) -> Response:
             }
         )
     return JSONResponse({"episodes": found, "cursor": str(changes.seen if changes is not None else after)})
-
-
-def _number(values: Mapping[str, str], name: str) -> int:
-    text = values.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 async def _episode(visit: Visit) -> EpisodeRequest | None:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from coworld_core.text import shown_size
+from coworld_core.text import shown_duration, shown_size
 
 __all__ = ["ASSETS", "asset", "icon", "templates"]
 
@@ -68,6 +68,7 @@ def templates() -> jinja2.Environment:
     environment.filters["grade"] = "{:.3g}".format
     environment.filters["size"] = shown_size
     environment.filters["linked"] = _linked
+    environment.filters["duration"] = shown_duration
     return environment
 
 

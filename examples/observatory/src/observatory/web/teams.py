@@ -22,7 +22,7 @@ _INVITED_DAYS = 14
 
 
 async def change(request: Request) -> Response:
-    """Make a team, invite somebody into one, or leave it; a link is shown once."""
+    """Make a team, invite somebody into one, leave it, or, as its captain, remove a member; a link is shown once."""
     services = cast("Services", request.app.state.services)
     async with open_visit(request) as visit:
         caller = visit.caller
@@ -41,10 +41,12 @@ async def change(request: Request) -> Response:
                         if form.get("do") == "invite":
                             code = await invite_to_team(session, team, caller.user.id, days=_INVITED_DAYS)
                             link = f"{services.settings.url}/teams/join/{code}"
-                        else:
+                        elif form.get("do") == "leave":
                             entries = cast("Entries | None", "retire" if form.get("entries") == "retire" else None)
                             who = form.get("member", caller.user.id)
                             await leave_team(session, team, who, by=caller.user.id, entries=entries)
+                        else:
+                            return trouble(request, caller, 404, "Not found", "There is no such action.")
         except CoworldError as error:
             wrong = error.message
         if link is None and wrong is None:

@@ -25,13 +25,13 @@ __all__ = [
     "is_same_origin",
     "open_visit",
     "page",
-    "page_of",
     "read_form",
+    "read_number",
     "refused_form",
     "trouble",
 ]
 
-PAGE_ROWS = 30
+PAGE_ROWS = 50
 """The number of rows on a page of a list."""
 
 _POLICY = (
@@ -94,12 +94,6 @@ def page(
     return HTMLResponse(text, status_code=status, headers={**(headers or {}), **ours})
 
 
-def page_of(request: Request, name: str = "offset") -> int:
-    """The number of rows before a page of a list, as a link of the page before says."""
-    text = request.query_params.get(name, "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
 def trouble(
     request: Request, caller: Caller, status: int, title: str, text: str, headers: Mapping[str, str] | None = None
 ) -> HTMLResponse:
@@ -120,6 +114,12 @@ async def read_form(request: Request) -> dict[str, str]:
     """The first value of each field of a form."""
     form = parse_qs((await read_body(request, 16 * 1024)).decode("utf-8", "replace"))
     return {name: given[0] for name, given in form.items()}
+
+
+def read_number(values: Mapping[str, str], name: str) -> int:
+    """A whole number in an address; 0 if there is none, or it is none."""
+    text = values.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def refused_form(request: Request, caller: Caller, place: str) -> Response | None:

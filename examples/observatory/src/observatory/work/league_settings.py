@@ -21,7 +21,7 @@ class LeagueSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    every_seconds: float = Field(default=60.0, ge=0)
+    every_seconds: float = Field(default=60.0, ge=0, allow_inf_nan=False)
     """The least number of seconds between the starts of two rounds."""
     pairing: str = "free-play"
     """The pairing: a name in the entry point group `coworld.pairings`."""
