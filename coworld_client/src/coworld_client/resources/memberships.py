@@ -6,7 +6,8 @@ from coworld_core.api import Membership, PolicyRef, RetireBody, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ._base import Resource, optional_id, optional_league
+from ._base import Resource
+from ._names import named
 
 __all__ = ["Memberships"]
 
@@ -32,9 +33,9 @@ class Memberships(Resource):
 
         Args:
             league: Name or id of the league.
-            division: `div_…`.
+            division: Name or id of the division.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
-            player: `ply_…`.
+            player: Id of a player, or the name of one of yours.
             mine: Only your own.
             active_only: Only those that have not ended.
             champions_only: Only those that their owner nominates.
@@ -46,9 +47,9 @@ class Memberships(Resource):
             "active_only": active_only,
             "champions_only": champions_only,
             "mine": mine,
-            "league_id": optional_league(league),
-            "division_id": optional_id(division, "division"),
-            "player_id": optional_id(player, "player"),
+            "league_id": named(league, "league"),
+            "division_id": named(division, "division", league=league),
+            "player_id": named(player, "player"),
         }
         return self._of_policy(
             Membership, "/v2/league-policy-memberships", policy, params, limit=limit, cursor=cursor, timeout=timeout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coworld_core.api import OwnedPlayer, PlayerBody, PlayerLogin, check_id
+from coworld_core.api import OwnedPlayer, PlayerBody, PlayerLogin
 
 from ..pages import AsyncPager
 from ..transport._connection import path
@@ -33,9 +33,10 @@ class Players(Resource):
         )
 
     async def login(self, player_id: str, *, timeout: float | None = None) -> PlayerLogin:
-        """A session to act as one of your players, good for a day.
+        """A session to act as one of your players, given by its name or id; good for a day.
 
         Raises:
             NotFound: If it does not exist, or is not yours.
         """
-        return await self._post(PlayerLogin, path("/players/{}/login", check_id(player_id, "player")), timeout=timeout)
+        player_id = await self._id(player_id, "player", timeout=timeout)
+        return await self._post(PlayerLogin, path("/players/{}/login", player_id), timeout=timeout)

@@ -27,7 +27,7 @@ from coworld_core.hints import Hint
 from coworld_core.records.labels import check_labels
 from coworld_core.reserved_env import is_reserved_env
 
-from ..errors import ApiStatusError, NotFound, NotOffered
+from ..errors import ApiStatusError, NotOffered
 from ..pages import AsyncPager
 from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
@@ -35,6 +35,7 @@ from ..transport._replies import read
 from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
 from ..uploads.player_file import read_player
 from ._base import Resource, has_labels, label_query
+from ._names import no_such
 
 if TYPE_CHECKING:
     from ..transfers.files import OnProgress
@@ -102,13 +103,20 @@ class Policies(Resource):
         # A server that ignores a parameter must not make us return another policy
         found = [row for row in rows if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
-            raise NotFound(
-                f"You have no policy {str(ref)!r}.",
-                status=404,
-                hint=Hint("check_identity", "Check the name, and as whom you act: api.whoami."),
-                context={"server": self._client.server},
-            )
+            others = await self.list(limit=200, timeout=timeout)
+            labels = [row.label for row in others if row.name == ref.name]
+            raise no_such(self._client, str(ref), "policy", labels or (row.name for row in others), yours=True)
         return max(found, key=lambda row: row.version)
+
+    async def version_id(self, policy: str | PolicyRef, *, timeout: float | None = None) -> str:
+        """The id of a version: of one of your policies by its name, as for `lookup`, or as it is given.
+
+        Raises:
+            UsageError: It is neither a valid name nor the UUID of a version.
+            NotFound: You have no such policy, or it has no such version.
+        """
+        ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
+        return ref.id or (await self.lookup(ref, timeout=timeout)).id
 
     async def upload(
         self,

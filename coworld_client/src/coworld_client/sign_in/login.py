@@ -21,6 +21,7 @@ from anyio.abc import SocketAttribute
 
 from coworld_core.errors import UsageError, unwrapped
 from coworld_core.hints import Hint
+from coworld_core.loopback import is_loopback
 
 from ..errors import ApiShapeError, ApiStatusError, NotAuthenticated, NotLoggedIn
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
@@ -130,7 +131,7 @@ async def exchange_code(
 def _code_host(server: str, trusted: Collection[str]) -> str:
     parts = urlsplit(server)
     host = parts.hostname or ""
-    here = host in ("localhost", "127.0.0.1", "::1")
+    here = is_loopback(host)
     known = any(host == entry or (entry.startswith(".") and host.endswith(entry)) for entry in (*_CODE_HOSTS, *trusted))
     if not known:
         raise UsageError(
