@@ -469,8 +469,11 @@ class _Memberships:
         cursor: str | None = None,
         timeout: float | None = None,
     ) -> _Rows[Membership]: ...
-    def retire(self, membership_id: str, *, reason: str | None = None, timeout: float | None = None) -> Membership: ...
-    def nominate(self, membership_id: str, *, timeout: float | None = None) -> Membership: ...
+    def id_of(self, membership: str, *, league: str | None = None, timeout: float | None = None) -> str: ...
+    def retire(
+        self, membership: str, *, league: str | None = None, reason: str | None = None, timeout: float | None = None
+    ) -> Membership: ...
+    def nominate(self, membership: str, *, league: str | None = None, timeout: float | None = None) -> Membership: ...
 
 class _Players:
     def list(self, *, limit: int | None = None, timeout: float | None = None) -> _Rows[OwnedPlayer]: ...
@@ -494,7 +497,7 @@ class _Policies:
         self,
         player: str | Path | PlayerFiles,
         *,
-        name: str,
+        name: str | None = None,
         run: Sequence[str] = (),
         secret_env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -515,7 +518,7 @@ class _PolicyRegistry:
     def publish(
         self,
         name: str,
-        player: PlayerFiles | str,
+        player: PlayerFiles | Path | str,
         *,
         run: Sequence[str] = (),
         metadata: Mapping[str, str] | None = None,

@@ -24,7 +24,7 @@ class Named(NamedTuple):
     kind: str
     name: str
     league: str | None = None
-    """The league to look in, by its name or id; None: all."""
+    """The league to look in, by its name or id; None: all leagues, or your own players."""
 
 
 _IN_BODIES = {"coworld_id": "coworld", "league_id": "league", "division_id": "division"}
@@ -47,8 +47,8 @@ async def id_of(
     Args:
         client: The platform.
         text: The id or the name; a Coworld's name stands for its canonical version.
-        kind: `coworld`, `division` (also as `LEAGUE/DIVISION`), `game`, `league`, or `player`, which is one of yours.
-        league: The league of a division.
+        kind: `coworld`, `division` (also as `LEAGUE/DIVISION`), `game`, `league` or `player`.
+        league: The league of a division, or of a player, who is one of yours without it.
         timeout: Seconds for each attempt.
 
     Raises:
@@ -63,7 +63,8 @@ async def id_of(
     found = [id for id, names in known.items() if text in names]
     found = found or [id for id, names in known.items() if text.casefold() in map(str.casefold, names)]
     if not found:
-        raise no_such(client, text, kind, (names[-1] for names in known.values()))
+        yours = kind == "player" and league is None
+        raise no_such(client, text, kind, (names[-1] for names in known.values()), yours=yours)
     if len(found) > 1:
         which = listed((f"{id} ({known[id][-1]})" for id in found), word="or")
         raise UsageError(f"Several {kind}s are called {text!r}.", code="ambiguous", hint=f"Give an id: {which}.")
@@ -77,6 +78,9 @@ async def _spellings(
     if kind == "division":
         divisions = await client.divisions.list(league=league, timeout=timeout)
         return {row.id: (row.name, f"{row.league.name}/{row.name}") for row in divisions}
+    if kind == "player" and league is not None:
+        members = await client.memberships.list(league=league, timeout=timeout)
+        return {row.player.id: (row.player.name or "",) for row in members if row.player is not None}
     if kind == "player":
         return {row.id: (row.name,) for row in await client.players.list(timeout=timeout)}
     rows = await (client.games if kind == "game" else client.leagues).list(timeout=timeout)
@@ -106,7 +110,6 @@ def no_such(client: CoworldClient, text: str, kind: str, known: Iterable[str], *
     """
     names = sorted({name for name in known if name})
     near = closest(text, names)
-    yours = yours or kind == "player"
     said = f"You have no {kind} {text!r}." if yours else f"There is no {kind} {text!r} that you can see."
     hint = f"Did you mean {near!r}?" if near else f"There {'is' if len(names) == 1 else 'are'} {listed(names)}."
     none = Hint("check_identity", "Check the name, and as whom you act: api.whoami.")

@@ -80,7 +80,7 @@ class Episodes(Resource):
             league: Name or id of a league with one division; name the `division` of another one.
             division: Name or id of a division.
             round: `round_…`.
-            player: Id of a player, or the name of one of yours.
+            player: Id or name of a player: of the league if one is named, else of yours.
             coworld: `cow_…`, or a name for its canonical version.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             mine: Only those in which one of your policies plays.
@@ -106,7 +106,7 @@ class Episodes(Resource):
         params: dict[str, Any] = {
             "division_id": named(division, "division", league=league),
             "round_id": optional_id(round, "round"),
-            "player_id": named(player, "player"),
+            "player_id": named(player, "player", league=league),
             "coworld_id": named(coworld, "coworld"),
             "tags": label_query(labels),
         }

@@ -36,7 +36,7 @@ class Events(Resource):
             round: `round_…`.
             event_type: Kind of event.
             audience: The audience that events are for.
-            player: Id of a player, or the name of one of yours.
+            player: Id or name of a player: of the league if one is named, else of yours.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
@@ -48,7 +48,7 @@ class Events(Resource):
             "round_id": optional_id(round, "round"),
             "event_type": event_type,
             "audience": audience,
-            "player_id": named(player, "player"),
+            "player_id": named(player, "player", league=league),
         }
         return self._of_policy(
             CompetitionEvent, "/v2/competition-events", policy, params, limit=limit, cursor=cursor, timeout=timeout

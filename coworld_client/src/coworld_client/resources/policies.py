@@ -122,7 +122,7 @@ class Policies(Resource):
         self,
         player: str | Path | PlayerFiles,
         *,
-        name: str,
+        name: str | None = None,
         run: Sequence[str] = (),
         secret_env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -136,9 +136,9 @@ class Policies(Resource):
 
         Args:
             player: An image of the local Docker engine, which is uploaded first, or an `img_` id; or the path of one
-                file of Python; or files, and how they are run (from `coworld_runner.package`: `uploaded_player` and
-                `to_wire`).
-            name: Name of the policy.
+                file of Python, or of a directory with it alone; or files, and how they are run (from
+                `coworld_runner.package`: `uploaded_player` and `to_wire`).
+            name: Name of the policy; by default that of the file or directory. An image needs one.
             run: Command that replaces an image's own, program first; files have theirs.
             secret_env: Environment variables that only this version's player gets.
             labels: Labels of the version.
@@ -149,15 +149,19 @@ class Policies(Resource):
 
         Raises:
             UsageError: The name, the command, a variable or a label is invalid, the file is no player
-                (`player_without_act`, `player_not_file`, `player_syntax`), or the platform takes only images
-                (`images_only`).
+                (`player_without_act`, `player_not_file`, `player_not_runnable`, `player_syntax`), or the platform takes
+                only images (`images_only`).
             ImageError: The engine has no such image, or it is for another platform.
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
+        if name is None and isinstance(player, str):
+            raise UsageError("A policy of an image needs a name.", code="bad_policy", hint="Give one: name=…")
         if isinstance(player, Path):
+            name = name or player.stem
             player = await anyio.to_thread.run_sync(read_player, player)
         files = player if isinstance(player, PlayerFiles) else None
+        name = name or Path(files.file if files is not None else "").stem
         command = tuple(run) if files is None else ()
         check_policy(name, command, secret_env or {}, labels or {})
         key = idempotency_key or mint_key()

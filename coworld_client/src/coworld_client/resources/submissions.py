@@ -39,7 +39,7 @@ class Submissions(Resource):
         Args:
             league: Name or id of the league.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
-            player: Id of a player, or the name of one of yours.
+            player: Id or name of a player: of the league if one is named, else of yours.
             mine: Only your own.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
@@ -48,7 +48,7 @@ class Submissions(Resource):
         params = {
             "mine": mine,
             "league_id": named(league, "league"),
-            "player_id": named(player, "player"),
+            "player_id": named(player, "player", league=league),
         }
         return self._of_policy(
             Submission, "/v2/league-submissions", policy, params, limit=limit, cursor=cursor, timeout=timeout

@@ -390,7 +390,7 @@ async def use_player(
 
     Args:
         api: A client with the user's own token.
-        player_id: `ply_<uuid>`.
+        player_id: `ply_<uuid>`, or the player's name.
         store: The store for sessions.
         now: The current time; read from the clock by default.
 
@@ -400,7 +400,10 @@ async def use_player(
         EnvironmentFault: The session cannot be stored.
     """
     owned = await api.players.list()
-    player = next((player for player in owned if player.id == player_id), None)
+    named = [player for player in owned if player.id == player_id] or [
+        player for player in owned if player.name.casefold() == player_id.casefold()
+    ]
+    player = named[0] if len(named) == 1 else None
     if player is None:
         names = ", ".join(f"{entry.id} ({entry.name})" for entry in owned[:8])
         raise UsageError(
