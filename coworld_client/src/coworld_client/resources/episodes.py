@@ -308,12 +308,7 @@ class Episodes(Resource):
     async def annotations(
         self, episode: Episode, policy: str | PolicyRef, *, timeout: float | None = None
     ) -> tuple[Any, ...]:
-        """The notes of a policy while it played, one JSON value per line, on servers that keep them.
-
-        Args:
-            episode: The episode.
-            policy: `NAME`, `NAME:v3`, or the UUID of a version.
-            timeout: Seconds for each attempt.
+        """The notes of a policy (`NAME`, `NAME:v3` or a version's UUID), a JSON value per line, on servers with them.
 
         Raises:
             NotFound: There are no notes, or the server does not keep them.

@@ -24,6 +24,7 @@ from coworld_core.hints import Hint
 from coworld_core.loopback import is_loopback
 
 from ..errors import ApiShapeError, ApiStatusError, NotAuthenticated, NotLoggedIn
+from ..resources._names import id_of
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
 
 if TYPE_CHECKING:
@@ -396,14 +397,13 @@ async def use_player(
 
     Raises:
         UsageError: It is not one of your players (`player_unknown`), or it is disabled (`player_disabled`).
+        NotFound: You have no player of that name.
         ApiError: The server refused or cannot be reached.
         EnvironmentFault: The session cannot be stored.
     """
+    player_id = await id_of(api, player_id, "player")
     owned = await api.players.list()
-    named = [player for player in owned if player.id == player_id] or [
-        player for player in owned if player.name.casefold() == player_id.casefold()
-    ]
-    player = named[0] if len(named) == 1 else None
+    player = next((player for player in owned if player.id == player_id), None)
     if player is None:
         names = ", ".join(f"{entry.id} ({entry.name})" for entry in owned[:8])
         raise UsageError(
