@@ -72,6 +72,7 @@ TABLE: Mapping[str, Call] = {
     "hosted.create(coworld_id)": lambda api, x: api.hosted.create(x["coworld"]),
     "lobbies.create(league_id)": lambda api, x: api.lobbies.create(x["league"], idempotency_key="one"),
     "policies.version_id(policy)": lambda api, x: api.policies.version_id(x["policy"]),
+    "players.id_of(player)": lambda api, x: api.players.id_of(x["player"]),
     "players.login(player_id)": lambda api, x: api.players.login(x["player"]),
     "teams.invite(team)": lambda api, x: api.teams.invite(x["team"]),
     "teams.leave(team)": lambda api, x: api.teams.leave(x["team"], "ben"),

@@ -18,6 +18,15 @@ class Players(Resource):
         """Your players."""
         return self._list(OwnedPlayer, "/players", limit=limit, whole=True, timeout=timeout)
 
+    async def id_of(self, player: str, *, timeout: float | None = None) -> str:
+        """The id of one of your players, given by its name or its id. An id is checked without asking the server.
+
+        Raises:
+            NotFound: You have no player of that name.
+            UsageError: Several of your players have that name (code `ambiguous`).
+        """
+        return await self._id(player, "player", timeout=timeout)
+
     async def create(
         self, name: str, *, timeout: float | None = None, idempotency_key: str | None = None
     ) -> OwnedPlayer:
@@ -38,5 +47,5 @@ class Players(Resource):
         Raises:
             NotFound: If it does not exist, or is not yours.
         """
-        player_id = await self._id(player_id, "player", timeout=timeout)
+        player_id = await self.id_of(player_id, timeout=timeout)
         return await self._post(PlayerLogin, path("/players/{}/login", player_id), timeout=timeout)

@@ -24,7 +24,6 @@ from coworld_core.hints import Hint
 from coworld_core.loopback import is_loopback
 
 from ..errors import ApiShapeError, ApiStatusError, NotAuthenticated, NotLoggedIn
-from ..resources._names import id_of
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
 
 if TYPE_CHECKING:
@@ -401,7 +400,7 @@ async def use_player(
         ApiError: The server refused or cannot be reached.
         EnvironmentFault: The session cannot be stored.
     """
-    player_id = await id_of(api, player_id, "player")
+    player_id = await api.players.id_of(player_id)
     owned = await api.players.list()
     player = next((player for player in owned if player.id == player_id), None)
     if player is None:
