@@ -304,6 +304,17 @@ def test_player_identity_is_used_and_unset(run: Callable[..., Done], told: FakeP
     assert run("whoami", "--json", "--as-player", PLAYER).json["subject_id"] == PLAYER
 
 
+def test_player_is_used_by_its_name(run: Callable[..., Done], told: FakePlatform) -> None:
+    with_players(told)
+    run("set-token", stdin=TOKEN)
+    name = run("player", "list", "--json").json[0]["name"]
+    assert run("player", "use", str(name).upper(), "--json").json["player_id"] == PLAYER
+    assert run("whoami", "--json").json["subject_id"] == PLAYER
+    absent = run("player", "use", "nobody")
+    assert absent.status != 0
+    assert ("You have no player 'nobody'" in absent.stderr, name in absent.stderr) == (True, True)
+
+
 def test_player_that_is_not_yours(run: Callable[..., Done], told: FakePlatform) -> None:
     with_players(told)
     run("set-token", stdin=TOKEN)

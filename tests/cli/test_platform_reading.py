@@ -432,7 +432,7 @@ def test_next_version(run: Run, told: FakePlatform) -> None:
     assert run("next-version", "paint_arena").stdout == "1.2.1\n"
     missing = run("next-version", "chess")
     assert missing.exit_code == exitcodes.REMOTE
-    assert "There is no Coworld named 'chess'" in missing.stderr
+    assert "There is no Coworld 'chess'" in missing.stderr
 
 
 def test_stats(run: Run, told: FakePlatform) -> None:

@@ -169,7 +169,6 @@ def test_unknown_command_of_a_group_says_what_was_meant() -> None:
         (f"replay-open {EREQ} --mine", "--artifacts-dir and --mine need --with-artifacts."),
         (f"episode-bundle {EREQ} --include everything", "'everything' is not one of"),
         ("league create arena --set broken", "--set 'broken' is not KEY=VALUE."),
-        ("hosted-game create arena", "'arena' is not the id of a coworld."),
         ("lobby create x --seat 1:human", "'1:human' is not a seat."),
         ("lobby create x --seat one:random", "'one:random' is not a seat."),
         ("lobby create x --override broken", "--override 'broken' is not KEY=VALUE."),

@@ -54,6 +54,21 @@ def test_what_is_no_player_of_one_file_is_refused(tmp_path: Path, name: str, tex
     assert refused.value.code == code
 
 
+def test_directory_of_one_file_is_a_player_and_any_other_says_what_is_missing(tmp_path: Path) -> None:
+    bots = tmp_path / "bots"
+    bots.mkdir()
+    (bots / "util.py").write_text("LIMIT = 3\n")
+    with pytest.raises(UsageError, match=r"none is called main.py, bot.py or player.py") as missing:
+        read_player(bots)
+    assert missing.value.code == "player_not_runnable"
+    (bots / "walker.py").write_text(ACT)
+    with pytest.raises(UsageError, match=r"util.py beside walker.py") as several:
+        read_player(bots)
+    assert "coworld_runner.package" in str(several.value.hint)
+    (bots / "util.py").unlink()
+    assert read_player(bots) == read_player(bots / "walker.py")
+
+
 async def test_path_is_uploaded(tmp_path: Path) -> None:
     path = tmp_path / "bot.py"
     path.write_text(ACT)
@@ -65,5 +80,8 @@ async def test_path_is_uploaded(tmp_path: Path) -> None:
         return json_say({"id": uid(1), "name": "bot", "version": 1})
 
     async with serve(files) as server, CoworldClient(server.url) as api:
-        assert (await api.policies.upload(path, name="bot")).version == 1
+        assert (await api.policies.upload(path)).version == 1
+        with pytest.raises(UsageError, match="image needs a name"):
+            await api.policies.upload("bot:latest")
+    assert told[0]["name"] == "bot"
     assert PlayerFiles.model_validate_json(json.dumps(told[0]["player"])) == read_player(path)

@@ -209,7 +209,7 @@ coworld player list
 coworld player list --json
 coworld player create 'Red team'
 coworld player create blue --json
-coworld player use PLY_ID
+coworld player use NAME
 coworld player use PLY_ID --server http://127.0.0.1:8787
 coworld player unset
 coworld player unset --server http://127.0.0.1:8787
@@ -217,7 +217,7 @@ coworld list
 coworld list --all --jsonl
 coworld show COW_ID
 coworld show COW_ID --json
-coworld status COW_ID
+coworld status NAME
 coworld status COW_ID --wait-hosted-smoke
 coworld next-version paintarena
 coworld next-version paintarena --json
@@ -235,7 +235,7 @@ coworld secret list paintarena
 coworld secret list paintarena --json
 coworld secret delete paintarena API_KEY
 coworld secret delete paintarena API_KEY --server http://127.0.0.1:8787
-coworld hosted-game create COW_ID
+coworld hosted-game create NAME
 coworld hosted-game create COW_ID --variant default --no-spectators
 coworld hosted-game join SESSION_ID
 coworld hosted-game join SESSION_ID --json
@@ -263,10 +263,10 @@ coworld season-results paint --json
 coworld season-results paint 2 -o season-2.csv
 coworld season-results LEAGUE_ID 2 -o season-2.parquet
 coworld divisions --league LEAGUE
-coworld divisions DIV_ID
+coworld divisions LEAGUE/DIVISION
 coworld results LEAGUE
 coworld results DIV_ID --include-recent-rounds 5
-coworld rounds --division DIV_ID
+coworld rounds --league LEAGUE --division DIVISION
 coworld rounds ROUND_ID
 coworld memberships --mine
 coworld memberships --league LEAGUE --champions-only
@@ -286,7 +286,7 @@ coworld submit my-player --league LEAGUE
 coworld submit my-player:v3 --league LEAGUE --auto-champion never
 coworld champion my-player --league LEAGUE
 coworld champion LPM_ID
-coworld retire-membership LPM_ID
+coworld retire-membership POLICY --league LEAGUE
 coworld retire-membership LPM_ID --reason 'a newer one plays'
 coworld league create paintarena
 coworld league create paintarena --set rounds_per_day=4

@@ -187,11 +187,11 @@ WORDS: Mapping[str, str] = {
     "certify_first": "Run `coworld certify`, fix what it finds, and then upload; or skip certification and say why.",
     "check_identity": "Check the name, and as whom you act: `coworld whoami`.",
     "create_player": "Create one with `coworld player create NAME`.",
-    "list_coworlds": "`coworld list` shows what there is.",
     "name_division": "Name one with --division: {divisions}.",
     "leave_out_league": "Name the division alone: leave out --league.",
     "read_player_whole": "`coworld upload-policy` reads every kind of player.",
-    "list_leagues": "`coworld leagues` lists them.",
+    "list_memberships": "`coworld memberships --mine` lists those that are; `coworld submit` enters one.",
+    "name_league": "Name one with --league.",
     "new_checkpoint": "Name another file, or start a new one with --reset.",
     "renew_session": "`coworld player use {player}` starts a new one; `coworld player unset` makes you act as yourself "
     "again.",

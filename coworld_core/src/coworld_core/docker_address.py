@@ -16,6 +16,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from .errors import BackendError, BackendUnavailable
+from .loopback import is_loopback
 
 __all__ = [
     "Address",
@@ -171,7 +172,7 @@ def _address(
             parts = urlsplit(f"//{rest}")
             if parts.hostname and not parts.path.strip("/"):
                 port = parts.port or (2376 if secure else 2375)
-                remote = parts.hostname not in ("localhost", "127.0.0.1", "::1")
+                remote = not is_loopback(parts.hostname)
                 if not (remote and shares_files):
                     if secure and certificates is None:
                         certificates = Path(environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker")

@@ -134,7 +134,7 @@ class PlayerRegistry(Protocol):
     async def publish(
         self,
         name: str,
-        player: PlayerFiles | str,
+        player: PlayerFiles | Path | str,
         *,
         run: Sequence[str] = (),
         metadata: Mapping[str, str] | None = None,
@@ -144,7 +144,7 @@ class PlayerRegistry(Protocol):
 
         Args:
             name: The name; a new one gets its first version.
-            player: The player's files, or an image.
+            player: The player's files, the path of a file of Python, or an image.
             run: Command of an image, instead of its own.
             metadata: What to say about it.
             tags: Tags that stand for it from now on.

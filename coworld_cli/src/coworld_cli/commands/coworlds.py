@@ -99,7 +99,7 @@ async def _show_package(out: Output, named: str, doc: str | None, server: str | 
 
 
 @commands.command("status")
-@click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
+@click.argument("coworld", type=IdType("coworld", names=True), metavar="COWORLD_ID | NAME")
 @click.option(
     "--wait-hosted-smoke/--no-wait-hosted-smoke", default=False, help="Wait for the first hosted episodes to end."
 )
@@ -110,7 +110,7 @@ def status(
 ) -> int:
     """Show a Coworld and how its hosted episodes went.
 
-    The exit status is 1 if one of them failed, or if they did not end in time.
+    A NAME stands for the canonical version. The exit status is 1 if one of them failed, or if they did not end in time.
     """
     if not wait_hosted_smoke:
         refuse_options({"hosted_smoke_timeout_seconds"}, "goes with --wait-hosted-smoke.")
@@ -312,7 +312,7 @@ def hosted_game() -> None:
 
 
 @hosted_game.command("create")
-@click.argument("coworld", type=IdType("coworld"), metavar="COWORLD_ID")
+@click.argument("coworld", type=IdType("coworld", names=True), metavar="COWORLD_ID | NAME")
 @click.option(
     "--variant", metavar="ID", help="Variant to play, or a pattern that matches only one. Default: the Coworld's own."
 )
@@ -329,7 +329,7 @@ def create(
 ) -> int:
     """Start a game that people join.
 
-    The links contain the game's tokens: anyone who has one can use it.
+    A NAME stands for the canonical version. The links contain the game's tokens: anyone who has one can use it.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:

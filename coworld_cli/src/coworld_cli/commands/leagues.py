@@ -57,14 +57,17 @@ def leagues(out: Output, connection: Connection, listing: Listing, league: str |
 
 
 @commands.command("divisions")
-@click.argument("division", required=False, type=IdType("division"), metavar="[DIVISION_ID]")
+@click.argument("division", required=False, type=IdType("division", names=True), metavar="[DIVISION]")
 @league_filter
 @listing_options(None, cursor=False, noun="divisions")
 @platform_options
 def divisions(out: Output, connection: Connection, listing: Listing, division: str | None, **filters: Any) -> int:
-    """List divisions, or show one."""
+    """List divisions, or show one.
+
+    DIVISION is its name, also as LEAGUE/DIVISION, or its id.
+    """
     if division and any(filters.values()):
-        raise click.UsageError("--league is for lists; it does not go with the id of a division.")
+        raise click.UsageError("--league is for lists; one division is DIVISION or LEAGUE/DIVISION.")
 
     async def body(api: CoworldClient, _: Running) -> int:
         if division is not None:
@@ -77,7 +80,7 @@ def divisions(out: Output, connection: Connection, listing: Listing, division: s
 
 @commands.command("results")
 @click.argument(
-    "target", type=IdType("league", "division", "round", names=True), metavar="LEAGUE | DIVISION_ID | ROUND_ID"
+    "target", type=IdType("league", "division", "round", names=True), metavar="LEAGUE | LEAGUE/DIVISION | ROUND_ID"
 )
 @click.option(
     "--include-recent-rounds",
@@ -91,15 +94,15 @@ def divisions(out: Output, connection: Connection, listing: Listing, division: s
 def results(out: Output, connection: Connection, target: str, include_recent_rounds: int) -> int:
     """Show the standings of a league, a division or a round.
 
-    For a league, given by its name or id, this lists the divisions in order, or the players if there is only one
-    division; for a division, its players, with all that its server ranks them by; for a round, the score of each
-    policy. Under --json, each division of a league has its `standings`.
+    A league is given by its name or id, a division by LEAGUE/DIVISION or its id. For a league, this lists the divisions
+    in order, or the players if there is only one division; for a division, its players, with all that its server ranks
+    them by; for a round, the score of each policy. Under --json, each division of a league has its `standings`.
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        from coworld_core.api import id_kind
+        from coworld_core.api import id_kind, is_id
 
-        kind = id_kind(target)
+        kind = id_kind(target) if is_id(target, ("league", "division", "round")) else None
 
         async def scored() -> Any:
             return (await api.rounds.get(target)).results
@@ -107,7 +110,7 @@ def results(out: Output, connection: Connection, target: str, include_recent_rou
         if kind == "round":
             return await show_rows(out, scored(), tables.ROUND_RESULTS, none="The round has no results yet.")
         division = target
-        if kind != "division":
+        if kind != "division" and "/" not in target:
             ladder = await api.leagues.ladder(target)
             if out.json:
                 boards = [await _standings(api, row.id, include_recent_rounds) for row in ladder]

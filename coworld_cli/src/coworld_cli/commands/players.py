@@ -75,11 +75,14 @@ def create(out: Output, server: str | None, name: str) -> int:
 
 
 @player.command("use")
-@click.argument("player", type=IdType("player"), metavar="PLY")
+@click.argument("player", type=IdType("player", names=True), metavar="PLAYER")
 @server_option
 @output_options
 def use(out: Output, server: str | None, player: str) -> int:
-    """Act as one of your players, for a day."""
+    """Act as one of your players, for a day.
+
+    PLAYER is its name or its id.
+    """
 
     async def body(api: CoworldClient, _: Running) -> int:
         from coworld_client import CredentialStore

@@ -144,7 +144,9 @@ def submissions(out: Output, connection: Connection, listing: Listing, **filters
     show_default=True,
     help="Whether it becomes your champion in the league.",
 )
-@click.option("--player", type=IdType("player"), metavar="PLY", help="Submit as this one of your players.")
+@click.option(
+    "--player", type=IdType("player", names=True), metavar="PLAYER", help="Submit as this player of yours: name or id."
+)
 @click.option("--preference", multiple=True, metavar="KEY=VALUE", help="A preference for the league; repeatable.")
 @browser_option
 @platform_options
@@ -229,51 +231,26 @@ def champion(out: Output, connection: Connection, policy: str, league: str | Non
     """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        membership = policy if policy.startswith("lpm_") else await _membership_of(api, policy, league)
-        nominated = api.memberships.nominate(membership)
+        nominated = api.memberships.nominate(policy, league=league)
         return await show_one(out, nominated, lambda row: rows_table(tables.MEMBERSHIPS, [row]))
 
     return run_api(out, connection, body, changes=True)
 
 
-async def _membership_of(api: CoworldClient, policy: str, league: str | None) -> str:
-    """The id of the membership of a policy of the user's; of several versions in a league, the one that joined last."""
-    from coworld_core.errors import UsageError
-    from coworld_core.text import listed
-
-    where = await api.leagues.id_of(league) if league else None
-    rows = [
-        row
-        async for row in api.memberships.list(league=where, policy=policy, mine=True, active_only=True)
-        if row.end_time is None
-    ]
-    if not rows:
-        left = {row.league.name async for row in api.memberships.list(league=where, policy=policy, mine=True)}
-        where_not = f"is not in {league or 'any league'} as a policy of yours"
-        raise UsageError(
-            f"{policy} {f'has left {listed(sorted(left))}' if left else where_not}.",
-            code="not_a_member",
-            hint="`coworld memberships --mine` lists those that are; `coworld submit` enters one.",
-        )
-    leagues = {row.league.id: row.league.name for row in rows}
-    if len(leagues) > 1:
-        raise UsageError(
-            f"{policy} is in several leagues: {', '.join(leagues.values())}.",
-            code="several_leagues",
-            hint="Name one with --league.",
-        )
-    return rows[0].id
-
-
 @commands.command("retire-membership")
-@click.argument("membership", type=IdType("membership"), metavar="LPM_ID")
+@click.argument("policy", type=IdType("membership", names=True), metavar="POLICY | LPM_ID")
+@league_filter
 @click.option("--reason", metavar="TEXT", help="The reason, for later readers.")
 @platform_options
-def retire_membership(out: Output, connection: Connection, membership: str, reason: str | None) -> int:
-    """Take a policy out of its league."""
+def retire_membership(out: Output, connection: Connection, policy: str, league: str | None, reason: str | None) -> int:
+    """Take a policy out of its league.
+
+    POLICY is NAME, NAME:N, NAME:vN or the id of a version; --league is needed if it is in several leagues. LPM_ID is
+    the id of a membership.
+    """
 
     async def body(api: CoworldClient, _: Running) -> int:
-        retired = api.memberships.retire(membership, reason=reason)
+        retired = api.memberships.retire(policy, league=league, reason=reason)
         return await show_one(out, retired, lambda row: rows_table(tables.MEMBERSHIPS, [row]))
 
     return run_api(out, connection, body, changes=True)

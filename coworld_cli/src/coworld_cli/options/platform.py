@@ -224,7 +224,11 @@ league_filter = click.option(
     "--league", "-l", type=IdType("league", names=True), metavar="LEAGUE", help="Only those of this league: name or id."
 )
 division_filter = click.option(
-    "--division", "-d", type=IdType("division"), metavar="DIVISION_ID", help="Only those of this division."
+    "--division",
+    "-d",
+    type=IdType("division", names=True),
+    metavar="DIVISION",
+    help="Only those of this division: name (also as LEAGUE/DIVISION) or id.",
 )
 round_filter = click.option("--round", "-r", type=IdType("round"), metavar="ROUND_ID", help="Only those of this round.")
 policy_filter = click.option(
@@ -234,7 +238,12 @@ policy_filter = click.option(
     metavar="POLICY",
     help="Only those of this policy, whoever owns it: NAME, NAME:N, NAME:vN or the id of a version.",
 )
-player_filter = click.option("--player", type=IdType("player"), metavar="PLY", help="Only those of this player.")
+player_filter = click.option(
+    "--player",
+    type=IdType("player", names=True),
+    metavar="PLAYER",
+    help="Only those of this player: id, or the name of yours or, with --league, of anyone's there.",
+)
 mine_filter = click.option("--mine", is_flag=True, help="Only yours.")
 
 

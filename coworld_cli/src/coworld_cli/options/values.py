@@ -193,10 +193,10 @@ class IdType(_TextType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check an id."""
-        from coworld_core.api import check_id, id_kind
+        from coworld_core.api import check_id, is_id
 
         text = str(value).strip()
-        if self._names and text and id_kind(text) is None:
+        if self._names and not is_id(text, self._kinds):
             return text
         return check_id(text, self._kinds)
 

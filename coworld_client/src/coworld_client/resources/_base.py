@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coworld_core.api import Body, PolicyRef, Wire, check_id
-from coworld_core.api.platform_ids import id_kind
 from coworld_core.errors import UsageError
 from coworld_core.records.labels import check_names, matches_labels
 
 from ..pages import AsyncPager
-from ..transport._connection import Connection, Params
+from ..transport._connection import Connection, path
 from ..transport._replies import Reply, read
+from ._names import Named, id_of
 
 if TYPE_CHECKING:
     from ..client import CoworldClient
@@ -23,7 +23,6 @@ __all__ = [
     "has_labels",
     "label_query",
     "optional_id",
-    "optional_league",
     "policy_filter",
     "version_is",
 ]
@@ -69,8 +68,9 @@ class Resource:
         self,
         model: type[_T],
         target: str,
-        params: Params | None = None,
+        params: Mapping[str, Any] | None = None,
         *,
+        of: str | Named | None = None,
         limit: int | None = None,
         offset: int = 0,
         cursor: str | None = None,
@@ -79,13 +79,15 @@ class Resource:
         whole: bool = False,
         timeout: float | None = None,
     ) -> AsyncPager[_T]:
-        filters: dict[str, Any] = {**(params or {})}
+        """List rows. A filter or `of`, whose id the target needs, may be `Named`: then it is looked up once."""
+        filters: dict[str, Any] = {**(params or {}), "": of}
 
         async def fetch(*, limit: int | None, offset: int | None, cursor: str | None) -> Reply:
-            if (league := filters.get("league_id")) is not None:
-                filters["league_id"] = await self._client.leagues.id_of(league, timeout=timeout)
+            await self._look_up(filters, timeout)
+            asked = {key: value for key, value in filters.items() if key}
             place: dict[str, Any] = {"limit": limit, "offset": None if cursor else offset, "cursor": cursor}
-            return await self._connection.call("GET", target, params={**filters, **place}, timeout=timeout)
+            whole = path(target, filters[""]) if of is not None else target
+            return await self._connection.call("GET", whole, params={**asked, **place}, timeout=timeout)
 
         return AsyncPager(
             fetch,
@@ -98,12 +100,22 @@ class Resource:
             whole=whole,
         )
 
+    async def _look_up(self, filters: dict[str, Any], timeout: float | None) -> None:
+        """Put ids in the place of names."""
+        for key, value in filters.items():
+            if isinstance(value, Named):
+                filters[key] = await id_of(self._client, value.name, value.kind, league=value.league, timeout=timeout)
+
+    async def _id(self, text: str, kind: str, *, timeout: float | None = None) -> str:
+        """The id of what is given by its id or its name; see `id_of`."""
+        return await id_of(self._client, text, kind, timeout=timeout)
+
     def _of_policy(
         self,
         model: type[_T],
         target: str,
         policy: str | PolicyRef | None,
-        params: Params,
+        params: Mapping[str, Any],
         *,
         limit: int | None,
         cursor: str | None,
@@ -157,11 +169,6 @@ def has_labels(tags: Mapping[str, str] | None, labels: Mapping[str, str] | None,
 def optional_id(text: str | None, kind: str) -> str | None:
     """An id for a query, checked, or None."""
     return None if text is None else check_id(text, kind)
-
-
-def optional_league(text: str | None) -> str | None:
-    """A league for a query, by its name or its id, or None; the id of something else is refused."""
-    return text if text is None or id_kind(text) is None else check_id(text, "league")
 
 
 def policy_filter(policy: str | PolicyRef | None) -> tuple[str | None, PolicyRef | None]:

@@ -20,14 +20,16 @@ class EpisodeSource:
     Args:
         connection: The platform.
         params: Query parameters of the common list.
-        elsewhere: The list of one round, policy version or Coworld, for servers whose common list takes only ids.
         timeout: Seconds for each attempt.
+
+    Attributes:
+        elsewhere: The list of one round, policy version or Coworld, for servers whose common list takes only ids.
     """
 
-    def __init__(self, connection: Connection, params: Params, elsewhere: str | None, timeout: float | None) -> None:
+    def __init__(self, connection: Connection, params: Params, timeout: float | None) -> None:
         self._connection = connection
         self._params = params
-        self._elsewhere = elsewhere
+        self.elsewhere: str | None = None
         self._timeout = timeout
         self._moved = False
 
@@ -40,16 +42,16 @@ class EpisodeSource:
                 return await self._connection.call("GET", "/v2/episode-requests", params=params, timeout=self._timeout)
             except ApiStatusError as error:
                 # Newer servers take only ids here, and have separate lists for rounds, versions and Coworlds
-                if error.status not in (400, 422) or self._elsewhere is None:
+                if error.status not in (400, 422) or self.elsewhere is None:
                     raise
                 self._moved = True
-        assert self._elsewhere is not None
+        assert self.elsewhere is not None
         place = {
             "limit": None if limit is None else min(limit, 100),
             "cursor": cursor,
             "tags": self._params.get("tags"),
         }
-        return await self._connection.call("GET", self._elsewhere, params=place, timeout=self._timeout)
+        return await self._connection.call("GET", self.elsewhere, params=place, timeout=self._timeout)
 
 
 def listed_elsewhere(*, round: str | None, coworld: str | None, ref: PolicyRef | None) -> str | None:

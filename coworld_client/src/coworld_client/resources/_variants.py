@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from coworld_core.api import ExperienceBody, ExperienceTarget
+from coworld_core.api import ExperienceTarget
 from coworld_core.errors import UsageError
 from coworld_core.manifest.game_config import is_variant_pattern, matching_variants, only_variant
 from coworld_core.manifest.manifest_file import load_manifest
@@ -28,15 +28,12 @@ async def variant_of(client: CoworldClient, coworld_id: str, word: str) -> str:
     return only_variant(await _manifest(client, coworld_id), word).id
 
 
-async def bodies_by_variant(
-    client: CoworldClient, body: ExperienceBody | Mapping[str, Any]
-) -> tuple[Mapping[str, Any], ...]:
+async def bodies_by_variant(client: CoworldClient, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """The requests that a request means: one for each variant that its `variant_id` matches.
 
     Raises:
         UsageError: Code `unknown_variant`; or `coworld_unknown`: the request does not say whose variants these are.
     """
-    given = body.to_wire() if isinstance(body, ExperienceBody) else body
     word = given.get("variant_id")
     if not isinstance(word, str) or not is_variant_pattern(word):
         return (given,)

@@ -19,12 +19,12 @@ from coworld_core.api import (
     EpisodeRequest,
     PatchCommissionerBody,
     check_id,
+    is_id,
     is_image_id,
     same_coworld,
 )
 from coworld_core.documents.json_text import Source
 from coworld_core.errors import UsageError
-from coworld_core.hints import Hint
 from coworld_core.manifest.manifest_file import (
     MANIFEST_NAME,
     LoadedManifest,
@@ -52,6 +52,7 @@ from ..uploads._edits import apply_images, image_values, merge_patch, replace_im
 from ..uploads._images import MAKE_SECONDS, OnImage, UploadedImage, uploaded_id
 from ..uploads.smoke import CoworldStatus
 from ._base import Resource, has_labels, label_query
+from ._names import no_such
 
 if TYPE_CHECKING:
     from ..uploads.packages import DownloadedCoworld, OnPull
@@ -111,13 +112,14 @@ class Coworlds(Resource):
         )
 
     async def get(self, coworld_id: str, *, timeout: float | None = None) -> Coworld:
-        """One version, by its `cow_` id. Public ones need no sign-in.
+        """One version, by its `cow_` id or its name, as `find`. Public ones need no sign-in by their ids.
 
         Raises:
             NotFound: If it does not exist, or you may not see it.
         """
-        target = path("/v2/coworlds/{}", check_id(coworld_id, "coworld"))
-        return await self._get(Coworld, target, timeout=timeout)
+        if not is_id(coworld_id, "coworld"):
+            return await self.find(coworld_id, timeout=timeout)
+        return await self._get(Coworld, path("/v2/coworlds/{}", coworld_id), timeout=timeout)
 
     async def find(self, name_or_id: str, *, version: str | None = None, timeout: float | None = None) -> Coworld:
         """Find a version by its id, or by a name: then the canonical version, or the given one.
@@ -130,14 +132,14 @@ class Coworlds(Resource):
         Raises:
             NotFound: There is no Coworld of that name, or it has no canonical version, or not the given one.
         """
-        if name_or_id.startswith("cow_"):
+        if is_id(name_or_id, "coworld"):
             return await self.get(name_or_id, timeout=timeout)
         versions: list[str] = []
         async for row in self.list(name=name_or_id, timeout=timeout):
             if row.canonical if version is None else row.version == version:
                 return row
             versions.append(row.version)
-        raise _absent(name_or_id, version, versions, self._client.server)
+        raise await self._absent(name_or_id, version, versions, timeout)
 
     async def certification(self, coworld_id: str, *, timeout: float | None = None) -> CertificationState:
         """The state of the platform's own certification of a version, on servers that certify.
@@ -145,7 +147,7 @@ class Coworlds(Resource):
         Raises:
             NotFound: There is no such version, or the server does not certify.
         """
-        target = path("/v2/coworlds/{}/certification", check_id(coworld_id, "coworld"))
+        target = path("/v2/coworlds/{}/certification", await self._id(coworld_id, "coworld", timeout=timeout))
         return await self._get(CertificationState, target, timeout=timeout)
 
     async def next_version(self, name: str, *, timeout: float | None = None) -> str:
@@ -157,7 +159,7 @@ class Coworlds(Resource):
         versions = [row.version async for row in self.list(name=name, timeout=timeout)]
         highest = highest_version(versions)
         if highest is None:
-            raise _absent(name, None, [], self._client.server)
+            raise await self._absent(name, None, [], timeout)
         return next_version(highest)
 
     async def download(
@@ -193,7 +195,7 @@ class Coworlds(Resource):
         from ..uploads import packages
 
         found: Coworld | None = None
-        if not name_or_id.startswith("cow_"):
+        if not is_id(name_or_id, "coworld"):
             found = await self.find(name_or_id, timeout=timeout)
         identifier = check_id(found.id if found is not None else name_or_id, "coworld")
         place = await anyio.to_thread.run_sync(packages.directory_of, directory, identifier)
@@ -378,8 +380,8 @@ class Coworlds(Resource):
         coworld = await self.get(coworld_id, timeout=timeout)
         return CoworldStatus(
             coworld=coworld,
-            episodes=await self._episodes(coworld_id, timeout),
-            certification=await self._certification(coworld_id, timeout),
+            episodes=await self._episodes(coworld.id, timeout),
+            certification=await self._certification(coworld.id, timeout),
         )
 
     async def wait_for_smoke(
@@ -394,7 +396,7 @@ class Coworlds(Resource):
         """Wait until these episodes have ended, or one has failed; check `verdict` and `decided` of the result.
 
         Args:
-            coworld_id: `cow_…`.
+            coworld_id: `cow_…`, or a name for its canonical version.
             wait_timeout: Seconds to wait.
             start_timeout: Seconds to wait until the platform has created an episode; None: as long as for the rest.
             on_change: Called with the status, at once and after every change.
@@ -404,6 +406,7 @@ class Coworlds(Resource):
             NotFound: It does not exist, or you may not see it.
         """
         status = await self.status(coworld_id, timeout=timeout)
+        coworld_id = status.coworld.id
         if on_change is not None:
             on_change(status)
         pause = _FIRST_PAUSE
@@ -491,23 +494,20 @@ class Coworlds(Resource):
         rows = await self._client.episodes.list(coworld=coworld_id, limit=1000, timeout=timeout)
         return tuple(row for row in rows if row.round_id is None)
 
+    async def _absent(self, name: str, version: str | None, versions: list[str], timeout: float | None) -> NotFound:
+        if not versions:
+            # Manifests are long; the newest are enough for a guess
+            known = [row.name async for row in self.list(limit=50, timeout=timeout)]
+            return no_such(self._client, name, "Coworld", known)
+        what = "canonical version" if version is None else f"version {version}"
+        hint, context = f"It has {', '.join(versions[:10])}.", {"server": self._client.server}
+        return NotFound(f"The Coworld {name!r} has no {what}.", status=404, hint=hint, context=context)
+
     async def _certification(self, coworld_id: str, timeout: float | None) -> CertificationState | None:
         try:
             return await self.certification(coworld_id, timeout=timeout)
         except (NotFound, Forbidden, NotAuthenticated):
             return None
-
-
-def _absent(name: str, version: str | None, versions: list[str], server: str) -> NotFound:
-    if not versions:
-        said, hint = (
-            f"There is no Coworld named {name!r}.",
-            Hint("list_coworlds", "api.coworlds.list shows what there is."),
-        )
-    else:
-        what = "canonical version" if version is None else f"version {version}"
-        said, hint = f"The Coworld {name!r} has no {what}.", f"It has {', '.join(versions[:10])}."
-    return NotFound(said, status=404, hint=hint, context={"server": server})
 
 
 def _standing(status: CoworldStatus) -> tuple[object, ...]:

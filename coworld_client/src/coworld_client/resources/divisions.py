@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from coworld_core.api import Division, Leaderboard, LeaderboardEntry, check_id
+from coworld_core.api import Division, Leaderboard, LeaderboardEntry
 
 from ..pages import AsyncPager
 from ..transport._connection import path
 from ..transport._replies import read, read_list
-from ._base import Resource, optional_league
+from ._base import Resource
+from ._names import named
 
 __all__ = ["Divisions"]
 
 
 class Divisions(Resource):
-    """Divisions of leagues."""
+    """Divisions of leagues, each given by its id, its name, or `LEAGUE/NAME`."""
 
     def list(
         self,
@@ -24,7 +25,7 @@ class Divisions(Resource):
         timeout: float | None = None,
     ) -> AsyncPager[Division]:
         """All divisions you may see, or those of a league, by its name or id."""
-        params = {"league_id": optional_league(league)}
+        params = {"league_id": named(league, "league")}
         return self._list(Division, "/v2/divisions", params, limit=limit, offset=offset, whole=True, timeout=timeout)
 
     async def get(self, division_id: str, *, timeout: float | None = None) -> Division:
@@ -33,7 +34,8 @@ class Divisions(Resource):
         Raises:
             NotFound: If it does not exist, or you may not see it.
         """
-        return await self._get(Division, path("/v2/divisions/{}", check_id(division_id, "division")), timeout=timeout)
+        division_id = await self._id(division_id, "division", timeout=timeout)
+        return await self._get(Division, path("/v2/divisions/{}", division_id), timeout=timeout)
 
     async def leaderboard(
         self, division_id: str, *, recent_rounds: int = 3, timeout: float | None = None
@@ -41,11 +43,11 @@ class Divisions(Resource):
         """A division's standings, best first; empty when nothing has been played.
 
         Args:
-            division_id: `div_…`.
+            division_id: The division.
             recent_rounds: Number of recent rounds to include for each player, 0 or more.
             timeout: Seconds for each attempt.
         """
-        target = path("/v2/divisions/{}/leaderboard", check_id(division_id, "division"))
+        target = path("/v2/divisions/{}/leaderboard", await self._id(division_id, "division", timeout=timeout))
         params = {"include_recent_rounds": recent_rounds}
         reply = await self._connection.call("GET", target, params=params, timeout=timeout)
         return read_list(LeaderboardEntry, reply)
@@ -56,6 +58,6 @@ class Divisions(Resource):
         Raises:
             NotFound: There is no such division, or the server has no such views.
         """
-        target = path("/v2/divisions/{}/leaderboards", check_id(division_id, "division"))
+        target = path("/v2/divisions/{}/leaderboards", await self._id(division_id, "division", timeout=timeout))
         reply = await self._connection.call("GET", target, timeout=timeout)
         return None if reply.json() is None else read(Leaderboard, reply)

@@ -21,6 +21,7 @@ from coworld_core.api import (
     PlayerEvidence,
     PolicyRef,
     check_id,
+    is_id,
 )
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
@@ -31,7 +32,7 @@ from ..pages import AsyncPager
 from ..transfers._links import web_link, with_fresh_link
 from ..transport._connection import path
 from ..transport._replies import Reply, read, read_list
-from ._base import Resource, label_query, optional_id, optional_league
+from ._base import Resource, label_query, optional_id
 from ._episode_lists import EpisodeSource, episode_filter, listed_elsewhere
 from ._episode_places import (
     NOT_HERE,
@@ -42,6 +43,7 @@ from ._episode_places import (
     results_of_bundle,
     route_of_slot,
 )
+from ._names import named
 
 if TYPE_CHECKING:
     from ..transfers.files import Downloaded, OnProgress
@@ -76,10 +78,10 @@ class Episodes(Resource):
 
         Args:
             league: Name or id of a league with one division; name the `division` of another one.
-            division: `div_…`.
+            division: Name or id of a division.
             round: `round_…`.
-            player: `ply_…`.
-            coworld: `cow_…`.
+            player: Id or name of a player: of the league if one is named, else of yours.
+            coworld: `cow_…`, or a name for its canonical version.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             mine: Only those in which one of your policies plays.
             with_replay: Only those with a replay.
@@ -94,38 +96,39 @@ class Episodes(Resource):
             UsageError: The server keeps no labels (`no_labels`), or the league has several divisions
                 (`division_needed`).
         """
-        if league is not None and division is not None:
+        if league is not None and division is not None and is_id(division, "division"):
             raise UsageError(
                 "A division names its league, too.",
                 code="division_and_league",
                 hint=Hint("leave_out_league", "Leave out the league."),
             )
-        optional_league(league)
-        params: dict[str, str | list[str] | None] = {
-            "division_id": optional_id(division, "division"),
+        named(league, "league")
+        params: dict[str, Any] = {
+            "division_id": named(division, "division", league=league),
             "round_id": optional_id(round, "round"),
-            "player_id": optional_id(player, "player"),
-            "coworld_id": optional_id(coworld, "coworld"),
+            "player_id": named(player, "player", league=league),
+            "coworld_id": named(coworld, "coworld"),
             "tags": label_query(labels),
         }
         ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
         wanted = (status,) if isinstance(status, str) else status
         filtered = ref is not None or mine or with_replay or wanted is not None or coworld is not None or bool(labels)
-        elsewhere = (
-            listed_elsewhere(round=round, coworld=coworld, ref=ref) if not (league or division or player) else None
-        )
-        source = EpisodeSource(self._connection, params, elsewhere, timeout)
+        source = EpisodeSource(self._connection, params, timeout)
 
         async def fetch(*, limit: int | None, offset: int | None, cursor: str | None) -> Reply:
+            await self._look_up(params, timeout)
             if league is not None and params["division_id"] is None:
                 params["division_id"] = await self._client.leagues.only_division(league, timeout=timeout)
+            if not (league or division or player):
+                source.elsewhere = listed_elsewhere(round=round, coworld=params["coworld_id"], ref=ref)
             return await source.fetch(limit=limit, offset=offset, cursor=cursor)
 
         async def prepare() -> Callable[[EpisodeRequest], bool]:
+            await self._look_up(params, timeout)
             mine_only = await self.my_policy_versions(timeout=timeout) if mine else None
             return episode_filter(
                 ref=ref,
-                coworld=coworld,
+                coworld=params["coworld_id"],
                 with_replay=with_replay,
                 statuses=wanted,
                 mine=mine_only,
@@ -303,15 +306,15 @@ class Episodes(Resource):
         return (await self._or_job(target, full, f"/jobs/{{}}/policy-logs/{position}", timeout=timeout)).text
 
     async def annotations(
-        self, episode: Episode, policy_version_id: str, *, timeout: float | None = None
+        self, episode: Episode, policy: str | PolicyRef, *, timeout: float | None = None
     ) -> tuple[Any, ...]:
-        """The notes of a policy while it played, one JSON value per line, on servers that keep them.
+        """The notes of a policy (`NAME`, `NAME:v3` or a version's UUID), a JSON value per line, on servers with them.
 
         Raises:
             NotFound: There are no notes, or the server does not keep them.
             ApiShapeError: A line is not JSON.
         """
-        version = check_id(policy_version_id, "policy version")
+        version = await self._client.policies.version_id(policy, timeout=timeout)
         target = path("/v2/episode-requests/{}/{}/annotations", id_of(episode), version)
         reply = await self._connection.call("GET", target, timeout=timeout, elsewhere=True)
         lines = (line for line in reply.content.splitlines() if line.strip())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from coworld_core.api import CompetitionEvent, PolicyRef
 
 from ..pages import AsyncPager
-from ._base import Resource, optional_id, optional_league
+from ._base import Resource, optional_id
+from ._names import named
 
 __all__ = ["Events"]
 
@@ -31,23 +32,23 @@ class Events(Resource):
 
         Args:
             league: Name or id of the league.
-            division: `div_…`.
+            division: Name or id of the division.
             round: `round_…`.
             event_type: Kind of event.
             audience: The audience that events are for.
-            player: `ply_…`.
+            player: Id or name of a player: of the league if one is named, else of yours.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
             timeout: Seconds for each attempt.
         """
         params = {
-            "league_id": optional_league(league),
-            "division_id": optional_id(division, "division"),
+            "league_id": named(league, "league"),
+            "division_id": named(division, "division", league=league),
             "round_id": optional_id(round, "round"),
             "event_type": event_type,
             "audience": audience,
-            "player_id": optional_id(player, "player"),
+            "player_id": named(player, "player", league=league),
         }
         return self._of_policy(
             CompetitionEvent, "/v2/competition-events", policy, params, limit=limit, cursor=cursor, timeout=timeout

@@ -19,6 +19,7 @@ from ..pages import AsyncPager
 from ..transport._connection import path
 from ..watch import Change, wait_at_most
 from ._base import Resource, has_labels, label_query
+from ._names import ids_in
 from ._variants import bodies_by_variant
 
 __all__ = ["Experience"]
@@ -38,7 +39,7 @@ class Experience(Resource):
         """Request episodes.
 
         Args:
-            body: The request. A mapping is sent as it is, so it may have fields that this version does not know.
+            body: The request; names may stand in it for ids. A mapping may have fields that this version does not know.
             labels: Labels of its episodes, besides those in the body; the answer's `tags` is None on platforms that
                 keep none.
             timeout: Seconds for each attempt.
@@ -50,7 +51,7 @@ class Experience(Resource):
             Unprocessable: Fields of the request are wrong; `detail` says which.
             TooManyRequests: A budget is used up.
         """
-        whole: dict[str, Any] = body.to_wire() if isinstance(body, ExperienceBody) else dict(body)
+        whole = await ids_in(self._client, body.to_wire() if isinstance(body, ExperienceBody) else body)
         if labels:
             whole["tags"] = {**(whole.get("tags") or {}), **check_labels(labels)}
         return await self._post(
@@ -82,7 +83,8 @@ class Experience(Resource):
             UsageError: No variant matches, or the request does not say whose variants are meant.
             ApiStatusError: As `create`. Requests that were made before it go on; `list` shows them.
         """
-        bodies = await bodies_by_variant(self._client, body)
+        given = await ids_in(self._client, body.to_wire() if isinstance(body, ExperienceBody) else body)
+        bodies = await bodies_by_variant(self._client, given)
         return tuple([await self.create(one, labels=labels, timeout=timeout) for one in bodies])
 
     def list(

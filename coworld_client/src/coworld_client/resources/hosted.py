@@ -39,7 +39,7 @@ class Hosted(Resource):
         """Start a game. Anyone who has one of its links can enter.
 
         Args:
-            coworld_id: `cow_…`.
+            coworld_id: `cow_…`, or a name for its canonical version.
             variant: The variant to play, or a pattern (`small-*`) that matches only one.
             spectators: Whether anyone with the link may watch.
             labels: Labels of the episode that it becomes; the answer's `tags` is None on platforms that keep none.
@@ -49,9 +49,10 @@ class Hosted(Resource):
         Raises:
             UsageError: No variant matches the pattern, or several do.
         """
+        coworld_id = await self._id(coworld_id, "coworld", timeout=timeout)
         variant = await variant_of(self._client, coworld_id, variant) if variant is not None else None
         body = PlaySessionBody.of(
-            coworld_id=check_id(coworld_id, "coworld"),
+            coworld_id=coworld_id,
             variant_id=variant,
             allow_spectators=spectators,
             tags=check_labels(labels) if labels else None,

@@ -76,6 +76,5 @@ class Labels(Resource):
                     hint="Label an episode, an experience request, a policy or a Coworld.",
                 )
             return path(_PLACES[kind], check_id(thing, kind))
-        ref = PolicyRef.parse(thing) if isinstance(thing, str) else thing
-        version = ref.id or (await self._client.policies.lookup(ref, timeout=timeout)).id
+        version = await self._client.policies.version_id(thing, timeout=timeout)
         return path("/v2/policy-versions/{}/tags", version)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Literal
 
-from coworld_core.api import LadderEntry, League, LeagueOfficer, LeagueOfficerBody, LeagueSeason, check_id
-from coworld_core.api.platform_ids import id_kind
+from coworld_core.api import LadderEntry, League, LeagueOfficer, LeagueOfficerBody, LeagueSeason
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
-from coworld_core.text.phrases import closest, plural
+from coworld_core.text.phrases import plural
 
-from ..errors import NotFound
 from ..pages import AsyncPager
 from ..transport._connection import path
 from ..transport._replies import read, read_list
-from ._base import Resource, optional_id
+from ._base import Resource
+from ._names import named
 
 __all__ = ["Leagues"]
 
 
 class Leagues(Resource):
-    """Leagues: games, their players and the rules of the competition. Each is given by its id or its name."""
+    """Leagues: games, their players and the rules of the competition. Each is given by its name or its id."""
 
     def list(
         self,
@@ -30,8 +29,8 @@ class Leagues(Resource):
         offset: int = 0,
         timeout: float | None = None,
     ) -> AsyncPager[League]:
-        """All leagues you may see, or those of a game (`game_…`)."""
-        params = {"game_id": optional_id(game, "game")}
+        """All leagues you may see, or those of a game, by its name or id."""
+        params = {"game_id": named(game, "game")}
         return self._list(League, "/v2/leagues", params, limit=limit, offset=offset, whole=True, timeout=timeout)
 
     async def get(self, league_id: str, *, timeout: float | None = None) -> League:
@@ -51,22 +50,7 @@ class Leagues(Resource):
             NotFound: There is no league of that name that you may see.
             UsageError: Several leagues have that name (code `ambiguous`).
         """
-        if id_kind(league) is not None:
-            return check_id(league, "league")
-        known = await self.list(timeout=timeout)
-        found = [row for row in known if row.name == league]
-        found = found or [row for row in known if row.name.casefold() == league.casefold()]
-        if len(found) == 1:
-            return found[0].id
-        if found:
-            raise UsageError(f"Several leagues are called {league!r}.", code="ambiguous", hint="Give the id.")
-        near = closest(league, (row.name for row in known))
-        raise NotFound(
-            f"There is no league {league!r} that you can see.",
-            status=404,
-            hint=f"Did you mean {near!r}?" if near else Hint("list_leagues", "api.leagues.list has them."),
-            context={"server": self._client.server},
-        )
+        return await self._id(league, "league", timeout=timeout)
 
     async def only_division(self, league: str, *, timeout: float | None = None) -> str:
         """The id of a league's division, if it has only one.
@@ -112,9 +96,9 @@ class Leagues(Resource):
         return tuple(read_list(LeagueOfficer, await self._connection.call("PUT", target, json=body, timeout=timeout)))
 
     def seasons(self, league_id: str, *, timeout: float | None = None) -> AsyncPager[LeagueSeason]:
-        """The finished seasons of a league, given by its id, newest first, on servers that archive them."""
-        target = path("/v2/leagues/{}/seasons", check_id(league_id, "league"))
-        return self._list(LeagueSeason, target, whole=True, timeout=timeout)
+        """The finished seasons of a league, newest first, on servers that archive them."""
+        of = named(league_id, "league")
+        return self._list(LeagueSeason, "/v2/leagues/{}/seasons", of=of, whole=True, timeout=timeout)
 
     async def season(self, league_id: str, number: int | None = None, *, timeout: float | None = None) -> LeagueSeason:
         """A season of a league: its tables, and who moved; `to_records()` and `to_pandas()` give them as one table.

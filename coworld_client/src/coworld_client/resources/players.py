@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coworld_core.api import OwnedPlayer, PlayerBody, PlayerLogin, check_id
+from coworld_core.api import OwnedPlayer, PlayerBody, PlayerLogin
 
 from ..pages import AsyncPager
 from ..transport._connection import path
@@ -17,6 +17,15 @@ class Players(Resource):
     def list(self, *, limit: int | None = None, timeout: float | None = None) -> AsyncPager[OwnedPlayer]:
         """Your players."""
         return self._list(OwnedPlayer, "/players", limit=limit, whole=True, timeout=timeout)
+
+    async def id_of(self, player: str, *, timeout: float | None = None) -> str:
+        """The id of one of your players, given by its name or its id. An id is checked without asking the server.
+
+        Raises:
+            NotFound: You have no player of that name.
+            UsageError: Several of your players have that name (code `ambiguous`).
+        """
+        return await self._id(player, "player", timeout=timeout)
 
     async def create(
         self, name: str, *, timeout: float | None = None, idempotency_key: str | None = None
@@ -33,9 +42,10 @@ class Players(Resource):
         )
 
     async def login(self, player_id: str, *, timeout: float | None = None) -> PlayerLogin:
-        """A session to act as one of your players, good for a day.
+        """A session to act as one of your players, given by its name or id; good for a day.
 
         Raises:
             NotFound: If it does not exist, or is not yours.
         """
-        return await self._post(PlayerLogin, path("/players/{}/login", check_id(player_id, "player")), timeout=timeout)
+        player_id = await self.id_of(player_id, timeout=timeout)
+        return await self._post(PlayerLogin, path("/players/{}/login", player_id), timeout=timeout)

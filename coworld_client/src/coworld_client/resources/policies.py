@@ -27,7 +27,7 @@ from coworld_core.hints import Hint
 from coworld_core.records.labels import check_labels
 from coworld_core.reserved_env import is_reserved_env
 
-from ..errors import ApiStatusError, NotFound, NotOffered
+from ..errors import ApiStatusError, NotOffered
 from ..pages import AsyncPager
 from ..transport._auth import mint_key
 from ..transport._connection import Connection, path
@@ -35,6 +35,7 @@ from ..transport._replies import read
 from ..uploads._images import MAKE_SECONDS, OnImage, uploaded_id
 from ..uploads.player_file import read_player
 from ._base import Resource, has_labels, label_query
+from ._names import no_such
 
 if TYPE_CHECKING:
     from ..transfers.files import OnProgress
@@ -102,19 +103,26 @@ class Policies(Resource):
         # A server that ignores a parameter must not make us return another policy
         found = [row for row in rows if row.name == ref.name and ref.version in (None, row.version)]
         if not found:
-            raise NotFound(
-                f"You have no policy {str(ref)!r}.",
-                status=404,
-                hint=Hint("check_identity", "Check the name, and as whom you act: api.whoami."),
-                context={"server": self._client.server},
-            )
+            others = await self.list(limit=200, timeout=timeout)
+            labels = [row.label for row in others if row.name == ref.name]
+            raise no_such(self._client, str(ref), "policy", labels or (row.name for row in others), yours=True)
         return max(found, key=lambda row: row.version)
+
+    async def version_id(self, policy: str | PolicyRef, *, timeout: float | None = None) -> str:
+        """The id of a version: of one of your policies by its name, as for `lookup`, or as it is given.
+
+        Raises:
+            UsageError: It is neither a valid name nor the UUID of a version.
+            NotFound: You have no such policy, or it has no such version.
+        """
+        ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
+        return ref.id or (await self.lookup(ref, timeout=timeout)).id
 
     async def upload(
         self,
         player: str | Path | PlayerFiles,
         *,
-        name: str,
+        name: str | None = None,
         run: Sequence[str] = (),
         secret_env: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
@@ -128,9 +136,9 @@ class Policies(Resource):
 
         Args:
             player: An image of the local Docker engine, which is uploaded first, or an `img_` id; or the path of one
-                file of Python; or files, and how they are run (from `coworld_runner.package`: `uploaded_player` and
-                `to_wire`).
-            name: Name of the policy.
+                file of Python, or of a directory with it alone; or files, and how they are run (from
+                `coworld_runner.package`: `uploaded_player` and `to_wire`).
+            name: Name of the policy; by default that of the file or directory. An image needs one.
             run: Command that replaces an image's own, program first; files have theirs.
             secret_env: Environment variables that only this version's player gets.
             labels: Labels of the version.
@@ -141,15 +149,19 @@ class Policies(Resource):
 
         Raises:
             UsageError: The name, the command, a variable or a label is invalid, the file is no player
-                (`player_without_act`, `player_not_file`, `player_syntax`), or the platform takes only images
-                (`images_only`).
+                (`player_without_act`, `player_not_file`, `player_not_runnable`, `player_syntax`), or the platform takes
+                only images (`images_only`).
             ImageError: The engine has no such image, or it is for another platform.
             BackendError: There is no engine, or it failed.
             RegistryError: The registry refused.
         """
+        if name is None and isinstance(player, str):
+            raise UsageError("A policy of an image needs a name.", code="bad_policy", hint="Give one: name=…")
         if isinstance(player, Path):
+            name = name or player.stem
             player = await anyio.to_thread.run_sync(read_player, player)
         files = player if isinstance(player, PlayerFiles) else None
+        name = name or Path(files.file if files is not None else "").stem
         command = tuple(run) if files is None else ()
         check_policy(name, command, secret_env or {}, labels or {})
         key = idempotency_key or mint_key()

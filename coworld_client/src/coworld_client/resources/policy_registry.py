@@ -30,7 +30,7 @@ class PolicyRegistry(Resource):
     async def publish(
         self,
         name: str,
-        player: PlayerFiles | str,
+        player: PlayerFiles | Path | str,
         *,
         run: Sequence[str] = (),
         metadata: Mapping[str, str] | None = None,
@@ -40,7 +40,7 @@ class PolicyRegistry(Resource):
 
         Args:
             name: Name of the policy.
-            player: The player's files, or an image of the local Docker engine.
+            player: The player's files, the path of its one file of Python, or an image of the local Docker engine.
             run: Command of an image, instead of its own.
             metadata: What to say about it: the labels of the upload.
             tags: None: a platform has no tags.

@@ -6,7 +6,8 @@ from coworld_core.api import Round, RoundDetail, check_id
 
 from ..pages import AsyncPager
 from ..transport._connection import path
-from ._base import Resource, optional_id, optional_league
+from ._base import Resource
+from ._names import named
 
 __all__ = ["Rounds"]
 
@@ -29,7 +30,7 @@ class Rounds(Resource):
 
         Args:
             league: Only those of this league, by its name or id.
-            division: Only those of this division (`div_…`).
+            division: Only those of this division, by its name or id.
             status: Only those with this status.
             limit: Maximum number of rows.
             offset: Number of rows to skip.
@@ -37,8 +38,8 @@ class Rounds(Resource):
             timeout: Seconds for each attempt.
         """
         params = {
-            "league_id": optional_league(league),
-            "division_id": optional_id(division, "division"),
+            "league_id": named(league, "league"),
+            "division_id": named(division, "division", league=league),
             "status": status,
         }
         return self._list(

@@ -14,7 +14,8 @@ from coworld_core.api import (
 )
 
 from ..pages import AsyncPager
-from ._base import Resource, optional_id, optional_league
+from ._base import Resource
+from ._names import named
 
 __all__ = ["Submissions"]
 
@@ -38,7 +39,7 @@ class Submissions(Resource):
         Args:
             league: Name or id of the league.
             policy: `NAME`, `NAME:v3` or the UUID of a version; of any owner.
-            player: `ply_…`.
+            player: Id or name of a player: of the league if one is named, else of yours.
             mine: Only your own.
             limit: Maximum number of rows.
             cursor: Where to start, from an earlier page.
@@ -46,8 +47,8 @@ class Submissions(Resource):
         """
         params = {
             "mine": mine,
-            "league_id": optional_league(league),
-            "player_id": optional_id(player, "player"),
+            "league_id": named(league, "league"),
+            "player_id": named(player, "player", league=league),
         }
         return self._of_policy(
             Submission, "/v2/league-submissions", policy, params, limit=limit, cursor=cursor, timeout=timeout
@@ -71,7 +72,7 @@ class Submissions(Resource):
             policy: `NAME`, `NAME:v3`, or the UUID of a version.
             auto_champion: Whether it becomes your champion: always, never, or if it descends from the current one.
             preferences: Preferences that the league's commissioner understands.
-            player: The player to submit as (`ply_…`), on servers that let you choose.
+            player: The player of yours to submit as, by name or id, on servers that let you choose.
             timeout: Seconds for each attempt.
             idempotency_key: The key of an earlier call, to get the same submission instead of another one.
 
@@ -80,9 +81,8 @@ class Submissions(Resource):
             Conflict: If it has already been submitted.
         """
         league_id = await self._client.leagues.id_of(league_id, timeout=timeout)
-        optional_id(player, "player")
-        ref = PolicyRef.parse(policy) if isinstance(policy, str) else policy
-        version = ref.id or (await self._client.policies.lookup(ref, timeout=timeout)).id
+        player = await self._id(player, "player", timeout=timeout) if player is not None else None
+        version = await self._client.policies.version_id(policy, timeout=timeout)
         body = SubmissionBody.of(
             league_id=league_id,
             policy_version_id=version,

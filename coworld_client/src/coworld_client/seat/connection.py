@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from coworld_core.errors import CoworldError, UsageError
+from coworld_core.loopback import is_loopback
 from coworld_core.rules.seat_wire import MAX_MESSAGE
 from coworld_core.text.size_text import shown_size
 
@@ -149,20 +150,15 @@ def _network_failed(lost: ConnectionClosedError) -> bool:
 
 def _proxy_to(url: str) -> str | None:
     """The proxy of the environment that leads to an address; None: it is reached directly."""
-    from ipaddress import ip_address
     from urllib.request import getproxies, proxy_bypass
 
     address = urlsplit(url)
     host = address.hostname or ""
     try:
-        here = ip_address(host).is_loopback
-    except ValueError:
-        here = host == "localhost"
-    try:
         place = f"{host}:{address.port or 443}"
     except ValueError:
         return None  # No address at all, which is said elsewhere
-    return None if here or proxy_bypass(place) else getproxies().get("https")
+    return None if is_loopback(host) or proxy_bypass(place) else getproxies().get("https")
 
 
 def _notice_loss(connection: ClientConnection) -> None:

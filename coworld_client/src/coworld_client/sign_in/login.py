@@ -21,6 +21,7 @@ from anyio.abc import SocketAttribute
 
 from coworld_core.errors import UsageError, unwrapped
 from coworld_core.hints import Hint
+from coworld_core.loopback import is_loopback
 
 from ..errors import ApiShapeError, ApiStatusError, NotAuthenticated, NotLoggedIn
 from .credentials import CredentialStore, PlayerSession, Token, normalise_server
@@ -130,7 +131,7 @@ async def exchange_code(
 def _code_host(server: str, trusted: Collection[str]) -> str:
     parts = urlsplit(server)
     host = parts.hostname or ""
-    here = host in ("localhost", "127.0.0.1", "::1")
+    here = is_loopback(host)
     known = any(host == entry or (entry.startswith(".") and host.endswith(entry)) for entry in (*_CODE_HOSTS, *trusted))
     if not known:
         raise UsageError(
@@ -389,15 +390,17 @@ async def use_player(
 
     Args:
         api: A client with the user's own token.
-        player_id: `ply_<uuid>`.
+        player_id: `ply_<uuid>`, or the player's name.
         store: The store for sessions.
         now: The current time; read from the clock by default.
 
     Raises:
         UsageError: It is not one of your players (`player_unknown`), or it is disabled (`player_disabled`).
+        NotFound: You have no player of that name.
         ApiError: The server refused or cannot be reached.
         EnvironmentFault: The session cannot be stored.
     """
+    player_id = await api.players.id_of(player_id)
     owned = await api.players.list()
     player = next((player for player in owned if player.id == player_id), None)
     if player is None:

@@ -13,6 +13,7 @@ import httpx2
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.loopback import is_loopback
 
 from ..errors import ApiError
 from ..sign_in.credentials import Token
@@ -149,7 +150,6 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 def is_inside(host: str) -> bool:
     """Whether a host is this machine or its local link."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
     address = _address(host)
-    return address is not None and (address.is_loopback or address.is_link_local or address.is_unspecified)
+    linked = address is not None and (address.is_link_local or address.is_unspecified)
+    return linked or is_loopback(host, subdomains=True)

@@ -8,7 +8,9 @@ from pathlib import Path
 from coworld_core.api import MOST_PLAYER_BYTES, PlayerFiles
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.rules.player_directories import player_entry
 from coworld_core.rules.player_source import is_hosted, module_contents
+from coworld_core.text import listed
 
 __all__ = ["read_player"]
 
@@ -22,12 +24,15 @@ def read_player(path: Path) -> PlayerFiles:
     """Read a player from one file of Python that has `act`, `Player` or `play`, or is a program.
 
     Args:
-        path: The file.
+        path: The file, or a directory with nothing beside it.
 
     Raises:
         UsageError: It cannot be read or is too large (`path_unreadable`), is not one file of Python (`player_not_file`,
-            `player_syntax`), or nothing in it would run (`player_without_act`).
+            `player_syntax`), nothing in it would run (`player_without_act`), or the directory has no file that is its
+            player, or several (`player_not_runnable`).
     """
+    if path.is_dir():
+        path = _only_file(path)
     if path.suffix != ".py":
         raise UsageError(f"{path} is not a file of Python.", code="player_not_file", hint=_READ_WHOLE)
     try:
@@ -54,6 +59,17 @@ def read_player(path: Path) -> PlayerFiles:
     seat = ("-m", "coworld_client.seat") if hosted else ()
     command = ("python", *seat, f"{{}}/{path.name}")
     return PlayerFiles.of_bytes({path.name: content}, file=path.name, command=command, needs_client=hosted)
+
+
+def _only_file(directory: Path) -> Path:
+    if any((directory / name).is_file() for name in ("Dockerfile", "pyproject.toml")):
+        raise UsageError(f"{directory} is a project.", code="player_not_file", hint=_READ_WHOLE)
+    entry = player_entry(directory)
+    beside = sorted(path.name for path in directory.iterdir() if path != entry and path.name[0] not in "._")
+    if beside:
+        said = f"{directory} has {listed(beside, limit=4)} beside {entry.name}."
+        raise UsageError(said, code="player_not_file", hint=_READ_WHOLE)
+    return entry
 
 
 def _imported(tree: ast.Module) -> set[str]:

@@ -117,6 +117,7 @@ from .memberships import SubmissionCreated as SubmissionCreated
 from .platform_ids import ID_PREFIXES as ID_PREFIXES
 from .platform_ids import check_id as check_id
 from .platform_ids import id_kind as id_kind
+from .platform_ids import is_id as is_id
 from .platform_ids import is_image_id as is_image_id
 from .platform_ids import is_uuid as is_uuid
 from .platform_ids import same_coworld as same_coworld

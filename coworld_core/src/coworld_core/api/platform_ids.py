@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..errors import UsageError
 from ..text.phrases import listed
 
-__all__ = ["ID_PREFIXES", "check_id", "id_kind", "is_image_id", "is_uuid", "same_coworld"]
+__all__ = ["ID_PREFIXES", "check_id", "id_kind", "is_id", "is_image_id", "is_uuid", "same_coworld"]
 
 ID_PREFIXES: dict[str, str] = {
     "coworld": "cow_",
@@ -91,6 +91,25 @@ def check_id(text: str, kind: str | Sequence[str]) -> str:
     else:
         message = f"{shown} is not the id of {wanted}."
     raise UsageError(message, code="bad_id", hint=_hint(kinds))
+
+
+def is_id(text: str, kind: str | Sequence[str]) -> bool:
+    """Whether a text is the id of something of a kind; otherwise it is a name, also one such as `round_robin`.
+
+    Args:
+        text: An id or a name.
+        kind: As for `check_id`.
+
+    Raises:
+        UsageError: Code `bad_id`: it is the id of something else, or can be no name either.
+    """
+    kinds = (kind,) if isinstance(kind, str) else tuple(kind)
+    other = is_uuid(text.partition("_")[2]) and id_kind(text) is not None
+    name = bool(text.strip()) and len(text) <= _MAX_LENGTH and text.isprintable()
+    if name and not other and not any(_fits(text, each) for each in kinds):
+        return False
+    check_id(text, kinds)
+    return True
 
 
 def same_coworld(one: str, other: str) -> bool:

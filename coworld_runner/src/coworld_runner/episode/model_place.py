@@ -7,7 +7,6 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ import anyio.to_thread
 from coworld_core.episode.layout import EpisodeLayout
 from coworld_core.episode.model_use import ModelUse
 from coworld_core.errors import UsageError
+from coworld_core.loopback import is_loopback
 from coworld_core.text.phrases import plural
 
 from ..backend import Backend, Limits, Port
@@ -53,7 +53,7 @@ def require_models(backend: Backend, options: EpisodeOptions) -> None:
     if not backend.capabilities.images or access.replay is not None:
         return
     for provider in access.providers.values():
-        if _is_loopback(host := urlsplit(provider.address).hostname or ""):
+        if is_loopback(host := urlsplit(provider.address).hostname or "", subdomains=True):
             raise UsageError(
                 f"{provider.address} is this machine itself, and in a container {host} is the container.",
                 code="provider_unreachable",
@@ -190,10 +190,3 @@ def _use(line: Mapping[str, Any]) -> ModelUse:
         cost=None if unknown else line["cost"],
         unknown=unknown,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

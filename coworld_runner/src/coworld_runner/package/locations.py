@@ -16,6 +16,7 @@ import anyio.to_thread
 
 from coworld_core.errors import EnvironmentFault, RemoteError, UsageError
 from coworld_core.hints import Hint
+from coworld_core.loopback import is_loopback
 from coworld_core.retries import Backoff, Tries, retry_after, says_later
 from coworld_core.text.phrases import closest, listed
 from coworld_core.text.size_text import shown_size
@@ -193,7 +194,7 @@ async def fetch(
         start = _checked(url)
     except InvalidURL as error:
         raise UsageError(f"{shown_url(url)} is not an address: {error}.", code="bad_url") from None
-    if token and start.scheme == "http" and start.host not in {"localhost", "127.0.0.1", "::1"}:
+    if token and start.scheme == "http" and not is_loopback(start.host):
         raise UsageError(
             f"Your token is not sent to {start.host} without encryption.",
             code="insecure_token",

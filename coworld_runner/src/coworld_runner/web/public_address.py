@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from coworld_core.errors import UsageError
 from coworld_core.hints import Hint
+from coworld_core.loopback import is_loopback
 
 __all__ = ["PublicAddress"]
 
@@ -59,7 +60,7 @@ class PublicAddress:
                 hint=Hint("announce_address", "Name it: PublicAddress(announced='NAME'), or listen on that one only."),
             )
         base = urlsplit(self.base(1))
-        here_only = _is_loopback(self.host) and _is_loopback(base.hostname or "")
+        here_only = is_loopback(self.host) and is_loopback(base.hostname or "")
         if not (here_only or base.scheme == "https" or self.plain):
             raise UsageError(
                 "The tokens of the seats would travel to other machines without TLS, for all between to read.",
@@ -148,7 +149,3 @@ def _is_ip(text: str) -> bool:
 
 def _is_wildcard(host: str) -> bool:
     return _is_ip(host) and ipaddress.ip_address(host).is_unspecified
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or (_is_ip(host) and ipaddress.ip_address(host).is_loopback)

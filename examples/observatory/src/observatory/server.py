@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import resource
 import signal
@@ -20,6 +19,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.loopback import is_loopback
 
 from .app import create_app, lifespans
 from .data_directory import locked_directory, prepare_directory
@@ -167,7 +167,7 @@ def require_safe_address(settings: Settings, host: str, *, allow_remote: bool) -
             code="trust_without_processes",
             hint="Leave it out: containers take what is uploaded. Or name your package with --package DIRECTORY.",
         )
-    if not settings.local_processes or _is_loopback(host) or (allow_remote and not settings.trust_uploads):
+    if not settings.local_processes or is_loopback(host) or (allow_remote and not settings.trust_uploads):
         return
     if settings.trust_uploads:
         raise UsageError(
@@ -180,12 +180,6 @@ def require_safe_address(settings: Settings, host: str, *, allow_remote: bool) -
         code="not_loopback",
         hint="Let containers play them (--backend docker), or say --allow-remote if you trust whoever gets here.",
     )
-
-
-def _is_loopback(host: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def bind(host: str, port: int, *, option: str = "--port") -> socket.socket:

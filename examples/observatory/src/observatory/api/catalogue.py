@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -15,11 +14,11 @@ from fastapi import Query, Response
 from packaging.version import Version
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncSession
-from starlette.datastructures import Address
 
 from coworld_core import api
 from coworld_core.errors import ImageError, ManifestError
 from coworld_core.images import ImageRef
+from coworld_core.loopback import is_loopback
 from coworld_core.manifest import Manifest, dump_manifest, load_manifest, manifest_sha256
 from coworld_core.role_kinds import ROLE_SECTIONS
 from coworld_core.versions import next_version
@@ -77,7 +76,7 @@ async def get_coworld(call: Anyone, coworld_id: str) -> Json:
     package = await _package_of(call, coworld, await _images_of(call.db, [coworld]))
     address = f"{call.base_url}/observatory/v2/coworlds/{coworld.id}/package" if package is not None else None
     # Of use only to programs of the same machine, and nobody else's business
-    here = package is not None and _is_loopback(call.request.client)
+    here = package is not None and call.request.client is not None and is_loopback(call.request.client.host)
     place = str(package.directory.absolute()) if package is not None and here else None
     shown = (await _shown(call, [coworld]))[coworld.id]
     return Json({**shown, "package_url": address, "package_directory": place})
@@ -421,14 +420,6 @@ async def _package_of(call: Call, coworld: Coworld, images: dict[str, Image]) ->
     if game is None or pushed is not None:
         return None
     return _OwnPackage(game[0], {id: origin[1] for id, origin in origins.items() if origin is not None})
-
-
-def _is_loopback(address: Address | None) -> bool:
-    """Whether a caller is on this machine."""
-    try:
-        return address is not None and ip_address(address.host).is_loopback
-    except ValueError:
-        return False
 
 
 def _image_entries(manifest: JsonObject) -> list[JsonObject]:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import RemoteError, UsageError
+from coworld_core.loopback import is_loopback
 
 from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, conflict, forbidden
@@ -240,7 +240,7 @@ def _is_safe(url: object) -> bool:
     try:
         parts = urlsplit(str(url))
         if parts.scheme == "http":
-            return parts.hostname == "localhost" or ip_address(parts.hostname or "").is_loopback
+            return is_loopback(parts.hostname or "")
     except ValueError:
         return False
     return parts.scheme == "https" and bool(parts.hostname)

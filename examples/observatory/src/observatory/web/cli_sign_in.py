@@ -10,6 +10,8 @@ from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
+from coworld_core.loopback import is_loopback
+
 from ..api.routing import read_body
 from ..errors import Refusal
 from ..identity.auth import ANONYMOUS, new_code
@@ -19,7 +21,6 @@ from .visit import is_same_origin, open_visit, page, trouble
 
 __all__ = ["router"]
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 _AWAY = "This sign-in would send your token to another machine, so it was rejected."
 _LOOSE = {
@@ -88,7 +89,9 @@ def _is_loopback(callback: str) -> bool:
     """Whether a code sent there stays on the visitor's own machine."""
     try:
         url = urlsplit(callback)
-        return url.scheme == "http" and url.hostname in _LOOPBACK and url.username is None and url.port is not None
+        return (
+            url.scheme == "http" and is_loopback(url.hostname or "") and url.username is None and url.port is not None
+        )
     except ValueError:
         return False
 
