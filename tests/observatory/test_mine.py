@@ -15,6 +15,7 @@ from support.observatory_kit import MISFITS, Account, Platform, World, open_plat
 from observatory.operations.moderation import disable_policy, find_policy
 from observatory.store.columns import now
 from observatory.store.models import CHECK, Division, EpisodeRequest, League, Membership, Submission
+from observatory.web.visit import PAGE_ROWS
 from observatory.work.queue import Queue
 from observatory.work.rounds import advance
 from observatory.work.season_progress import season_progress
@@ -123,16 +124,16 @@ async def test_each_state_says_why_and_what_to_do(tmp_path: Path, database: str 
         row = row_of(await seen(platform, ann, "/mine"), "retired:v1")
         assert "Submissions closed on" in row
         assert "coworld submit" not in row
-        # Newest first, thirty on a page
+        # Newest first, page by page
         async with platform.services.database.writing() as session:
-            for _ in range(30):
+            for _ in range(PAGE_ROWS):
                 session.add(
                     Submission(league_id=world.league, policy_version_id=shared, user_id=team, status="rejected")
                 )
         text = await seen(platform, ann, "/mine")
-        assert text.count("badge") == 30
-        assert "/mine?policies=0&amp;offset=30" in text
-        assert "champion:v1" in await seen(platform, ann, "/mine?offset=30")
+        assert text.count("badge") == PAGE_ROWS
+        assert f"/mine?policies=0&amp;offset={PAGE_ROWS}" in text
+        assert "champion:v1" in await seen(platform, ann, f"/mine?offset={PAGE_ROWS}")
 
 
 async def test_a_history_shows_rating_place_and_opponents(tmp_path: Path, database: str | None) -> None:
