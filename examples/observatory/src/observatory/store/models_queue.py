@@ -13,6 +13,7 @@ from .columns import now, reference
 
 __all__ = ["Queued", "queue_indexes"]
 
+
 def queue_indexes(table: str, line: tuple[str, ...]) -> tuple[sa.Index, sa.Index]:
     """The index from which a claim reads who is next, of what waits, by line; and that of what people ask for teams."""
     for_team = sa.column("person_id") != sa.column("user_id")

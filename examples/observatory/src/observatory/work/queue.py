@@ -27,7 +27,7 @@ from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest, ExperienceR
 from .role_orders import RoleEnd, order_after_episode, write_role_end
 from .scores import add_scores
 
-__all__ = ["MAX_ATTEMPTS", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
+__all__ = ["MAX_ATTEMPTS", "Claim", "Outcome", "Queue", "StoredArtifact", "first_of", "settle_request", "write_outcome"]
 
 MAX_ATTEMPTS = 3
 """How many times an episode is started before it counts as failed."""
@@ -361,25 +361,9 @@ async def _first(
     """
     closed: list[str] = []
     disabled = disabled_episodes() if table is EpisodeRequest else disabled_roles()
-    of_round = EpisodeRequest.round_id.is_not(None)
-    turns = [of_round.desc() if rounds_first else of_round.asc()] if table is EpisodeRequest else []
-    # Accounts take turns: a thousand episodes of one account do not delay the first episode of another. A turn of a
-    # team is one of its member as well, so that nobody has more of them by being in several.
-    person = aliased(User)
-    served = sa.case(
-        (person.served_at > User.served_at, person.served_at), else_=sa.func.coalesce(User.served_at, person.served_at)
-    )
     while True:
-        heads = _heads(table, closed)
         found = await session.execute(
-            sa.select(table, served)
-            .join(heads, heads.c.id == table.id)
-            .join(User, User.id == table.user_id)
-            .join(person, person.id == table.person_id)
-            .order_by(*turns, served.asc().nulls_first(), table.created_at, table.index)
-            .limit(1)
-            .options(_BARE)
-            .with_for_update(of=table)
+            first_of(table, rounds_first=rounds_first, closed=closed).options(_BARE).with_for_update(of=table)
         )
         first = found.first()
         if first is None:
@@ -389,6 +373,30 @@ async def _first(
             is_round = isinstance(row, EpisodeRequest) and row.round_id is not None
             return (is_round != rounds_first, served_at or _NEVER, row.created_at, row.index), row
         closed.append(row.id)
+
+
+def first_of(
+    table: type[EpisodeRequest] | type[RoleRun], *, rounds_first: bool, closed: Collection[str] = ()
+) -> sa.Select[Any]:
+    """The waiting row whose turn it is, but for closed ones, with when its account last had one.
+
+    Accounts take turns: a thousand episodes of one account do not delay the first episode of another. A turn of a team
+    is one of its member as well, so that nobody has more of them by being in several.
+    """
+    of_round = EpisodeRequest.round_id.is_not(None)
+    turns = [of_round.desc() if rounds_first else of_round.asc()] if table is EpisodeRequest else []
+    person, heads = aliased(User), _heads(table, closed)
+    served = sa.case(
+        (person.served_at > User.served_at, person.served_at), else_=sa.func.coalesce(User.served_at, person.served_at)
+    )
+    return (
+        sa.select(table, served)
+        .join(heads, heads.c.id == table.id)
+        .join(User, User.id == table.user_id)
+        .join(person, person.id == table.person_id)
+        .order_by(*turns, served.asc().nulls_first(), table.created_at, table.index)
+        .limit(1)
+    )
 
 
 def _heads(table: type[EpisodeRequest] | type[RoleRun], closed: Collection[str]) -> sa.CTE:
