@@ -166,8 +166,8 @@ async def order_after_episode(session: AsyncSession, row: EpisodeRequest) -> Non
         return
     await session.refresh(row, ["participants", "artifacts"])
     for index, (role, entry) in enumerate(entries):
-        by = {"user_id": row.user_id, "person_id": row.person_id}
-        await order_role(session, row, entry, role, **by, automatic=True, index=index)
+        by, person = row.user_id, row.person_id
+        await order_role(session, row, entry, role, user_id=by, person_id=person, automatic=True, index=index)
 
 
 def write_role_end(row: RoleRun, end: RoleEnd) -> None:
