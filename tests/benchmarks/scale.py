@@ -34,6 +34,7 @@ from sqlalchemy import event
 
 sys.path.insert(0, str(HERE.parent))
 
+from _claims import claims_of
 from support.observatory import new_services
 from support.observatory_kit import World, seed
 from support.postgres import execute, running_postgres
@@ -437,6 +438,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     with ExitStack() as stack:
         server = stack.enter_context(running_postgres()) if options.postgresql else None
+        claims = await claims_of(options.waiting, options.owners, server)
         for entrants in options.entrants:
             database = None
             if server is not None:
@@ -445,6 +447,8 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
             with tempfile.TemporaryDirectory() as directory:
                 found.append(await measure_one(options, entrants, Path(directory), database))
                 show(f"{entrants} entrants: seconds of a call", ["", "s"], [*found[-1]["seconds_per_call"].items()])
+    if not found:
+        return {"machine": machine(), "claims": claims, "sizes": found}
     parts = list(dict.fromkeys(part for one in found for part in one["seconds_per_call"]))
     rows = [[part, *(one["seconds_per_call"].get(part, "-") for one in found)] for part in parts]
     others = ("share_of_a_day", "gib_a_day", "peak_mib", "simulated_seconds", "wall_seconds")
@@ -456,7 +460,7 @@ async def measure(options: argparse.Namespace) -> dict[str, Any]:
     show("Statements that read a whole table or index", ["plan and statement"], [[scan] for scan in scans])
     grown = [[part, *(f"{_power(one, other, part):.1f}" for one, other in itertools.pairwise(found))] for part in parts]
     show("Grows with this power of the entrants", ["", *map(str, options.entrants[1:])], grown)
-    return {"machine": machine(), "sizes": found}
+    return {"machine": machine(), "claims": claims, "sizes": found}
 
 
 def _power(one: dict[str, Any], other: dict[str, Any], part: str) -> float:
@@ -467,8 +471,10 @@ def _power(one: dict[str, Any], other: dict[str, Any], part: str) -> float:
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--entrants", type=int, nargs="+", default=[1000, 10_000, 100_000])
+    parser.add_argument("--entrants", type=int, nargs="*", default=[1000, 10_000, 100_000])
     parser.add_argument("--episodes", type=int, default=2000, help="played through the queue, for each size")
+    parser.add_argument("--waiting", type=int, nargs="+", default=[1000, 100_000], help="episodes, to find the next of")
+    parser.add_argument("--owners", type=int, nargs="+", default=[100], help="whose these episodes are")
     parser.add_argument("--rounds", type=int, default=2, help="closed at their full size")
     parser.add_argument("--workers", type=int, default=256, help="places for episodes")
     parser.add_argument("--postgresql", action="store_true", help="in place of SQLite")

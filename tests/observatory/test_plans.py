@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import event
-from sqlalchemy.ext.asyncio import AsyncEngine
 from support.observatory import inside
 from support.observatory_kit import open_platform, roster, seed
+from support.statements import noted
 
 from observatory.work.queue import Queue
 
 NEWEST = "ix_episode_requests{}_newest"
-
-
-@contextmanager
-def noted(engine: AsyncEngine) -> Generator[list[tuple[str, Any]]]:
-    """The statements that are executed meanwhile, with their parameters."""
-    asked: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        asked.append((statement, parameters))
-
-    event.listen(engine.sync_engine, "before_cursor_execute", note)
-    try:
-        yield asked
-    finally:
-        event.remove(engine.sync_engine, "before_cursor_execute", note)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,14 @@ import pytest
 import sqlalchemy as sa
 from support.fake_server import Say, Site, serve_site
 from support.observatory import Inside, inside
+from support.statements import noted
 from support.uploads import upload_coworld, upload_image
 
 from observatory.api.leagues import create_league
 from observatory.operations.webhooks import deliver_due
 from observatory.store.columns import now
 from observatory.store.event_log import record_event
-from observatory.store.models import League, PolicyVersion, Webhook
+from observatory.store.models import Event, League, PolicyVersion, Webhook
 from observatory.work.seasons import close_season
 
 
@@ -165,3 +166,35 @@ async def test_an_account_has_few_and_only_its_own(tmp_path: Path) -> None:
         assert len(await platform.get("/v2/webhooks", ann)) == 4
         with pytest.raises(FileNotFoundError):
             await platform.services.vault.get("webhooks", made[0]["id"])
+
+
+async def test_what_concerns_others_is_read_once_and_delays_nobody(tmp_path: Path) -> None:
+    site = Site()
+    site.on("POST", "/ann", {})
+    async with inside(tmp_path, private_webhooks=True) as platform, serve_site(site):
+        ann, bob = await platform.add_user("ann"), await platform.add_user("bob")
+        await platform.post("/v2/webhooks", bob, {"url": f"{site.url}/bob"})
+        _, version = await _league_of(platform, ann)
+        for _ in range(3):
+            await _reject(platform, version)
+        term = now() - dt.timedelta(days=70)
+        async with platform.services.database.writing() as session:
+            await session.execute(sa.update(Event).values(created_at=now() - dt.timedelta(days=1)))
+            bobs = (await session.scalars(sa.select(Webhook))).one()
+            # More than are told at a time, made at the beginning of a term, and never told
+            session.add_all(Webhook(user_id=bobs.user_id, url=bobs.url, next_at=term) for _ in range(110))
+            await session.flush()
+            await session.execute(sa.update(Webhook).values(after=term))
+        await platform.post("/v2/webhooks", ann, {"url": f"{site.url}/ann"})
+        await deliver_due(platform.services)
+        with noted(platform.services.database.engine) as asked:
+            await deliver_due(platform.services)
+        [newest] = [statement for statement, _ in asked if "competition_events" in statement]
+        assert "max(" in newest
+        async with platform.services.database.engine.connect() as connection:
+            [given] = [parameters for statement, parameters in asked if statement == newest]
+            plan = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {newest}", given)
+            assert all("ix_competition_events_kind" in row.detail for row in plan if row.detail.startswith("SEARCH"))
+        await _reject(platform, version)
+        await deliver_due(platform.services)
+        assert [one.path for one in site.asked] == ["/ann"]

@@ -164,7 +164,7 @@ async def _prepare(
 ) -> tuple[Arena, list[tuple[Candidate, ...]], list[dict[str, Any]]]:
     """The lineups and configs of a request's episodes."""
     user, quotas = call.caller.require(), call.services.settings.quotas
-    await require_episodes(call.db, user, quotas, count)
+    await require_episodes(call.db, user, quotas, count, person=call.caller.person_id)
     # The size of future artifacts is unknown, so an account is refused only once it is full.
     await require_stored(call.db, user, quotas, more=1, status=429)
     arena = await find_arena(call.db, call.caller, body)
@@ -190,6 +190,7 @@ def _of(call: Call, arena: Arena, source: str) -> EpisodeTemplate:
     return EpisodeTemplate(
         source=source,
         user_id=call.caller.require().id,
+        person_id=call.caller.person_id,
         player_id=call.caller.player_id,
         league_id=arena.league_id,
         division_id=arena.division_id,

@@ -150,9 +150,12 @@ async def ask_for_role(
     name = body.runnable_id or next(iter(entries), "")
     if name not in entries or (body.runnable_id is None and len(entries) > 1):
         raise invalid(_choices(coworld, body, list(entries)), at=("body", "runnable_id"))
-    await require_episodes(session, user, services.settings.quotas, 1)
+    await require_episodes(session, user, services.settings.quotas, 1, person=caller.person_id)
     position = -1 if body.position is None else body.position
-    return await order_role(session, row, entries[name], body.role, user_id=user.id, slots=slots, position=position)
+    person = caller.person_id or user.id
+    return await order_role(
+        session, row, entries[name], body.role, user_id=user.id, person_id=person, slots=slots, position=position
+    )
 
 
 def _choices(coworld: Coworld, body: api.RoleRunBody, ids: Sequence[str]) -> str:

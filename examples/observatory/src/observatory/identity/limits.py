@@ -93,20 +93,34 @@ def sender_of(connection: HTTPConnection) -> str:
     return host
 
 
-async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int) -> None:
+async def require_episodes(db: AsyncSession, user: User, base: Quotas, more: int, *, person: str | None) -> None:
     """Refuse further episodes, or roles to run on them, if an account would exceed its quota.
+
+    Args:
+        db: A writing session.
+        user: The account.
+        base: The default quotas.
+        more: The number of further ones.
+        person: Who asks for a team, if the account is one; what people ask for teams counts for them as well.
 
     Raises:
         Refusal: 429 (code `quota_exceeded`).
     """
-    most = quotas_of(user, base).episodes
+    accounts = [user] if person is None else [user, await db.get_one(User, person)]
+    for account in accounts:
+        await _require_episodes(db, account, quotas_of(account, base).episodes, more)
+
+
+async def _require_episodes(db: AsyncSession, user: User, most: int | None, more: int) -> None:
     if most is None:
         return
     await lock_account(db, user.id)
-    active = ("pending", "running")
-    episodes = sa.select(sa.func.count()).where(EpisodeRequest.user_id == user.id, EpisodeRequest.status.in_(active))
-    roles = sa.select(sa.func.count()).where(RoleRun.user_id == user.id, RoleRun.status.in_(active), ~RoleRun.automatic)
-    there = (await db.scalar(episodes) or 0) + (await db.scalar(roles) or 0)
+    there = 0
+    for table, asked in ((EpisodeRequest, sa.true()), (RoleRun, ~RoleRun.automatic)):
+        # Written so that each half has its index
+        by = sa.or_(table.user_id == user.id, sa.and_(table.person_id == user.id, table.person_id != table.user_id))
+        active = sa.select(sa.func.count()).where(by, table.status.in_(("pending", "running")), asked)
+        there += await db.scalar(active) or 0
     if there + more > most:
         what = "episode or role" if more == 1 else "episodes"
         raise Refusal(

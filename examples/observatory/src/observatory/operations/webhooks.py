@@ -51,6 +51,8 @@ _WINDOW: Final = dt.timedelta(minutes=10)
 """How much later than others an event may be committed that was made earlier."""
 _TIMEOUT: Final = 10.0
 _KIND: Final = "webhooks"
+_WEBHOOKS: Final = 100
+"""Webhooks that one server tells at a time."""
 _AT_ONCE: Final = 4
 """Events that are told while a webhook is claimed."""
 _GONE: Final = "It answers 410: it wants no more."
@@ -108,13 +110,24 @@ async def lifespan(services: Services) -> AsyncGenerator[None]:
 
 async def deliver_due(services: Services) -> None:
     """Tell all webhooks that may be tried now of the events that they have not been told of."""
-    may = sa.and_(Webhook.ended_at.is_(None), Webhook.next_at <= now())
+    before, waiting, idle = now() - _WINDOW, list[Webhook](), list[str]()
     async with services.database.reading() as session:
-        waiting = [
-            webhook
-            for webhook in await session.scalars(sa.select(Webhook).where(may).order_by(Webhook.next_at).limit(100))
-            if await _untold(session, webhook)
-        ]
+        newest = await session.scalar(sa.select(sa.func.max(Event.created_at)).where(Event.event_type.in_(TOLD)))
+        if newest is None:
+            return
+        may = sa.and_(Webhook.ended_at.is_(None), Webhook.next_at <= now(), Webhook.after <= newest)
+        for webhook in await session.scalars(sa.select(Webhook).where(may).order_by(Webhook.next_at)):
+            if await _untold(session, webhook):
+                waiting.append(webhook)
+                if len(waiting) == _WEBHOOKS:
+                    break
+            elif newest < before or webhook.after < before - _WINDOW:
+                idle.append(webhook.id)
+    if idle:
+        # What concerns others is not read again
+        passed = sa.update(Webhook).where(Webhook.id.in_(idle), Webhook.after < before)
+        async with services.database.writing() as session:
+            await session.execute(passed.values(after=before))
     async with anyio.create_task_group() as tasks:
         for webhook in waiting:
             tasks.start_soon(_tell, services, webhook.id, webhook.next_at)

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, foreign, mapped_column, relationship
 
 from .columns import Base, JsonObject, id_column, now, reference
 from .models_platform import Coworld, User
-from .models_queue import Queued
+from .models_queue import Queued, queue_indexes
 
 __all__ = [
     "CHECK",
@@ -81,13 +81,15 @@ class EpisodeRequest(Queued, Base):
 
     __tablename__ = "episode_requests"
     __table_args__ = (
-        sa.Index("ix_episode_requests_queue", "status", "created_at", "index"),
+        *queue_indexes("episode_requests", ("source", *Queued.LINE)),
         sa.Index("ix_episode_requests_newest", "created_at", "id"),
         *(
             sa.Index(f"ix_episode_requests_{of}_newest", f"{of}_id", "created_at", "id")
             for of in ("league", "division", "coworld")
         ),
     )
+
+    LINE = ("source", *Queued.LINE)
 
     id: Mapped[str] = id_column("ereq")
     player_id: Mapped[str | None] = reference("players.id")

@@ -563,9 +563,10 @@ class Event(Base):
     """An event in a competition, with its audience."""
 
     __tablename__ = "competition_events"
+    __table_args__ = (sa.Index("ix_competition_events_kind", "event_type", "created_at"),)
 
     id: Mapped[str] = id_column("evt")
-    event_type: Mapped[str] = mapped_column(sa.String(64), index=True)
+    event_type: Mapped[str] = mapped_column(sa.String(64))
     audience: Mapped[str] = mapped_column(sa.String(16), default="public")
     """`public`, or `owner`: visible only to `user_id` and the team."""
     user_id: Mapped[str | None] = reference("users.id")

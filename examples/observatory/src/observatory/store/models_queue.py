@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import sqlalchemy as sa
+from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column
 
 from .columns import now, reference
 
-__all__ = ["Queued"]
+__all__ = ["Queued", "queue_indexes"]
+
+
+def queue_indexes(table: str, line: tuple[str, ...]) -> tuple[sa.Index, sa.Index]:
+    """The index from which a claim reads who is next, of what waits, by line; and that of what people ask for teams."""
+    for_team = sa.column("person_id") != sa.column("user_id")
+    return (
+        sa.Index(f"ix_{table}_queue", "status", *line, "created_at", "index"),
+        sa.Index(f"ix_{table}_person", "person_id", sqlite_where=for_team, postgresql_where=for_team),
+    )
+
+
+def _account(context: DefaultExecutionContext) -> str:
+    return context.get_current_parameters()["user_id"]
 
 
 class Queued:
@@ -23,8 +37,13 @@ class Queued:
     if TYPE_CHECKING:
         id: Mapped[str]
 
+    LINE: ClassVar[tuple[str, ...]] = ("user_id", "person_id")
+    """The columns that tell one line of the queue from another; rows of one line are claimed one after the other."""
+
     user_id: Mapped[str] = reference("users.id")
     """The account whose turns in the queue it uses."""
+    person_id: Mapped[str] = mapped_column(sa.String(64), sa.ForeignKey("users.id"), default=_account)
+    """Who asked for it, whose turns it uses as well: a member of a team, or the account itself."""
     index: Mapped[int] = mapped_column(default=0)
     """Its place among what was added at the same moment, such as the episodes of one request; from 0."""
     status: Mapped[str] = mapped_column(sa.String(32), default="pending")

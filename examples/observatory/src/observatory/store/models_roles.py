@@ -7,7 +7,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from .columns import Base, JsonList, JsonObject, id_column, reference
 from .models_episodes import EpisodeRequest
-from .models_queue import Queued
+from .models_queue import Queued, queue_indexes
 
 __all__ = ["RoleRun"]
 
@@ -17,7 +17,7 @@ class RoleRun(Queued, Base):
 
     __tablename__ = "role_runs"
     __table_args__ = (
-        sa.Index("ix_role_runs_queue", "status", "created_at", "index"),
+        *queue_indexes("role_runs", Queued.LINE),
         sa.UniqueConstraint("key"),
     )
 

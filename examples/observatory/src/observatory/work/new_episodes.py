@@ -30,6 +30,8 @@ class EpisodeTemplate:
     """`EpisodeRequest.source`."""
     user_id: str
     """The account whose turns in the queue they use."""
+    person_id: str | None = None
+    """Who asked for them, if not the account itself."""
     player_id: str | None = None
     coworld_id: str
     variant_id: str | None
@@ -66,6 +68,7 @@ async def add_episodes(
         row = EpisodeRequest(
             id=new_id("ereq"),
             user_id=order.user_id,
+            person_id=order.person_id or order.user_id,
             player_id=order.player_id,
             source=order.source,
             experience_request_id=request_id,

@@ -15,19 +15,19 @@ from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import lazyload
+from sqlalchemy.orm import aliased, lazyload
 
 from coworld_core.ids import new_run_id
 
 from ..settings import Settings
-from ..store.columns import new_id, now
+from ..store.columns import Moment, new_id, now
 from ..store.database import Database, next_revision
 from ..store.disabled import disabled_episodes, disabled_roles
 from ..store.models import FINAL_STATUSES, Artifact, EpisodeRequest, ExperienceRequest, Queued, RoleRun, User
 from .role_orders import RoleEnd, order_after_episode, write_role_end
 from .scores import add_scores
 
-__all__ = ["MAX_ATTEMPTS", "Claim", "Outcome", "Queue", "StoredArtifact", "settle_request", "write_outcome"]
+__all__ = ["MAX_ATTEMPTS", "Claim", "Outcome", "Queue", "StoredArtifact", "first_of", "settle_request", "write_outcome"]
 
 MAX_ATTEMPTS = 3
 """How many times an episode is started before it counts as failed."""
@@ -148,7 +148,8 @@ class Queue:
             row.lease_expires_at = self._deadline()
             row.run_id = claim.run_id
             row.started_at = now()
-            await session.execute(sa.update(User).where(User.id == row.user_id).values(served_at=row.started_at))
+            who = User.id.in_({row.user_id, row.person_id})
+            await session.execute(sa.update(User).where(who).values(served_at=row.started_at))
             if is_episode:
                 row.job_id = row.job_id or new_id()
                 parent = row.experience_request_id
@@ -347,7 +348,7 @@ async def _next(session: AsyncSession, *, rounds_first: bool) -> EpisodeRequest 
 
 
 _Order = tuple[bool, dt.datetime, dt.datetime, int]
-_NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+_NEVER, _LAST = (moment.replace(tzinfo=dt.UTC) for moment in (dt.datetime.min, dt.datetime.max))
 
 
 async def _first(
@@ -360,18 +361,9 @@ async def _first(
     """
     closed: list[str] = []
     disabled = disabled_episodes() if table is EpisodeRequest else disabled_roles()
-    of_round = EpisodeRequest.round_id.is_not(None)
-    turns = [of_round.desc() if rounds_first else of_round.asc()] if table is EpisodeRequest else []
     while True:
         found = await session.execute(
-            sa.select(table, User.served_at)
-            .join(User, User.id == table.user_id)
-            .where(table.status == "pending", table.id.not_in(closed))
-            # Accounts take turns: a thousand episodes of one account do not delay the first episode of another.
-            .order_by(*turns, User.served_at.asc().nulls_first(), table.created_at, table.index)
-            .limit(1)
-            .options(_BARE)
-            .with_for_update(skip_locked=True, of=table)
+            first_of(table, rounds_first=rounds_first, closed=closed).options(_BARE).with_for_update(of=table)
         )
         first = found.first()
         if first is None:
@@ -381,6 +373,50 @@ async def _first(
             is_round = isinstance(row, EpisodeRequest) and row.round_id is not None
             return (is_round != rounds_first, served_at or _NEVER, row.created_at, row.index), row
         closed.append(row.id)
+
+
+def first_of(
+    table: type[EpisodeRequest] | type[RoleRun], *, rounds_first: bool, closed: Collection[str] = ()
+) -> sa.Select[Any]:
+    """The waiting row whose turn it is, but for closed ones, with when its account last had one.
+
+    Accounts take turns: a thousand episodes of one account do not delay the first episode of another. A turn of a team
+    is one of its member as well, so that nobody has more of them by being in several.
+    """
+    of_round = EpisodeRequest.round_id.is_not(None)
+    turns = [of_round.desc() if rounds_first else of_round.asc()] if table is EpisodeRequest else []
+    person, heads = aliased(User), _heads(table, closed)
+    served = sa.case(
+        (person.served_at > User.served_at, person.served_at), else_=sa.func.coalesce(User.served_at, person.served_at)
+    )
+    return (
+        sa.select(table, served)
+        .join(heads, heads.c.id == table.id)
+        .join(User, User.id == table.user_id)
+        .join(person, person.id == table.person_id)
+        .order_by(*turns, served.asc().nulls_first(), table.created_at, table.index)
+        .limit(1)
+    )
+
+
+def _heads(table: type[EpisodeRequest] | type[RoleRun], closed: Collection[str]) -> sa.CTE:
+    """The first waiting row of each line, but for closed ones: one step in the index for each line, however long."""
+
+    def line(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+        return [of.c[name] for name in table.LINE]
+
+    def first(*conditions: sa.ColumnElement[bool], of: sa.FromClause) -> sa.ScalarSelect[Any]:
+        waiting = sa.select(of.c.id).where(of.c.status == "pending", of.c.id.not_in(closed), *conditions)
+        return waiting.order_by(*line(of), of.c.created_at, of.c.index).limit(1).scalar_subquery()
+
+    begin, here, later = (table.__table__.alias() for _ in range(3))
+    heads = sa.select(first(of=begin).label("id")).cte("heads", recursive=True)
+    # SQLite looks up a tuple by all its columns only if what they are compared to is of no column's type, and begins at
+    # one that is equal; so the last of a line is compared, not the line, whose rows would all be read
+    last = (*(part.concat("") for part in line(here)), sa.literal(_LAST, Moment()))
+    after = sa.tuple_(*line(later), later.c.created_at) > sa.tuple_(*last)
+    following = first(after, of=later)
+    return heads.union_all(sa.select(following).join_from(heads, here, here.c.id == heads.c.id))
 
 
 async def _locked(session: AsyncSession, request_id: str) -> ExperienceRequest | None:

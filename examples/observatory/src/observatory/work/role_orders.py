@@ -84,6 +84,7 @@ async def order_role(
     role: HostedRole,
     *,
     user_id: str,
+    person_id: str,
     slots: Collection[int] | None = (),
     position: int = -1,
     automatic: bool = False,
@@ -97,6 +98,7 @@ async def order_role(
         entry: The program, from the Coworld's manifest.
         role: Its role.
         user_id: The account whose turns it uses.
+        person_id: Who asked for it, whose turns it uses as well.
         slots: The slots whose players' files it is given; None: all.
         position: The slot of the player to diagnose.
         automatic: Whether a league orders it.
@@ -119,12 +121,14 @@ async def order_role(
     if known is not None:
         if known.status in ("failed", "cancelled") and not automatic:
             known.status, known.attempts, known.user_id, known.automatic = "pending", 0, user_id, False
+            known.person_id = person_id
             known.error_type = known.error = known.record = known.completed_at = known.started_at = None
             known.created_at = now()
         return known
     run = RoleRun(
         episode_request_id=row.id,
         user_id=user_id,
+        person_id=person_id,
         automatic=automatic,
         index=index,
         role=role,
@@ -162,7 +166,8 @@ async def order_after_episode(session: AsyncSession, row: EpisodeRequest) -> Non
         return
     await session.refresh(row, ["participants", "artifacts"])
     for index, (role, entry) in enumerate(entries):
-        await order_role(session, row, entry, role, user_id=row.user_id, automatic=True, index=index)
+        by, person = row.user_id, row.person_id
+        await order_role(session, row, entry, role, user_id=by, person_id=person, automatic=True, index=index)
 
 
 def write_role_end(row: RoleRun, end: RoleEnd) -> None:
