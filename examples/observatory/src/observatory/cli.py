@@ -298,7 +298,7 @@ def worker_command(
 ) -> None:
     """Play episodes until it is stopped, in addition to a server's own worker or in its executor.
 
-    It needs the server's database, artifacts, data directory and key.
+    It needs the database, artifacts and key of the server.
     """
     from dataclasses import replace
 
