@@ -22,7 +22,7 @@ from coworld_core.errors import CoworldError
 from observatory.operations.backup import back_up, restore
 from observatory.services import open_services
 from observatory.settings import Settings
-from observatory.store.models import Player, User
+from observatory.store.models import Player, PolicySecretEnv, User
 
 pytestmark = pytest.mark.slow
 
@@ -100,8 +100,9 @@ async def test_restored_platform_answers_like_the_original(tmp_path: Path, datab
             assert after[1] == before[1][:players]
             assert 0 < len(after[1]) < len(before[1])
             assert [*after[:1], *after[2:]] == [*before[:1], *before[2:]]
-            [kept] = [path for path in other.vault.rglob("policy-env/*") if path.is_file()]
-            assert await again.services.vault.policy_env(kept.name) == {"HUSH": "hush"}
+            async with again.services.database.reading() as session:
+                kept = await session.scalar(sa.select(PolicySecretEnv.id))
+                assert await again.services.vault.policy_env(session, kept) == {"HUSH": "hush"}
     finally:
         if database is None:
             await execute(postgres, f"DROP DATABASE {name} WITH (FORCE)")
@@ -122,6 +123,8 @@ async def test_invalid_backup_is_refused(tmp_path: Path) -> None:
 
     assert await refused(tmp_path) == "no_backup"
     assert await refused(tmp_path / "backup", key=None) == "key_missing"
+    (tmp_path / "other.key").write_text("x" * 32)
+    assert await refused(tmp_path / "backup", key=tmp_path / "other.key") == "key_wrong"
     assert await refused(tmp_path / "backup", data=settings.data) == "not_empty"
     note = json.loads((tmp_path / "backup/backup.json").read_text())
     (tmp_path / "backup/backup.json").write_text(json.dumps({**note, "revision": "9999"}))
@@ -174,7 +177,7 @@ async def test_backup_replaces_only_a_backup(tmp_path: Path) -> None:
         await back_up(there.services, backup, replace=True)
     assert [path.name for path in project.iterdir()] == ["thesis.py"]
     # Nor is what a restored one takes the place of anything but an Observatory's
-    mine = project / there.services.settings.blobs.name / "mine"
+    mine = project / there.services.settings.uploads.name / "mine"
     mine.parent.mkdir()
     mine.write_text("mine")
     with pytest.raises(CoworldError) as error:

@@ -13,7 +13,7 @@ from support.observatory import inside
 from support.uploads import manifest_for, upload_coworld, upload_image
 
 from coworld_core import api
-from observatory.store.models import EpisodeRequest
+from observatory.store.models import CoworldSecret, EpisodeRequest
 
 GENERATIONS = Path(__file__).parents[1] / "core" / "generations"
 ELEVATED = {"X-Use-Elevated-Privileges": "true"}
@@ -223,7 +223,9 @@ async def test_coworld_secrets_are_put_listed_and_deleted(tmp_path: Path, databa
             ("api_key", 2 * len(value), made["id"])
         ]
         assert await platform.get(f"/v2/coworlds/secrets/{made['id']}", ann) == listed, "an id names the Coworld too"
-        assert _modes(tmp_path / "observatory" / "secrets" / "coworld") == [0o600]
+        async with platform.services.database.reading() as db:
+            [sealed] = await db.scalars(sa.select(CoworldSecret.sealed))
+            assert platform.services.vault.unseal(sealed) == value * 2
         by_id = f"/v2/coworlds/secrets/{made['id']}"
         for method, where in (("GET", path), ("GET", by_id), ("PUT", f"{path}/api_key"), ("DELETE", f"{path}/api_key")):
             await platform.ask(method, where, bob, expect=403)
@@ -232,9 +234,6 @@ async def test_coworld_secrets_are_put_listed_and_deleted(tmp_path: Path, databa
         await platform.ask("PUT", f"{path}/big", ann, content=b"x" * 1_048_577, expect=413)
         assert (await platform.ask("DELETE", f"{path}/api_key", ann)).json()["secret_name"] == "api_key"
         await platform.ask("DELETE", f"{path}/api_key", ann, expect=404)
-        assert _modes(tmp_path / "observatory" / "secrets" / "coworld") == []
+        async with platform.services.database.reading() as db:
+            assert await db.scalar(sa.select(CoworldSecret.id)) is None
         await platform.ask("GET", "/v2/coworlds/secrets/nothing", ann, expect=404)
-
-
-def _modes(directory: Path) -> list[int]:
-    return [found.stat().st_mode & 0o777 for found in directory.iterdir()]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 import sqlalchemy as sa
 from support.observatory import Inside, inside
 from support.uploads import upload_coworld, upload_image
@@ -15,7 +14,7 @@ from support.uploads import upload_coworld, upload_image
 from observatory.api.leagues import create_league
 from observatory.store.audit import audit_lines
 from observatory.store.columns import Base
-from observatory.store.models import Token
+from observatory.store.models import Token, Webhook
 
 NAME, MAIL, PLAYER = "zoe-quark", "zoe@example.org", "quarkling"
 SAME_ORIGIN = {"Sec-Fetch-Site": "same-origin"}
@@ -80,8 +79,8 @@ async def test_the_old_name_stands_nowhere(tmp_path: Path, database: str | None)
         assert done == planned
         assert (done["name"], done["memberships"], done["unused"], done["requests"] > 0) == (NAME, 1, 1, True)
         assert await _found(platform, NAME, MAIL, PLAYER) == []
-        with pytest.raises(FileNotFoundError):
-            await platform.services.vault.get("webhooks", hook["id"])
+        async with platform.services.database.reading() as session:
+            assert await session.get(Webhook, hook["id"]) is None
         for token in (zoe, session_token):
             assert (await platform.get("/whoami", token))["subject_type"] == "anonymous"
         rows = await platform.get("/v2/league-policy-memberships", league_id=league)

@@ -21,9 +21,10 @@ import sqlalchemy as sa
 from anyio.streams.text import TextReceiveStream
 from support.fake_server import serve_site
 from support.lying_oidc import CLIENT, LyingProvider
-from support.observatory import Inside, inside
+from support.observatory import Inside, inside, new_services
 
 from coworld_core.errors import UsageError
+from observatory.app import create_app
 from observatory.cli import main
 from observatory.identity.accounts import new_token
 from observatory.operations.deletion import delete_named
@@ -209,6 +210,12 @@ async def test_an_answer_counts_once(tmp_path: Path) -> None:
         assert exchange.headers["authorization"].startswith("Basic ")
         platform.http.cookies.set("observatory_oidc", cookie, path="/sign-in/oidc")
         again = await platform.http.get(CALLBACK, params=answer)
+        assert (again.status_code, "was already used" in again.text) == (400, True)
+        # Nor does it count at another server
+        async with new_services(platform.services.settings) as other:
+            cookies, transport = {"observatory_oidc": cookie}, httpx2.ASGITransport(app=create_app(other))
+            async with httpx2.AsyncClient(transport=transport, base_url=other.settings.url, cookies=cookies) as http:
+                again = await http.get(CALLBACK, params=answer)
         assert (again.status_code, "was already used" in again.text) == (400, True)
         # A code that the provider knows as used
         refused = await signed_in(platform, site, code="used")

@@ -43,7 +43,7 @@ async def test_pull_secret_can_pull_but_not_push(tmp_path: Path) -> None:
         repository = name.partition(":")[0].partition("@")[0]
         place = f"/v2/{repository}/manifests/{image['image_digest']}"
         assert (await platform.http.get(place)).status_code == 401
-        secret = pull_secret("pull", "registry.example:5000", await worker_login(platform.services.vault))
+        secret = pull_secret("pull", "registry.example:5000", worker_login(platform.services.vault))
         (entry,) = [config_of(secret)["registry.example:5000"]]
         shown = {"Authorization": f"Basic {entry['auth']}"}
         assert (await platform.http.get(place, headers=shown)).status_code == 200

@@ -29,6 +29,7 @@ from observatory.identity.worker_login import worker_login
 from observatory.operations.unused_images import remove_from_engine, remove_unused
 from observatory.quotas import Quotas
 from observatory.store import blobs
+from observatory.store.artifacts import artifact_store
 from observatory.store.blobs import BlobStore
 from observatory.store.columns import now
 from observatory.store.models import Image, ImageChain, RegistryTag, Token, User
@@ -164,7 +165,7 @@ async def test_unfinished_uploads_are_bounded_and_counted(tmp_path: Path, monkey
         for upload in rest:
             await push("PATCH", upload, 202, content=b"x" * 50_000)
         await other("GET", kept, 204)
-        assert len(list((platform.services.settings.blobs / "uploads").iterdir())) == 3
+        assert len(list(platform.services.settings.uploads.iterdir())) == 3
         # They count before anything else is begun
         body = {"name": "next", "client_hash": "sha256:next"}
         refused = await platform.ask("POST", "/v2/container_images/upload", ann, json=body, expect=413)
@@ -410,7 +411,7 @@ async def test_manifest_with_too_many_layers_is_refused(tmp_path: Path) -> None:
 
 
 async def test_stale_uploads_are_removed(tmp_path: Path) -> None:
-    store = BlobStore(tmp_path / "registry")
+    store = BlobStore(artifact_store(f"file://{tmp_path / 'artifacts'}"), tmp_path / "uploads", "0" * 16)
     fresh, stale = await store.start("a"), await store.start("a")
     os.utime(stale.data, (1, 1))
     assert store.sweep() == 1
@@ -420,7 +421,7 @@ async def test_stale_uploads_are_removed(tmp_path: Path) -> None:
 
 
 def _blobs(directory: Path) -> list[Path]:
-    return [path for path in (directory / "observatory" / "registry" / "blobs").rglob("*") if path.is_file()]
+    return [path for path in (directory / "observatory" / "artifacts" / "registry").rglob("*") if path.is_file()]
 
 
 @pytest.mark.docker
@@ -464,7 +465,7 @@ async def test_a_real_engine_pushes_and_pulls(tmp_path: Path) -> None:
             await docker("rmi", pinned)
             # Our own worker pulls it too, with a login that is in no file of the engine's
             async with platform.services() as services:
-                login = await worker_login(services.vault)
+                login = worker_login(services.vault)
             async with DockerBackend(logins={grant["registry"]: login}) as backend:
                 await backend.ensure_image(pinned)
                 # There it stays as long as it is here

@@ -31,8 +31,12 @@ async def age(services: Services) -> None:
             await session.execute(sa.update(table).values(created_at=then))
         await session.execute(sa.update(RegistryTag).values(updated_at=then))
         await session.execute(sa.update(Token).where(Token.kind == "registry").values(expires_at=then))
-    for digest in services.blobs.digests():
-        os.utime(services.blobs.path(digest), (then.timestamp(), then.timestamp()))
+    for digest in await services.blobs.digests():
+        os.utime(_file(services, digest), (then.timestamp(), then.timestamp()))
+
+
+def _file(services: Services, digest: str) -> Path:
+    return services.settings.data / "artifacts" / services.blobs.key(digest)
 
 
 async def pulled(platform: Inside, token: str, image: dict[str, Any]) -> list[int]:
@@ -87,7 +91,7 @@ async def test_only_unused_images_are_removed(tmp_path: Path, database: str | No
             assert await stored_bytes(session, user) == 0
             lines = await audit_lines(session, user="ann")
             assert sum(line["action"] == "image.removed" for line in lines) == 2
-        assert bot["image_digest"] in services.blobs.digests()
+        assert bot["image_digest"] in await services.blobs.digests()
         again = await upload_image(platform, bob, "same", parts)
         assert await pulled(platform, bob, again) == [200, 200, 200]
 
@@ -99,7 +103,7 @@ async def test_unused_images_are_removed_while_the_server_runs(tmp_path: Path) -
         images = {name: await upload_image(platform, ann, name) for name in ("a", "damaged", "z")}
         await age(services)
         # One repository that cannot be looked at keeps no other from being cleaned up
-        services.blobs.path(images["damaged"]["image_digest"]).unlink()
+        _file(services, images["damaged"]["image_digest"]).unlink()
         async with services.database.writing() as session:
             await session.execute(sa.update(Image).where(Image.name == "damaged").values(created_at=now()))
     async with open_platform(tmp_path, backend="none") as platform:

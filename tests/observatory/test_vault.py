@@ -1,105 +1,101 @@
-"""Secrets at rest: encrypted, with a key that is elsewhere, and read by nobody who has only one of the two."""
+"""The key of an installation, and secrets at rest: read by nobody who has only the key or only the rest."""
 
 from __future__ import annotations
 
 import json
-import shutil
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
-from cryptography.fernet import Fernet
+import sqlalchemy as sa
+from support.observatory import inside
 
 from coworld_core.errors import CoworldError, EnvironmentFault
 from observatory.cli import main
-from observatory.settings import Settings
+from observatory.settings import Settings, database_url
+from observatory.store.database import Database, open_database
+from observatory.store.models import InstallationKey
 from observatory.store.vault import Vault
 
 VALUE = b"hunter2\x00\xff"
 
 
-async def opened(tmp_path: Path, key: str = "o.key") -> Vault:
-    return await Vault.open(tmp_path / "o" / "secrets", tmp_path / key)
+async def opened(stack: AsyncExitStack, tmp_path: Path, url: str | None = None) -> Database:
+    database = await stack.enter_async_context(open_database(database_url(url, tmp_path)))
+    await database.upgrade()
+    return database
 
 
-def files(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in tmp_path.rglob("*") if path.is_file())
-
-
-def contents(tmp_path: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in files(tmp_path)}
-
-
-async def test_secret_is_encrypted_on_disk(tmp_path: Path) -> None:
-    vault = await opened(tmp_path)
-    await vault.put("coworld", "one", VALUE)
-    await vault.put("coworld", "empty", b"")
-    assert await vault.get("coworld", "one") == VALUE
-    assert await vault.get("coworld", "empty") == b""
-    # Whoever comes later, with the same key
-    assert await (await opened(tmp_path)).get("coworld", "one") == VALUE
-    assert all(b"hunter2" not in content for content in contents(tmp_path).values())
-    assert {path.stat().st_mode & 0o777 for path in files(tmp_path)} == {0o600}
-    assert sorted(path.name for path in files(tmp_path)) == [".key-check", "empty", "o.key", "one"]
-    await vault.delete("coworld", "one")
-    with pytest.raises(FileNotFoundError):
-        await vault.get("coworld", "one")
-
-
-async def test_concurrent_starts_agree_on_one_key(tmp_path: Path) -> None:
+async def test_concurrent_starts_agree_on_one_key(tmp_path: Path, database: str | None) -> None:
     vaults: list[Vault] = []
+    async with AsyncExitStack() as stack:
+        base = await opened(stack, tmp_path, database)
 
-    async def begin(number: int) -> None:
-        vault = await opened(tmp_path)
-        await vault.put("coworld", str(number), VALUE)
-        vaults.append(vault)
+        async def begin() -> None:
+            vaults.append(await Vault.open(base, tmp_path / "o.key"))
 
-    async with anyio.create_task_group() as group:
-        for number in range(8):
-            group.start_soon(begin, number)
-    assert [await vaults[-number].get("coworld", str(number)) for number in range(8)] == [VALUE] * 8
-    assert [path.name for path in files(tmp_path) if path.parent == tmp_path] == ["o.key"]
-
-
-async def refused(tmp_path: Path, key: str = "o.key") -> CoworldError:
-    with pytest.raises(EnvironmentFault) as error:
-        await opened(tmp_path, key)
-    assert error.value.hint
-    return error.value
-
-
-async def test_missing_key_is_not_replaced(tmp_path: Path) -> None:
-    await (await opened(tmp_path)).put("coworld", "one", VALUE)
-    key = (tmp_path / "o.key").read_bytes()
-    (tmp_path / "o.key").unlink()
-    assert (await refused(tmp_path)).code == "key_missing"
-    assert not (tmp_path / "o.key").exists()
-    (tmp_path / "o.key").write_bytes(Fernet.generate_key())
-    assert (await refused(tmp_path)).code == "key_wrong"
-    (tmp_path / "o.key").write_bytes(b"no key")
-    assert (await refused(tmp_path)).code == "key_unusable"
-    assert (await refused(tmp_path, "nowhere/o.key")).code == "key_missing"
-    (tmp_path / "o.key").write_bytes(key)
-    assert await (await opened(tmp_path)).get("coworld", "one") == VALUE
-    # It was written with the permissions of the moment, and is put right
-    assert (tmp_path / "o.key").stat().st_mode & 0o777 == 0o600
+        async with anyio.create_task_group() as group:
+            for _ in range(8):
+                group.start_soon(begin)
+        assert {vaults[0].unseal(vault.seal(VALUE)) for vault in vaults} == {VALUE}
+        assert {vault.key("links") for vault in vaults} == {vaults[0].key("links")}
+        assert vaults[0].key("links") not in (vaults[0].key("secrets"), vaults[0].key("servers"))
+        assert (tmp_path / "o.key").stat().st_mode & 0o777 == 0o600
+        async with base.reading() as session:
+            [known] = await session.scalars(sa.select(InstallationKey.fingerprint))
+        assert known == vaults[0].key("fingerprint").hex()
+    assert [path.name for path in _files(tmp_path) if ".key" in path.name] == ["o.key"]
 
 
-async def test_unwritable_key_file_is_reported(tmp_path: Path) -> None:
-    assert (await refused(tmp_path, "nowhere/o.key")).code == "key_unusable"
+async def test_another_key_is_refused_and_none_is_made(tmp_path: Path) -> None:
+    key = tmp_path / "o.key"
+    async with AsyncExitStack() as stack:
+        base = await opened(stack, tmp_path)
+
+        async def refused(file: Path = key) -> str:
+            with pytest.raises(EnvironmentFault) as error:
+                await Vault.open(base, file)
+            assert error.value.hint
+            return error.value.code
+
+        assert await refused(tmp_path / "nowhere/o.key") == "key_unusable"
+        sealed = (await Vault.open(base, key)).seal(VALUE)
+        assert VALUE not in sealed
+        kept = key.read_bytes()
+        key.unlink()
+        assert await refused() == "key_missing"
+        assert not key.exists()
+        key.write_bytes(b"x" * 32)
+        assert await refused() == "key_wrong"
+        key.write_bytes(b"no key")
+        assert await refused() == "key_unusable"
+        key.write_bytes(kept)
+        assert (await Vault.open(base, key)).unseal(sealed) == VALUE
+        # It was written with the permissions of the moment, and is put right
+        assert key.stat().st_mode & 0o777 == 0o600
 
 
-async def test_tampered_secret_is_not_returned(tmp_path: Path) -> None:
-    vault = await opened(tmp_path)
-    await vault.put("coworld", "one", VALUE)
-    place = tmp_path / "o" / "secrets" / "coworld" / "one"
-    for content in (place.read_bytes()[:-2] + b"xx", b"plain", b""):
-        place.write_bytes(content)
-        with pytest.raises(EnvironmentFault) as error:
-            await vault.get("coworld", "one")
-        assert error.value.code == "key_wrong"
-        assert "plain" not in str(error.value)
+@pytest.mark.parametrize("change", [lambda sealed: sealed[:-2] + b"xx", lambda _: b"plain", lambda _: b""])
+def test_tampered_secret_is_not_returned(change: object) -> None:
+    vault = Vault(b"k" * 32)
+    with pytest.raises(CoworldError) as error:
+        vault.unseal(change(vault.seal(VALUE)))  # type: ignore[operator]
+    assert error.value.code == "key_wrong"
+    assert "plain" not in str(error.value)
+
+
+async def test_secrets_are_encrypted_in_the_directory(tmp_path: Path) -> None:
+    async with inside(tmp_path) as platform:
+        ann = await platform.add_user("ann")
+        made = await platform.post("/stats/policy-secret-envs", ann, {"policy_secret_env": {"HUSH": "hunter2"}})
+        async with platform.services.database.reading() as session:
+            assert await platform.services.vault.policy_env(session, made["id"]) == {"HUSH": "hunter2"}
+    assert all(b"hunter2" not in path.read_bytes() for path in _files(tmp_path))
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
 
 
 def test_missing_key_is_reported_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,10 +106,8 @@ def test_missing_key_is_reported_by_the_command_line(tmp_path: Path, capsys: pyt
             main(("user", "list", "--json", "--data", str(tmp_path / "o"), *arguments))
         return left.value.code, capsys.readouterr().out
 
-    assert run("--key", str(tmp_path / "mine"))[0] == 0
+    assert run("--secret-key-file", str(tmp_path / "mine"))[0] == 0
     assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
     status, out = run()
     assert (status, json.loads(out)["error"]["code"]) == (3, "key_missing")
-    shutil.rmtree(tmp_path / "o" / "secrets")
-    assert run()[0] == 0
-    assert (tmp_path / "o.key").exists()
+    assert not (tmp_path / "o.key").exists()

@@ -149,6 +149,7 @@ async def running_observatory(
     env: Mapping[str, str] | None = None,
     data: Path | None = None,
     admin: str | None = "admin",
+    key: Path | None = None,
 ) -> AsyncGenerator[Observatory]:
     """Run a server while the context is open.
 
@@ -160,13 +161,15 @@ async def running_observatory(
         artifacts: URL of its artifact store; None: in the directory.
         env: Further environment variables.
         data: Another data directory.
+        key: File with the installation's key; None: beside the data directory.
         admin: Name of the account created before the start; None: no account, and `admin_token` is empty.
     """
-    settings = Settings(data=data or tmp_path / "observatory", database=database, artifacts=artifacts)
+    settings = Settings(data=data or tmp_path / "observatory", database=database, artifacts=artifacts, key=key)
     token = await add_account(settings, admin, team=True) if admin is not None else ""
     command = ["serve", "--port", "0", "--json", "--backend", backend, "--data", str(settings.data), *arguments]
     command += ["--database", database] if database else []
     command += ["--artifacts", artifacts] if artifacts else []
+    command += ["--secret-key-file", str(key)] if key else []
     async with run_server(command, log=tmp_path / "observatory.log", env=env) as (process, said):
         settings = replace(settings, url=said["url"])
         yield Observatory(

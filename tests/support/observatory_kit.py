@@ -320,10 +320,10 @@ async def add_policy(
         )
         secret_env = None
         if secrets:
-            secret_env = PolicySecretEnv(id=new_id(), user_id=owner, names=list(secrets))
+            sealed = services.vault.seal(json.dumps(dict(secrets)).encode())
+            secret_env = PolicySecretEnv(id=new_id(), user_id=owner, names=list(secrets), sealed=sealed)
             session.add(secret_env)
             await session.flush()
-            await services.vault.put("policy-env", secret_env.id, json.dumps(dict(secrets)).encode())
         version = PolicyVersion(
             id=new_id(),
             policy_id=row.id,

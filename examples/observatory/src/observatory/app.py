@@ -35,6 +35,7 @@ from .operations.metrics import platform_trouble, serving_trouble
 from .services import Services
 from .store.columns import JsonObject
 from .store.database import counting_rows, is_lost
+from .web.forwarding import Forwarding, admit
 from .web.visit import open_visit, trouble
 
 __all__ = ["create_app", "document", "lifespans"]
@@ -62,6 +63,7 @@ PARTS = (
     "api.feed",
     "api.replays",
     "web.game_proxy",
+    "web.forwarding",
     "api.hosted",
     "api.lobbies",
     "api.labels",
@@ -117,7 +119,7 @@ def create_app(services: Services) -> _Application:
     """Create the application for open services, within `lifespans`."""
     app = _application(services.settings.url)
     app.state.services = services
-    return _Envelope(app, services)
+    return _Envelope(Forwarding(app, services, _turned_away), services)
 
 
 def document(url: str) -> JsonObject:
@@ -303,6 +305,7 @@ class _Envelope:
         self._services = services
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+        scope = admit(self._services, scope)
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 
 import click
 
-from coworld_cli.console import CommandLine
+from coworld_cli.console import CommandLine, HostAndPort
 from coworld_core.text import csv_text
 
 from .cli_oidc import signs_in
@@ -113,6 +113,14 @@ def _proxies(context: click.Context, option: click.Parameter, given: tuple[str, 
     help="Address or network of a proxy that gives the client's address in X-Forwarded-For; `none`: no proxy. May be "
     "repeated.  [default: 127.0.0.1 and ::1]",
 )
+@click.option(
+    "--internal-address",
+    metavar="HOST:PORT",
+    type=HostAndPort(),
+    envvar="OBSERVATORY_INTERNAL_ADDRESS",
+    show_envvar=True,
+    help="Where other servers of the same database reach this one.  [default: where it listens]",
+)
 @artifacts_option
 @runs
 @retains
@@ -151,6 +159,7 @@ def serve_command(
     trust_uploads: bool,
     url: str | None,
     trusted_proxies: tuple[str, ...],
+    internal_address: tuple[str, int] | None,
     artifacts: str | None,
     work: dict[str, Any],
     retention: Retention,
@@ -181,6 +190,7 @@ def serve_command(
         oidc=oidc,
         trust_uploads=trust_uploads,
         trusted_proxies=trusted_proxies,
+        internal_address=":".join(map(str, internal_address)) if internal_address is not None else None,
         **work,
     )
     server.require_safe_address(settings, host, allow_remote=allow_remote)
@@ -288,7 +298,7 @@ def worker_command(
 ) -> None:
     """Play episodes until it is stopped, in addition to a server's own worker or in its executor.
 
-    It needs the server's database, artifacts, data directory and key.
+    It needs the database, artifacts and key of the server.
     """
     from dataclasses import replace
 
@@ -383,7 +393,7 @@ def pull_secret_command(settings: Settings, out: Out, url: str | None, name: str
         settings = replace(settings, url=url.rstrip("/"))
 
     async def make(services: Services) -> dict[str, object]:
-        return pull_secret(name, services.settings.registry, await worker_login(services.vault))
+        return pull_secret(name, services.settings.registry, worker_login(services.vault))
 
     made = with_services(settings, make)
     keep_secret(out, to, jsonlib.dumps(made, indent=2), made)

@@ -354,7 +354,7 @@ def _retention(settings: Settings, out: Out, dry_run: bool, retention: Retention
 
 
 def _contents(note: dict[str, Any]) -> str:
-    counts = ", ".join(f"{note[name]} {name}" for name in ("rows", "images", "artifacts", "secrets"))
+    counts = ", ".join(f"{note[name]} {name}" for name in ("rows", "images", "artifacts"))
     return f"{counts} of {_moment(note['made_at'])} UTC"
 
 

@@ -70,7 +70,7 @@ class Out(Output):
 
 
 def where(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--data`, `--database`, `--key` and `--json` to a command, which takes `settings` and `out`."""
+    """Add `--data`, `--database`, `--secret-key-file` and `--json` to a command, which takes `settings` and `out`."""
 
     @click.option(
         "--data",
@@ -89,12 +89,14 @@ def where(function: Callable[..., Any]) -> Callable[..., Any]:
         help="postgresql://USER:PASSWORD@HOST/NAME.  [default: SQLite in the directory]",
     )
     @click.option(
-        "--key",
+        "--secret-key-file",
+        "key",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        envvar="OBSERVATORY_KEY",
+        envvar="OBSERVATORY_SECRET_KEY_FILE",
         show_envvar=True,
-        help="The key that encrypts secrets; created if missing.  [default: the directory's name with .key, beside it]",
+        help="The installation's key, the same for all servers and workers of a database; created with it.  "
+        "[default: the directory's name with .key, beside it]",
     )
     @click.option("--json", is_flag=True, help="Write the result as JSON to standard output.")
     @functools.wraps(function)

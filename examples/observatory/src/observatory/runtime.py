@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .episodes.signed_links import LinkSigner
 from .store.change_notifier import ChangeNotifier
-from .work.executor import Executor, open_executor, owner_name
+from .work.executor import Executor, open_executor
 
 if TYPE_CHECKING:
     import httpx2
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from .operations.metrics import PlatformMetrics
     from .operations.traces import PlatformTraces
     from .services import Services
+    from .settings import Settings
+    from .store.vault import Vault
     from .work.worker import Worker
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 class Runtime:
     """The parts of a running server besides its stores."""
 
-    links: LinkSigner = field(default_factory=lambda: LinkSigner(secrets.token_bytes(32), ""))
+    links: LinkSigner
     executor: Executor | None = None
     """None if this server runs no programs."""
     worker: Worker | None = None
@@ -40,6 +41,8 @@ class Runtime:
     """Hosted games; None if there is no backend."""
     games: httpx2.AsyncClient | None = None
     """Connections to games, while the server runs."""
+    servers: httpx2.AsyncHTTPTransport | None = None
+    """Connections to other servers, while this one runs and has let them know where it is."""
     changes: ChangeNotifier = field(default_factory=ChangeNotifier)
     """Notifies waiting requests of changes."""
     metrics: PlatformMetrics | None = None
@@ -50,6 +53,11 @@ class Runtime:
     """Why nothing could be stored when that was last tried; empty if it could."""
     store_checked: float = float("-inf")
     """When that was, by the event loop's clock."""
+
+    @classmethod
+    def of(cls, vault: Vault, settings: Settings) -> Runtime:
+        """The parts before anything runs: whichever server has made a link, all know it."""
+        return cls(LinkSigner(vault.key("links"), settings.url))
 
 
 @asynccontextmanager
@@ -88,22 +96,13 @@ async def open_runtime(services: Services) -> AsyncGenerator[Runtime]:
     """Open everything that runs beside a server in `services.runtime`."""
     settings = services.settings
     runtime = services.runtime
-    runtime.links = LinkSigner(await _key(services), settings.url)
     async with AsyncExitStack() as stack:
         runtime.executor = await stack.enter_async_context(open_executor(services))
         try:
             if runtime.executor is not None and settings.parallel > 0:
                 runtime.worker = await stack.enter_async_context(
-                    open_worker(services, runtime.executor, owner=owner_name(settings, "server"))
+                    open_worker(services, runtime.executor, owner=settings.owner("server"))
                 )
             yield runtime
         finally:
             runtime.executor = runtime.worker = None
-
-
-async def _key(services: Services) -> bytes:
-    try:
-        return await services.vault.get("keys", "artifact-links")
-    except FileNotFoundError:
-        await services.vault.put("keys", "artifact-links", secrets.token_bytes(32))
-        return await services.vault.get("keys", "artifact-links")

@@ -318,8 +318,20 @@ def stop_signals(note: Callable[[str], None]) -> Generator[Callable[[], Awaitabl
 
 
 def with_url(settings: Settings, listener: socket.socket, url: str | None) -> Settings:
-    """The settings with the URL of a server: `url`, or the listener's own address."""
-    return replace(settings, url=(url or address_of(listener)).rstrip("/"))
+    """The settings with the addresses of a server: `url`, or the listener's own, and that for other servers."""
+    internal = settings.internal_address or _own_address(listener)
+    return replace(settings, url=(url or address_of(listener)).rstrip("/"), internal_address=internal)
+
+
+def _own_address(listener: socket.socket) -> str:
+    """`host:port` of a listening socket; a wildcard address is given as this machine's."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
+        try:
+            host = socket.gethostbyname(socket.gethostname())
+        except OSError:
+            host = "127.0.0.1"
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 logging.getLogger("observatory").addHandler(logging.NullHandler())

@@ -12,7 +12,7 @@ from .identity.limits import REQUEST_WINDOW, ConnectionLimit, RateLimit
 from .identity.oidc import OidcClient
 from .identity.sign_in import SignIns
 from .runtime import Runtime
-from .settings import Settings
+from .settings import Settings, server_id
 from .store.artifacts import ArtifactStore, artifact_store
 from .store.audit import RefusalLog
 from .store.blobs import BlobStore
@@ -33,6 +33,8 @@ class Services:
     artifacts: ArtifactStore
     blobs: BlobStore
     vault: Vault
+    runtime: Runtime
+    """The running parts besides the stores, in a server."""
     tokens: Authenticator = field(default_factory=Authenticator)
     requests: RateLimit = field(default_factory=lambda: RateLimit("requests", REQUEST_WINDOW))
     """Requests to come, by account or address."""
@@ -47,8 +49,6 @@ class Services:
         default_factory=lambda: RowCache(EpisodeRequest.id, (EpisodeRequest.revision, EpisodeRequest.pruned_at))
     )
     """Episodes shown last."""
-    runtime: Runtime = field(default_factory=Runtime)
-    """The running parts besides the stores, in a server."""
 
 
 @asynccontextmanager
@@ -60,7 +60,7 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
         upgrade: Whether to bring the database's tables up to date.
 
     Raises:
-        EnvironmentFault: The database, the artifact store or the key of the secrets cannot be used.
+        EnvironmentFault: The database, the artifact store or the installation's key cannot be used.
         UsageError: The data directory, or the provider by which people sign in, cannot be used.
     """
     oidc = OidcClient(settings.oidc, settings.url) if settings.oidc is not None else None
@@ -70,11 +70,13 @@ async def open_services(settings: Settings, *, upgrade: bool = True) -> AsyncGen
             await database.upgrade()
         artifacts = artifact_store(settings.artifacts_url)
         await artifacts.check()
+        vault = await Vault.open(database, settings.key_file)
         yield Services(
             settings=settings,
             oidc=oidc,
             database=database,
             artifacts=artifacts,
-            blobs=BlobStore(settings.blobs),
-            vault=await Vault.open(settings.vault, settings.key_file),
+            blobs=BlobStore(artifacts, settings.uploads, server_id(settings.owner("server"))),
+            vault=vault,
+            runtime=Runtime.of(vault, settings),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -19,6 +21,7 @@ __all__ = [
     "Retention",
     "Settings",
     "database_url",
+    "server_id",
 ]
 
 DEFAULT_PORT = 8787
@@ -67,11 +70,12 @@ class Settings:
     """Settings of an Observatory.
 
     Args:
-        data: Its directory, private to its user: database, registry blobs, secrets, artifacts.
+        data: Its directory, private to its user: database, artifacts, unfinished uploads.
         database: SQLAlchemy URL, or `postgresql://…` for short; None: SQLite in `data`.
-        key: File with the key that encrypts secrets; None: beside `data`, under its name and `.key`.
-        artifacts: fsspec URL of the artifacts; None: `data/artifacts`.
+        key: File with the installation's key; None: beside `data`, under its name and `.key`.
+        artifacts: fsspec URL of the artifacts and images; None: `data/artifacts`.
         url: The address for clients (`http://127.0.0.1:8787`), without a trailing slash.
+        internal_address: `host:port` at which other servers of the installation reach this one; None: nowhere.
         trusted_proxies: Addresses and networks of the proxies that are believed what the client's address is.
         public: Whether anonymous visitors may read public leagues, Coworlds and episodes.
         backend: Where episodes run: `docker`, `process`, `kubernetes`; `auto` chooses, `none` runs nothing.
@@ -98,6 +102,7 @@ class Settings:
     key: Path | None = None
     artifacts: str | None = None
     url: str = f"http://127.0.0.1:{DEFAULT_PORT}"
+    internal_address: str | None = None
     trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     public: bool = True
     backend: BackendName = "none"
@@ -137,21 +142,25 @@ class Settings:
         """Host and port of the image registry, as in the names of images."""
         return urlsplit(self.url).netloc
 
-    @property
-    def blobs(self) -> Path:
-        """The registry's blobs and unfinished uploads."""
-        return self.data / "registry"
+    def owner(self, role: str) -> str:
+        """A worker's name: stable across restarts of the server of a directory, and different from all others."""
+        return f"{role}@{socket.gethostname()}:{self.data.absolute()}"[:250]
 
     @property
-    def vault(self) -> Path:
-        """The directory of secrets, each in a private file."""
-        return self.data / "secrets"
+    def uploads(self) -> Path:
+        """The registry's unfinished uploads."""
+        return self.data / "uploads"
 
     @property
     def key_file(self) -> Path:
-        """The key that encrypts secrets."""
+        """The installation's key, which all its servers and workers have."""
         data = self.data.absolute()
         return self.key or data.with_name(f"{data.name}.key")
+
+
+def server_id(owner: str) -> str:
+    """A server's id, 16 hexadecimal digits, from its name (`Settings.owner`)."""
+    return hashlib.sha256(owner.encode()).hexdigest()[:16]
 
 
 def database_url(url: str | None, data: Path) -> str:

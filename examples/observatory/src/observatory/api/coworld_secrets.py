@@ -65,12 +65,11 @@ async def put_secret(call: Annotated[Call, gate("known", held=False)], coworld: 
         if row is None:
             row = CoworldSecret(name_key=owner.key, name=name, user_id=owner.user_id)
             session.add(row)
-        row.size_bytes, row.updated_at = len(content), now()
+        row.size_bytes, row.updated_at, row.sealed = len(content), now(), call.services.vault.seal(content)
         subject = f"{owner.name}/{name}"
         audit(session, "secret.kept", user_id=row.user_id, subject=subject, bytes=len(content))
         await session.flush()
         await require_stored(session, call.caller.require(), call.services.settings.quotas)
-        await call.services.vault.put("coworld", row.id, content)
         return Json(_secret_json(row, owner, await _canonical_id(session, owner)))
 
 
@@ -86,8 +85,6 @@ async def delete_secret(call: SignedIn, coworld: str, name: str) -> Json:
     answer = _secret_json(row, owner, await _canonical_id(call.db, owner))
     audit(call.db, "secret.deleted", user_id=row.user_id, subject=f"{owner.name}/{name}")
     await call.db.delete(row)
-    await call.db.flush()
-    await call.services.vault.delete("coworld", row.id)
     return Json(answer)
 
 

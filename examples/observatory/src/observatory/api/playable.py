@@ -48,8 +48,7 @@ async def require_version_runs(call: Call, version: PolicyVersion, image: Image,
         if await holds_player(call.db, image):
             admission.require_files(image.name)
             return
-        id = version.secret_env_id if is_played else None
-        secrets = await call.services.vault.policy_env(id) if id else {}
+        secrets = await call.services.vault.policy_env(call.db, version.secret_env_id if is_played else None)
         await admission.admit(call.db, policy_runnable(version), owner=version.user_id, secrets=secrets)
 
 

@@ -10,15 +10,17 @@ import sqlalchemy as sa
 from fastapi import Query
 from pydantic import Field
 from sqlalchemy.orm import joinedload
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 
 from coworld_core import api
 from coworld_core.reserved_env import is_reserved_env
 
+from ..episodes.downloads import send_stored
 from ..errors import Refusal, conflict, forbidden, invalid, not_found
 from ..identity.auth import Caller
 from ..names import Name, new_name, require_distinct
 from ..operations.moderation import disabled_since
+from ..store.artifacts import StoredObject
 from ..store.audit import audit
 from ..store.columns import JsonObject
 from ..store.kept_labels import labelled, labels_of, set_labels
@@ -49,11 +51,11 @@ async def create_secret_env(call: SignedIn, body: api.PolicySecretEnvBody) -> Js
     for name in body.policy_secret_env:
         if is_reserved_env(name):
             raise invalid(f"{name} is reserved for the platform.", at=("body", "policy_secret_env", name))
-    row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env))
+    sealed = call.services.vault.seal(json.dumps(body.policy_secret_env).encode())
+    row = PolicySecretEnv(user_id=call.caller.require().id, names=sorted(body.policy_secret_env), sealed=sealed)
     call.db.add(row)
     await call.db.flush()
     audit(call.db, "secret.kept", user_id=row.user_id, subject=row.id, names=row.names)
-    await call.services.vault.put("policy-env", row.id, json.dumps(body.policy_secret_env).encode())
     return Json({"id": row.id})
 
 
@@ -73,8 +75,6 @@ async def delete_secret_env(call: Annotated[Call, gate("known", held=False)], se
             raise conflict(f"The policy version {used} uses these secrets, so they cannot be deleted.", code="in_use")
         audit(session, "secret.deleted", user_id=row.user_id, subject=row.id)
         await session.delete(row)
-    # Only after the row: a version created in the meantime keeps them.
-    await call.services.vault.delete("policy-env", secret_env_id)
     return Json({"id": secret_env_id})
 
 
@@ -126,10 +126,11 @@ async def get_policy_files(call: SignedIn, version_id: str) -> Response:
             f"{version.policy.name}:v{version.version} is an image, not files: pull it from where it was pushed.",
             code="policy_is_image",
         )
-    path = call.services.blobs.path(image.digest)
-    if not path.is_file():
+    blobs = call.services.blobs
+    if (size := await blobs.size(image.digest)) is None:
         raise Refusal(410, "The files of this version are no longer here.", code="gone")
-    return FileResponse(path, media_type=PLAYER_MEDIA, headers={"ETag": f'"{image.digest}"'})
+    stored = StoredObject(blobs.key(image.digest), size, image.digest)
+    return send_stored(call.services.artifacts, call.request, stored, headers={}, media_type=PLAYER_MEDIA)
 
 
 @router.get("/v2/policies/{policy_id}/selection-access", response_model=api.SelectionAccess)

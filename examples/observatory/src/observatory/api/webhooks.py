@@ -7,7 +7,7 @@ from typing import Annotated
 from coworld_core import api
 
 from ..errors import not_found
-from ..operations.webhooks import make_webhook, remove_webhook, webhooks_of
+from ..operations.webhooks import make_webhook, webhooks_of
 from ..store.columns import JsonObject
 from ..store.models import Webhook
 from .routing import ApiRouter, Call, InPerson, Json, gate, refusals
@@ -41,7 +41,7 @@ async def delete_webhook(call: InPerson, webhook_id: str) -> Json:
     if row is None:
         raise not_found("webhook of yours", webhook_id)
     shown = _webhook(row)
-    await remove_webhook(call.services, call.db, row)
+    await call.db.delete(row)
     return Json(shown)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from typing import Literal
 from urllib.parse import quote
 
@@ -15,10 +15,10 @@ from coworld_core.files import ZipWriter
 from coworld_core.roles import BundlePlan
 
 from ..errors import Refusal
-from ..store.artifacts import ArtifactStore
+from ..store.artifacts import ArtifactStore, StoredObject
 from ..store.models import Artifact
 
-__all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain", "stream_bundle"]
+__all__ = ["chunks", "filename_of", "plain_chunks", "send", "send_plain", "send_stored", "stream_bundle"]
 
 _RANGE = re.compile(r"bytes=(?:(?P<first>\d{1,18})-(?P<last>\d{0,18})|-(?P<suffix>\d{1,18}))", re.ASCII)
 
@@ -39,7 +39,7 @@ def filename_of(artifact: Artifact) -> str:
 
 
 async def chunks(
-    store: ArtifactStore, artifact: Artifact, *, start: int = 0, stop: int | None = None
+    store: ArtifactStore, artifact: Artifact | StoredObject, *, start: int = 0, stop: int | None = None
 ) -> AsyncGenerator[bytes]:
     """The stored bytes."""
     async with store.reading(artifact.key, start=start, stop=stop) as pieces:
@@ -79,7 +79,7 @@ async def stream_bundle(store: ArtifactStore, plan: BundlePlan[Artifact]) -> Asy
 
 
 def send(store: ArtifactStore, request: Request, artifact: Artifact, *, name: str | None = None) -> Response:
-    """Send the stored bytes, according to the request's conditions and range.
+    """Send an artifact's stored bytes, according to the request's conditions and range.
 
     Args:
         store: The store.
@@ -88,44 +88,62 @@ def send(store: ArtifactStore, request: Request, artifact: Artifact, *, name: st
         name: Its file name; by default that of its kind.
 
     Raises:
-        Refusal: 412 if `If-Match` names another version, 416 for a range beyond the end.
+        Refusal: As by `send_stored`.
     """
-    etag = f'"{artifact.sha256}"'
+    stored = StoredObject(artifact.key, artifact.size, artifact.sha256)
     headers = {
-        "ETag": etag,
-        "Accept-Ranges": "bytes",
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name or filename_of(artifact))}",
         "Cache-Control": "private, max-age=3600, immutable",
     }
+    return send_stored(store, request, stored, headers=headers, media_type=artifact.media_type)
+
+
+def send_stored(
+    store: ArtifactStore, request: Request, stored: StoredObject, *, headers: Mapping[str, str], media_type: str
+) -> Response:
+    """Send stored bytes, according to the request's conditions and range.
+
+    Args:
+        store: The store.
+        request: The request.
+        stored: What to send; its digest is the entity tag.
+        headers: Further headers.
+        media_type: The type of the content.
+
+    Raises:
+        Refusal: 412 if `If-Match` names another version, 416 for a range beyond the end.
+    """
+    etag = f'"{stored.sha256}"'
+    headers = {"ETag": etag, "Accept-Ranges": "bytes", **headers}
     wanted = request.headers.get("if-match")
     if wanted is not None and not _names(wanted, etag):
         raise Refusal(412, "The artifact has changed since the given version. Look it up again.", code="changed")
     known = request.headers.get("if-none-match")
     if known is not None and _names(known, etag):
         return Response(status_code=304, headers=headers)
-    start, stop, status = 0, artifact.size, 200
+    start, stop, status = 0, stored.size, 200
     asked = request.headers.get("range")
     if asked is not None and request.headers.get("if-range", etag) == etag:
-        part = _part(asked, artifact.size)
+        part = _part(asked, stored.size)
         if isinstance(part, str):
             raise Refusal(
                 416,
-                f"The range is outside the artifact, which has {artifact.size} bytes.",
+                f"The range is outside the content, which has {stored.size} bytes.",
                 code="range_not_satisfiable",
-                headers={"Content-Range": f"bytes */{artifact.size}", "ETag": etag},
+                headers={"Content-Range": f"bytes */{stored.size}", "ETag": etag},
             )
         if part is not None:
             start, stop = part
             status = 206
-            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{artifact.size}"
+            headers["Content-Range"] = f"bytes {start}-{stop - 1}/{stored.size}"
     headers["Content-Length"] = str(stop - start)
     if request.method == "HEAD":
-        return Response(status_code=status, headers=headers, media_type=artifact.media_type)
+        return Response(status_code=status, headers=headers, media_type=media_type)
     return StreamingResponse(
-        chunks(store, artifact, start=start, stop=stop),
+        chunks(store, stored, start=start, stop=stop),
         status_code=status,
         headers=headers,
-        media_type=artifact.media_type,
+        media_type=media_type,
     )
 
 

@@ -88,7 +88,7 @@ async def plan_game(services: Services, admission: Admission, game: HostedGame) 
         CapabilityError: A program may not run here.
         ImageError: An image is not available.
         UsageError: A policy version no longer exists.
-        EnvironmentFault: A policy's secrets are missing on this machine (code `secrets_missing`).
+        EnvironmentFault: A policy's secrets were changed (code `key_wrong`).
     """
     from coworld_runner.package import EpisodePlan, Seat, plan_for_people
 

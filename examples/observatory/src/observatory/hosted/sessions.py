@@ -34,7 +34,6 @@ from ..identity.auth import Caller
 from ..identity.limits import Taker, quotas_of, taker_of
 from ..store.columns import new_id, now
 from ..store.models import Artifact, Coworld, EpisodeRequest, HostedSession, User
-from ..work.executor import owner_name
 from .archive import archive_play
 from .games import HostedGame, SeatedPerson, plan_game
 from .session_state import kept_state
@@ -331,7 +330,7 @@ class Sessions:
         session.user_id, session.player_id = caller.user_id, caller.player_id
         session.used = anyio.current_time()
         # It counts from here on, so that requests at the same time do not exceed a limit together.
-        session.server = owner_name(self._services.settings, "server")
+        session.server = self._services.settings.owner("server")
         before = self._sessions.get(session.id)
         self._sessions[session.id] = session
         try:
@@ -475,7 +474,7 @@ async def open_sessions(services: Services) -> AsyncGenerator[Sessions | None]:
 
 async def _take_back(services: Services, executor: Executor) -> None:
     """Remove leftovers of this server's sessions if it was killed, and of others' that cannot go on any more."""
-    mine = owner_name(services.settings, "server")
+    mine = services.settings.owner("server")
     longest = dt.timedelta(seconds=max(REPLAY_SECONDS, services.settings.episode_timeout) + KEEP_SECONDS)
     async with services.database.reading() as db:
         found = (await db.scalars(sa.select(HostedSession).where(HostedSession.ended_at.is_(None)))).all()

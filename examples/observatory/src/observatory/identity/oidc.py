@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import json
 import secrets
 from collections.abc import Mapping
@@ -18,12 +20,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from coworld_core.errors import RemoteError, UsageError
 from coworld_core.loopback import is_loopback
 
-from ..bounded_mapping import BoundedMapping
 from ..errors import Refusal, conflict, forbidden
 from ..names import NameRefused
 from ..settings import OidcProvider
 from ..store.audit import audit
-from ..store.models import SignInLink, User
+from ..store.columns import now
+from ..store.database import Database
+from ..store.models import SignInLink, UsedState, User
 from .accounts import make_account
 from .auth import require_enabled
 
@@ -40,7 +43,8 @@ _LIMIT = 256 * 1024
 _LONGEST = 256
 _SECONDS = 15.0
 _TRIED_NAMES = 100
-_USED = 4096
+_KEPT = dt.timedelta(hours=1)
+"""How long it is known which states were used: longer than one is good for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,6 @@ class OidcClient:
         self._read_at = float("-inf")
         self._metadata: dict[str, Any] = {}
         self._keys: dict[str, Any] = {}
-        self._used: BoundedMapping[str, bool] = BoundedMapping(_USED)
 
     async def begin(self) -> tuple[str, dict[str, str]]:
         """Begin to sign somebody in.
@@ -106,10 +109,11 @@ class OidcClient:
             )
         return url, begun
 
-    async def finish(self, answer: Mapping[str, str], begun: Mapping[str, str]) -> ProvenPerson:
+    async def finish(self, database: Database, answer: Mapping[str, str], begun: Mapping[str, str]) -> ProvenPerson:
         """Find out whom the provider has signed in.
 
         Args:
+            database: Notes what was used, for all servers.
             answer: What it has sent back by the browser.
             begun: What `begin` has returned, from the same browser.
 
@@ -121,13 +125,12 @@ class OidcClient:
         name, state = self.provider.name, begun["state"]
         if not secrets.compare_digest(answer.get("state", "").encode(), state.encode()):
             raise Refusal(400, "This browser did not begin this sign-in. Begin again here.", code="bad_sign_in")
-        if state in self._used:
-            raise Refusal(400, "This sign-in was already used. Begin again here.", code="bad_sign_in")
         if answer.get("iss", self.provider.issuer) != self.provider.issuer:
             raise forbidden(f"Another provider than {name} has answered. Begin again here.", code="sign_in_refused")
         if "error" in answer or not answer.get("code"):
             raise self._refused(answer.get("error_description") or answer.get("error") or "it sent no code")
-        self._used[state] = True
+        if not await _use(database, state):
+            raise Refusal(400, "This sign-in was already used. Begin again here.", code="bad_sign_in")
         await self._read()
         return _person(self.provider, await self._claims(await self._exchange(answer["code"], begun), begun["nonce"]))
 
@@ -233,6 +236,15 @@ class OidcClient:
 
     def _remote(self, said: str) -> RemoteError:
         return RemoteError(f"{self.provider.name} {said}.", code="bad_provider")
+
+
+async def _use(database: Database, state: str) -> bool:
+    """Use a state; whether nobody has before."""
+    digest = hashlib.sha256(state.encode()).hexdigest()
+    async with database.writing() as session:
+        if fresh := await session.get(UsedState, digest) is None:
+            session.add(UsedState(digest=digest, expires_at=now() + _KEPT))
+    return fresh
 
 
 def _is_safe(url: object) -> bool:

@@ -20,27 +20,16 @@ PREFIX = "obk_"
 
 _OBJECT = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 _USER = "worker"
-_KEY = ("keys", "registry-pull")
 
 
-async def worker_login(vault: Vault) -> tuple[str, str]:
-    """User and password of workers that share the data directory; created on first use."""
-    try:
-        return _USER, (await vault.get(*_KEY)).decode()
-    except FileNotFoundError:
-        await vault.put(*_KEY, f"{PREFIX}{secrets.token_urlsafe(32)}".encode())
-        return _USER, (await vault.get(*_KEY)).decode()
+def worker_login(vault: Vault) -> tuple[str, str]:
+    """User and password of the installation's workers."""
+    return _USER, f"{PREFIX}{base64.urlsafe_b64encode(vault.key('registry-pull')).decode().rstrip('=')}"
 
 
-async def is_worker(vault: Vault, password: str) -> bool:
+def is_worker(vault: Vault, password: str) -> bool:
     """Whether a password is the workers' password."""
-    if not password.startswith(PREFIX):
-        return False
-    try:
-        kept = await vault.get(*_KEY)
-    except FileNotFoundError:
-        return False
-    return secrets.compare_digest(kept, password.encode())
+    return password.startswith(PREFIX) and secrets.compare_digest(worker_login(vault)[1].encode(), password.encode())
 
 
 def pull_secret(name: str, registry: str, login: tuple[str, str]) -> dict[str, object]:

@@ -28,10 +28,10 @@ from ..data_directory import locked_directory, prepare_directory
 from ..services import Services, open_services
 from ..settings import Settings, database_url
 from ..store.audit import audit
-from ..store.blobs import is_digest
+from ..store.blobs import BlobStore, is_digest
 from ..store.columns import JsonObject, now
 from ..store.database import Database, newest_revision, open_database
-from ..store.models import Artifact, Base, RegistryBlob, RegistryManifest, RoleRun, WorkerRow
+from ..store.models import Artifact, Base, RegistryBlob, RegistryManifest, RoleRun, ServerRow, WorkerRow
 from ..store.vault import Vault
 
 __all__ = ["back_up", "restore"]
@@ -53,8 +53,8 @@ async def back_up(services: Services, to: Path, *, replace: bool = False) -> Jso
         replace: Whether an earlier backup in the directory may be replaced.
 
     Returns:
-        The content of the backup: `rows`, `images` (blobs), `artifacts`, `secrets`, and the keys of artifacts
-        that are `missing` from the store.
+        The content of the backup: `rows`, `images` (blobs), `artifacts`, and the keys of those that are `missing` from
+        the store.
 
     Raises:
         UsageError: The directory is not empty (code `not_empty`), or it is to be replaced and holds something else
@@ -71,22 +71,17 @@ async def back_up(services: Services, to: Path, *, replace: bool = False) -> Jso
             await copy.upgrade()
             rows = await _copy_rows(services.database, copy)
             digests, keys = await _files(copy)
-        blobs = here.blobs / "blobs" / "sha256"
-        images = await _copied(
-            digests, lambda digest: _copy_file(services.blobs.path(digest), blobs / digest[7:9] / digest[7:])
-        )
-        kept = await _copied(keys, lambda key: _fetch(services, key, part / "artifacts" / key))
-        secrets = await anyio.to_thread.run_sync(_copy_secrets, services.settings.vault, here.vault)
+        blobs = [BlobStore.key(digest) for digest in digests]
+        missing = await _copied([*blobs, *keys], lambda key: _fetch(services, key, part / "artifacts" / key))
         note: JsonObject = {
             "format": _FORMAT,
             "made_at": now().isoformat(),
             "observatory": metadata.version("observatory"),
             "revision": newest_revision(),
             "rows": rows,
-            "images": len(digests) - len(images),
-            "artifacts": len(keys) - len(kept),
-            "secrets": secrets,
-            "missing": sorted([*images, *kept]),
+            "images": len({*blobs}.difference(missing)),
+            "artifacts": len({*keys}.difference(missing)),
+            "missing": sorted(missing),
         }
         (part / _NOTE).write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
         await anyio.to_thread.run_sync(_put_in_place, part, to)
@@ -116,13 +111,12 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
         EnvironmentFault: The key is missing or wrong, a server is running there, or a store cannot be reached.
     """
     note = await anyio.to_thread.run_sync(_read_note, source)
-    await Vault.open(source / "secrets", settings.key_file)
     hint = "Name another place, or say --replace: what is there is lost then."
     if not replace:
         _require_empty(settings.data, hint)
-    async with _opened_copy(source):
-        # A damaged backup is found before anything is replaced
-        pass
+    async with _opened_copy(source) as copy:
+        # A damaged backup, or another key, is found before anything is replaced
+        await Vault.open(copy, settings.key_file)
     prepare_directory(settings.data)
     with locked_directory(settings.data):
         async with open_database(settings.database_url) as database:
@@ -132,21 +126,14 @@ async def restore(source: Path, settings: Settings, *, replace: bool = False) ->
                 await database.empty()
             else:
                 # Without an Observatory, what has the name of its directories is somebody else's
-                for place in (settings.blobs, settings.vault):
-                    _require_empty(place, "Name another place, or move that elsewhere first.")
+                _require_empty(settings.uploads, "Name another place, or move that elsewhere first.")
             await database.upgrade()
             async with _opened_copy(source) as copy:
                 await _copy_rows(copy, database)
                 digests, keys = await _files(copy)
-        for old in (settings.blobs, settings.vault):
-            await anyio.to_thread.run_sync(lambda old=old: shutil.rmtree(old, ignore_errors=True))
-        await anyio.to_thread.run_sync(_copy_secrets, source / "secrets", prepare_directory(settings.vault))
+        await anyio.to_thread.run_sync(lambda: shutil.rmtree(settings.uploads, ignore_errors=True))
         async with open_services(settings) as services:
-            from_blobs = Settings(data=source).blobs / "blobs" / "sha256"
-            await _copied(
-                digests,
-                lambda digest: _copy_file(from_blobs / digest[7:9] / digest[7:], services.blobs.path(digest)),
-            )
+            keys += [BlobStore.key(digest) for digest in digests]
             await _copied(keys, lambda key: _stored(services, key, source / "artifacts" / key))
             async with services.database.writing() as session:
                 audit(session, "platform.restored", subject=f"backup of {note['made_at']}")
@@ -161,8 +148,8 @@ async def _copy_rows(source: Database, target: Database) -> int:
     async with engine.connect() as reading, target.engine.execution_options(writing=True).begin() as writing:
         for table in Base.metadata.sorted_tables:
             await writing.execute(sa.delete(table))
-            if table is WorkerRow.__table__:
-                continue  # Describes workers of the source.
+            if table in (WorkerRow.__table__, ServerRow.__table__):
+                continue  # Describes those of the source.
             found = await reading.stream(sa.select(table))
             async for rows in found.mappings().partitions(_ROWS):
                 await writing.execute(sa.insert(table), [dict(row) for row in rows])
@@ -199,14 +186,6 @@ async def _copied(names: Iterable[str], copy: Callable[[str], Awaitable[None]]) 
     return missing
 
 
-async def _copy_file(source: Path, target: Path) -> None:
-    def copy() -> None:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copy2(source, target)
-
-    await anyio.to_thread.run_sync(copy)
-
-
 async def _fetch(services: Services, key: str, to: Path) -> None:
     to.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     await services.artifacts.fetch(key, to)
@@ -214,21 +193,6 @@ async def _fetch(services: Services, key: str, to: Path) -> None:
 
 async def _stored(services: Services, key: str, source: Path) -> None:
     await services.artifacts.put(key, source)
-
-
-def _copy_secrets(source: Path, target: Path) -> int:
-    """Copy the encrypted secrets; returns their number."""
-    prepare_directory(target)
-    count = 0
-    for path in (*source.glob(".key-check"), *source.glob("*/[!.]*")):
-        place = target / path.relative_to(source)
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        try:
-            shutil.copy2(path, place)
-        except FileNotFoundError:
-            continue  # Deleted in the meantime
-        count += path.parent != source
-    return count
 
 
 @asynccontextmanager
@@ -313,7 +277,7 @@ def _require_backup(directory: Path) -> None:
         return
     _read_note(directory)
     here = Settings(data=directory)
-    known = {_NOTE, "artifacts", here.blobs.name, here.vault.name}
+    known = {_NOTE, "artifacts"}
     database = Path(here.database_url.partition(":///")[2]).name
     foreign = sorted(path.name for path in directory.iterdir() if path.name not in known)
     foreign = [name for name in foreign if not name.startswith(database)]

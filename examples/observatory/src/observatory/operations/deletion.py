@@ -125,13 +125,11 @@ async def delete_account(services: Services, user_id: str) -> Deletion:
             await leave_team(session, team, user_id, by=user_id)
         await _end(session, user, done)
         await _rename(session, user, done.neutral_name)
-        secret = await _remove(session, user)
+        await _remove(session, user)
         user.name, user.email, user.quotas, user.is_team = done.neutral_name, None, None, False
         user.disabled_at, user.disabled_reason = now(), "The account was deleted."
         kept, cancelled = done.episodes, done.requests
         audit(session, "account.deleted", user_id=user.id, episodes=kept, requests=cancelled, unused=done.unused)
-    for kind, name in secret:
-        await services.vault.delete(kind, name)
     return done
 
 
@@ -166,17 +164,11 @@ async def _end(session: AsyncSession, user: User, done: Deletion) -> None:
     await session.execute(sa.update(HostedSession).where(running).values(expires_at=now()))
 
 
-async def _remove(session: AsyncSession, user: User) -> list[tuple[str, str]]:
-    """Remove what the account alone has; returns kinds and names of what the vault has of it."""
+async def _remove(session: AsyncSession, user: User) -> None:
+    """Remove what the account alone has."""
     players = sa.select(Player.id).where(Player.user_id == user.id)
     versions = sa.select(PolicyVersion.id).where(PolicyVersion.user_id == user.id)
     requests = sa.select(EpisodeRequest.id).where(EpisodeRequest.user_id == user.id)
-    kinds = (("policy-env", PolicySecretEnv), ("webhooks", Webhook))
-    secret = [
-        (kind, name)
-        for kind, table in kinds
-        for name in await session.scalars(sa.select(table.id).where(table.user_id == user.id))
-    ]
     groups = sa.select(ExperienceRequest.id).where(ExperienceRequest.user_id == user.id)
     await session.execute(sa.delete(Label).where(Label.subject_id.in_(sa.union(versions, requests, groups))))
     await session.execute(
@@ -192,7 +184,6 @@ async def _remove(session: AsyncSession, user: User) -> list[tuple[str, str]]:
     for table in (PolicySecretEnv, AuthCode, SignInLink, Token, LeagueOfficer, Webhook):
         await session.execute(sa.delete(table).where(table.user_id == user.id))
     await session.execute(sa.update(Player).where(Player.user_id == user.id).values(avatar_url=None, disabled_at=now()))
-    return secret
 
 
 def _unused(user_id: str) -> sa.Select[str]:

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
-import anyio.to_thread
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -72,11 +71,13 @@ async def remove_unused(services: Services) -> JsonObject:
                     for row in await _unused_parts(session, services.blobs, repository):
                         await session.delete(row)
     async with database.reading() as session:
-        named = set(await session.scalars(sa.union(sa.select(RegistryBlob.digest), sa.select(RegistryManifest.digest))))
+        named = set(await session.scalars(_named()))
     size = 0
-    for digest in await anyio.to_thread.run_sync(services.blobs.digests):
-        if digest not in named:
-            size += services.blobs.forget(digest) or 0
+    for digest in await services.blobs.digests():
+        if digest not in named and await services.blobs.is_stale(digest):
+            async with database.writing() as session:
+                if await session.scalar(_named(digest)) is None:
+                    size += await services.blobs.forget(digest) or 0
     return {"images": images, "bytes": size}
 
 
@@ -106,6 +107,14 @@ async def remove_from_engine(services: Services, backend: Backend, registry: str
         rows = await session.execute(sa.select(Image.repository, Image.digest).where(Image.digest.is_not(None)))
     kept = {f"{registry}/{repository}@{digest}" for repository, digest in rows}
     return sum([await backend.remove_image(name) for name in present if name not in kept])
+
+
+def _named(digest: str | None = None) -> sa.CompoundSelect[str]:
+    """Digests that rows name: all, or one if any does."""
+    statements = [sa.select(table.digest) for table in (RegistryBlob, RegistryManifest)]
+    if digest is not None:
+        statements = [one.where(one.selected_columns.digest == digest) for one in statements]
+    return sa.union(*statements)
 
 
 async def _unused_images(session: AsyncSession) -> list[Image]:

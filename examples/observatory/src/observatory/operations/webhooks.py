@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import json
 import logging
-import secrets
 import socket
 import time
 from collections.abc import AsyncGenerator
@@ -35,7 +34,7 @@ from ..store.models import Event, Membership, User, Webhook
 from ..supervisor import Supervisor
 from .teams import teams_of
 
-__all__ = ["TOLD", "deliver_due", "lifespan", "make_webhook", "remove_webhook", "webhooks_of"]
+__all__ = ["TOLD", "deliver_due", "lifespan", "make_webhook", "webhooks_of"]
 
 TOLD: Final = ("submission_rejected", "policy_disqualified", "season_ended")
 """The events that are told."""
@@ -50,7 +49,6 @@ _CLAIMED: Final = dt.timedelta(seconds=60)
 _WINDOW: Final = dt.timedelta(minutes=10)
 """How much later than others an event may be committed that was made earlier."""
 _TIMEOUT: Final = 10.0
-_KIND: Final = "webhooks"
 _WEBHOOKS: Final = 100
 """Webhooks that one server tells at a time."""
 _AT_ONCE: Final = 4
@@ -84,16 +82,12 @@ async def make_webhook(services: Services, session: AsyncSession, user: User, ur
     webhook = Webhook(user_id=user.id, url=url)
     session.add(webhook)
     await session.flush()
-    key = secrets.token_bytes(32)
-    await services.vault.put(_KIND, webhook.id, key)
     audit(session, "webhook.created", user_id=user.id, subject=webhook.id)
-    return webhook, f"whsec_{base64.b64encode(key).decode()}"
+    return webhook, f"whsec_{base64.b64encode(_key(services, webhook.id)).decode()}"
 
 
-async def remove_webhook(services: Services, session: AsyncSession, webhook: Webhook) -> None:
-    """Remove a webhook and its key."""
-    await session.delete(webhook)
-    await services.vault.delete(_KIND, webhook.id)
+def _key(services: Services, webhook_id: str) -> bytes:
+    return services.vault.key(f"webhook {webhook_id}")
 
 
 @asynccontextmanager
@@ -157,11 +151,7 @@ async def _tell(services: Services, webhook_id: str, seen: dt.datetime) -> None:
             return
         events = [(event.id, _payload(event)) for event in (await _untold(session, webhook))[:_AT_ONCE]]
         url = webhook.url
-    try:
-        key = await services.vault.get(_KIND, webhook_id)
-    except FileNotFoundError:
-        # It was made at another server, which has its key
-        return
+    key = _key(services, webhook_id)
     told: list[str] = []
     trouble = ""
     for event_id, payload in events:

@@ -13,17 +13,20 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+import anyio
 import sqlalchemy as sa
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import FileResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ..episodes.downloads import send_stored
 from ..errors import Refusal
 from ..identity.auth import Caller, basic_password
 from ..identity.limits import QUOTA_CODES, quotas_of, require_stored, room_of, too_much_stored
 from ..identity.worker_login import is_worker
 from ..quotas import Quotas
 from ..services import Services
+from ..store.artifacts import StoredObject
 from ..store.blobs import DigestMismatch, NoRoom, TooLarge, Upload, is_digest
 from ..store.columns import now
 from ..store.models import Image, RegistryBlob, RegistryManifest, RegistryTag, Token, User
@@ -111,7 +114,7 @@ async def _token(request: Request) -> Response:
     """A Bearer token for a user name and a token, or for anonymous pulls."""
     services = _services(request)
     text = basic_password(request.headers.get("authorization", ""))
-    if text is not None and not await is_worker(services.vault, text):
+    if text is not None and not is_worker(services.vault, text):
         async with services.database.reading() as session:
             found = await services.tokens.find(session, text)
         if found is None or found[0].kind == "web":
@@ -186,16 +189,18 @@ async def _blob(visit: _Visit) -> Response:
         owned = await session.get(RegistryBlob, (visit.repository, visit.ref))
         if owned is not None:
             await _may_pull(visit, session)
-    if owned is None or visit.services.blobs.size(visit.ref) is None:
+    size = await visit.services.blobs.size(visit.ref) if owned is not None else None
+    if size is None:
         raise _Refused(404, "BLOB_UNKNOWN", f"There is no blob {visit.ref} in {visit.repository}.")
     headers = {
         **_VERSION,
         "Docker-Content-Digest": visit.ref,
-        "ETag": f'"{visit.ref}"',
         "Cache-Control": "private, max-age=31536000, immutable",
     }
-    path = visit.services.blobs.path(visit.ref)
-    return FileResponse(path, headers=headers, media_type="application/octet-stream")
+    blob = StoredObject(visit.services.blobs.key(visit.ref), size, visit.ref)
+    return send_stored(
+        visit.services.artifacts, visit.request, blob, headers=headers, media_type="application/octet-stream"
+    )
 
 
 async def _manifest(visit: _Visit) -> Response:
@@ -228,8 +233,9 @@ async def _put_manifest(visit: _Visit) -> Response:
     media_type = visit.request.headers.get("content-type") or str(manifest.get("mediaType", ""))
     if not media_type or len(media_type) > 200 or not media_type.isprintable():
         raise _Refused(400, "MANIFEST_INVALID", "A manifest needs a Content-Type.")
+    sizes = await _sizes(visit, manifest)
     async with visit.services.database.writing() as session:
-        await _check_parts(session, visit, manifest)
+        await _check_parts(session, visit, manifest, sizes)
         if not by_digest:
             await _check_tag(session, visit.repository, visit.ref, digest)
         if await session.get(RegistryManifest, (visit.repository, digest)) is None:
@@ -320,7 +326,7 @@ async def _bearer(request: Request, services: Services, session: AsyncSession) -
     text = rest.strip() if scheme.lower() == "bearer" else basic_password(authorization)
     if not authorization or text == _NOBODY:
         return _Bearer(Caller("anonymous"))
-    if text and await is_worker(services.vault, text):
+    if text and is_worker(services.vault, text):
         return _Bearer(Caller("anonymous"), worker=True)
     found = await services.tokens.find(session, text) if text else None
     if found is None or found[0].kind == "web":
@@ -423,6 +429,9 @@ def _created(repository: str, digest: str) -> Response:
 
 async def _own_blob(visit: _Visit, digest: str, size: int) -> None:
     async with visit.services.database.writing() as session:
+        if await visit.services.blobs.size(digest) is None:
+            # Removed as unused just before it was stored again
+            raise _unknown_upload()
         await session.merge(RegistryBlob(repository=visit.repository, digest=digest, size=size))
 
 
@@ -460,16 +469,43 @@ def _too_large(most: int) -> _Refused:
 
 async def _mounted(visit: _Visit, digest: str, source: str) -> bool:
     """Mount a blob of another repository into this one; returns whether that worked."""
-    async with visit.services.database.reading() as session:
-        blob = await session.get(RegistryBlob, (source, digest)) if is_digest(digest) else None
-        owner = await session.scalar(sa.select(Image.user_id).where(Image.repository == source).limit(1))
-    if blob is None or owner != visit.bearer.caller.user_id or visit.services.blobs.claim(digest) is None:
-        return False
-    await _own_blob(visit, digest, blob.size)
+    database = visit.services.database
+    async with database.reading() as session:
+        if await _mountable(visit, session, digest, source) is None or await visit.services.blobs.size(digest) is None:
+            return False
+    async with database.writing() as session:
+        # As long as it is in its repository, it stays
+        if (size := await _mountable(visit, session, digest, source)) is None:
+            return False
+        await session.merge(RegistryBlob(repository=visit.repository, digest=digest, size=size))
     return True
 
 
-async def _check_parts(session: AsyncSession, visit: _Visit, manifest: dict[str, Any]) -> None:
+async def _mountable(visit: _Visit, session: AsyncSession, digest: str, source: str) -> int | None:
+    """The counted size of a blob in a repository of the caller's; None if there is none."""
+    blob = await session.get(RegistryBlob, (source, digest)) if is_digest(digest) else None
+    owner = await session.scalar(sa.select(Image.user_id).where(Image.repository == source).limit(1))
+    return blob.size if blob is not None and owner == visit.bearer.caller.user_id else None
+
+
+async def _sizes(visit: _Visit, manifest: dict[str, Any]) -> dict[str, int | None]:
+    """Bytes of the blobs that a manifest names, None for missing ones; a store is too slow for a transaction."""
+    sizes: dict[str, int | None] = {}
+
+    async def look(digest: str) -> None:
+        sizes[digest] = await visit.services.blobs.size(digest)
+
+    digests = {_digest_of(part) for part in (manifest.get("config"), *_listed(manifest, "layers"))}
+    async with anyio.create_task_group() as tasks:
+        for digest in digests:
+            if digest is not None:
+                tasks.start_soon(look, digest)
+    return sizes
+
+
+async def _check_parts(
+    session: AsyncSession, visit: _Visit, manifest: dict[str, Any], sizes: dict[str, int | None]
+) -> None:
     """Require that all parts of a manifest have been uploaded, are as long as it says, and are not too much."""
     repository, most, total = visit.repository, _quotas(visit).image, 0
     blobs = [part for part in (manifest.get("config"), *_listed(manifest, "layers")) if part is not None]
@@ -479,7 +515,7 @@ async def _check_parts(session: AsyncSession, visit: _Visit, manifest: dict[str,
             raise _Refused(400, "MANIFEST_INVALID", "A descriptor in the manifest has no sha256 digest.")
         # Parts with `urls` are refused too: an engine would fetch them from there.
         blob = None if part.get("urls") else await session.get(RegistryBlob, (repository, digest))
-        size = visit.services.blobs.size(digest)
+        size = sizes[digest]
         if blob is None or size is None:
             raise _Refused(400, "MANIFEST_BLOB_UNKNOWN", f"{digest} has not been pushed to {repository}.")
         _check_size(part, digest, size)

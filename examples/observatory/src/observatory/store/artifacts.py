@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import os
 import secrets
@@ -73,6 +74,10 @@ class ArtifactStore:
         """Store bytes or the content of a file, replacing an earlier value."""
         return await self._in_thread(self._put, key, content)
 
+    async def adopt(self, key: str, path: Path) -> None:
+        """Store the content of a file that is the caller's own, as new; on the same disk it is moved."""
+        await self._in_thread(self._adopt, key, path)
+
     async def get(self, key: str) -> bytes:
         """All bytes under a key.
 
@@ -96,6 +101,20 @@ class ArtifactStore:
             FileNotFoundError: When there is nothing.
         """
         return int(await self._in_thread(self._fs.size, self._path(key)))
+
+    async def age(self, key: str) -> float:
+        """Seconds since the bytes under a key were stored, by the store's clock.
+
+        Raises:
+            FileNotFoundError: When there is nothing.
+        """
+        stored = cast("dt.datetime", await self._in_thread(self._fs.modified, self._path(key)))
+        return (dt.datetime.now(dt.UTC) - stored).total_seconds()
+
+    async def keys(self, prefix: str) -> list[str]:
+        """All keys below a prefix."""
+        paths = cast("list[str]", await self._in_thread(self._fs.find, self._path(prefix)))
+        return [path.removeprefix(f"{self._root}/") for path in paths]
 
     @asynccontextmanager
     async def reading(
@@ -201,6 +220,22 @@ class ArtifactStore:
             raise
         return stored
 
+    def _adopt(self, key: str, path: Path) -> None:
+        if not self.local or Path(self._root).stat().st_dev != path.stat().st_dev:
+            self._put(key, path)
+            return
+        target = Path(self._path(key))
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+            os.utime(file.fileno())
+        path.replace(target)
+        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
     def _open(self, key: str, start: int) -> IO[bytes]:
         options = {} if self.local else {"block_size": BLOCK}
         file = cast("IO[bytes]", self._fs.open(self._path(key), "rb", **options))
@@ -249,7 +284,7 @@ def artifact_store(url: str) -> ArtifactStore:
         EnvironmentFault: fsspec does not know the URL, or its driver is not installed (code `bad_artifacts_url`).
     """
     try:
-        filesystem, root = cast("tuple[Any, str]", fsspec.core.url_to_fs(url))  # pyright: ignore[reportUnknownMemberType]
+        filesystem, root = cast("tuple[Any, str]", fsspec.core.url_to_fs(url, use_listings_cache=False))  # pyright: ignore[reportUnknownMemberType]
     except (ImportError, ValueError) as error:
         raise EnvironmentFault(
             f"{url} cannot store artifacts: {error}.",

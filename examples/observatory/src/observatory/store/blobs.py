@@ -1,13 +1,13 @@
 """The registry's files: blobs by digest, and uploads that survive a dropped connection or a restart.
 
-`blobs/sha256/ab/abcd…` are complete and verified: an upload moves there once its digest is right and its bytes are on
-the disk. `uploads/<id>/` are unfinished uploads, removed after a day without progress.
+`registry/sha256/ab/abcd…` in the store of artifacts are complete and verified: an upload moves there once its digest is
+right and its bytes are on the disk. `<id>/` in a directory are this server's unfinished uploads, removed after a day
+without progress.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 import shutil
@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from ..data_directory import prepare_directory
+from .artifacts import ArtifactStore
 from .unpacked_size import UnpackedSize
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["BlobStore", "DigestMismatch", "NoRoom", "TooLarge", "Upload", "is_digest"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
-_UPLOAD = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_UPLOAD = re.compile(r"[0-9a-f]{48}", re.ASCII)
 _CHUNK = 1024 * 1024
+_PREFIX = "registry/sha256"
 _STALE_SECONDS = 24 * 3600
 MAX_UNFINISHED = 64
 """Unfinished uploads of one owner; engines push up to ten layers of an image at a time."""
@@ -85,21 +87,25 @@ class Upload:
 
 
 class BlobStore:
-    """Blobs and uploads in a directory.
+    """Blobs in a store, and uploads in a directory.
 
     Args:
-        directory: Their directory.
+        artifacts: The store of all servers.
+        uploads: The directory of this one.
+        server_id: With what the ids of its uploads begin, 16 hexadecimal digits.
     """
 
-    def __init__(self, directory: Path) -> None:
-        self._blobs = prepare_directory(directory / "blobs" / "sha256")
-        self._uploads = prepare_directory(directory / "uploads")
+    def __init__(self, artifacts: ArtifactStore, uploads: Path, server_id: str) -> None:
+        self.server_id = server_id
+        self._artifacts = artifacts
+        self._uploads = prepare_directory(uploads)
         self._open: dict[str, Upload] = {}
         for directory in sorted(self._uploads.iterdir(), key=lambda one: one.stat().st_mtime):
             self._load(directory)
 
-    def path(self, digest: str) -> Path:
-        """The path of a blob, whether or not it exists.
+    @staticmethod
+    def key(digest: str) -> str:
+        """The key of a blob in the store, whether or not it exists.
 
         Raises:
             ValueError: The text is not a digest.
@@ -107,50 +113,42 @@ class BlobStore:
         if not is_digest(digest):
             raise ValueError(f"not a digest: {digest!r}")
         name = digest.removeprefix("sha256:")
-        return self._blobs / name[:2] / name
+        return f"{_PREFIX}/{name[:2]}/{name}"
 
-    def size(self, digest: str) -> int | None:
+    async def size(self, digest: str) -> int | None:
         """A blob's size in bytes, or None if it does not exist."""
         try:
-            return self.path(digest).stat().st_size
+            return await self._artifacts.size(self.key(digest))
         except FileNotFoundError:
             return None
 
-    def claim(self, digest: str) -> int | None:
-        """As `size`, and `forget` leaves the blob alone for a day, until a row names it."""
+    async def is_stale(self, digest: str) -> bool:
+        """Whether a blob was stored more than a day ago; one that is being pushed is not."""
         try:
-            os.utime(self.path(digest))
+            return await self._artifacts.age(self.key(digest)) > _STALE_SECONDS
         except FileNotFoundError:
-            return None
-        return self.size(digest)
+            return False
 
-    def forget(self, digest: str) -> int | None:
-        """Remove a blob that no row names; returns its size, or None if it was claimed or has gone.
+    async def forget(self, digest: str) -> int | None:
+        """Remove a stale blob; returns its size, or None if it is not, or has gone.
 
-        On the event loop's thread, as `claim` is: nothing comes between the look and the removal.
+        Only within a transaction that writes and finds no row that names it: nobody can begin to use it then.
         """
-        path = self.path(digest)
-        try:
-            seen = path.stat()
-            if time.time() - seen.st_mtime <= _STALE_SECONDS:
-                return None
-            path.unlink()
-        except FileNotFoundError:
+        size = await self.size(digest)
+        if size is None or not await self.is_stale(digest):
             return None
-        return seen.st_size
+        await self._artifacts.delete([self.key(digest)])
+        return size
 
-    def digests(self) -> list[str]:
+    async def digests(self) -> list[str]:
         """The digests of all blobs."""
-        return [f"sha256:{path.name}" for path in self._blobs.glob("??/*") if is_digest(f"sha256:{path.name}")]
+        names = [f"sha256:{key.rpartition('/')[2]}" for key in await self._artifacts.keys(_PREFIX)]
+        return [name for name in names if is_digest(name)]
 
     async def put(self, content: bytes) -> str:
-        """Store a few bytes; returns their digest."""
+        """Store a few bytes, which are not stale from then on; returns their digest."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-        if self.claim(digest) is None:
-            upload = await self.start("")
-            async with upload.lock:
-                await self.append(upload, _once(content))
-                await self.finish(upload, digest)
+        await self._artifacts.put(self.key(digest), content)
         return digest
 
     async def read(self, digest: str) -> bytes:
@@ -159,7 +157,7 @@ class BlobStore:
         Raises:
             FileNotFoundError: The blob does not exist.
         """
-        return await anyio.to_thread.run_sync(self.path(digest).read_bytes)
+        return await self._artifacts.get(self.key(digest))
 
     async def start(self, repository: str) -> Upload:
         """Start an upload into a repository, instead of the owner's idle ones that are too many, oldest first.
@@ -167,15 +165,14 @@ class BlobStore:
         Raises:
             NoRoom: As many are receiving bytes at the moment.
         """
-        if repository:
-            mine = [upload for upload in self._open.values() if upload.owner == repository.partition("/")[0]]
-            idle = (upload for upload in mine if not upload.lock.locked())
-            for _ in range(len(mine) - MAX_UNFINISHED + 1):
-                if (oldest := next(idle, None)) is None:
-                    raise NoRoom
-                async with oldest.lock:
-                    await self.cancel(oldest)
-        name = secrets.token_hex(16)
+        mine = [upload for upload in self._open.values() if upload.owner == repository.partition("/")[0]]
+        idle = (upload for upload in mine if not upload.lock.locked())
+        for _ in range(len(mine) - MAX_UNFINISHED + 1):
+            if (oldest := next(idle, None)) is None:
+                raise NoRoom
+            async with oldest.lock:
+                await self.cancel(oldest)
+        name = f"{self.server_id}{secrets.token_hex(16)}"
         upload = Upload(id=name, repository=repository, directory=self._uploads / name, digest=hashlib.sha256())
 
         def make() -> None:
@@ -242,7 +239,7 @@ class BlobStore:
                 await file.aclose()
 
     async def finish(self, upload: Upload, digest: str, *, most: int | None = None) -> int:
-        """Verify an upload and move it to the blobs; returns the bytes that it takes, unpacked if that is more.
+        """Verify an upload and move it to the blobs, where it is not stale.
 
         The caller must hold the upload's lock. The upload is over in either case.
 
@@ -251,12 +248,17 @@ class BlobStore:
             digest: The digest that its bytes should have.
             most: The most bytes, unpacked; None: no limit.
 
+        Returns:
+            The bytes that it takes, unpacked if that is more.
+
         Raises:
             DigestMismatch: Its bytes do not have the digest.
             TooLarge: There are more bytes than `most`.
         """
         try:
-            return await anyio.to_thread.run_sync(self._finish, upload, digest, most)
+            await anyio.to_thread.run_sync(_verify, upload, digest, most)
+            await self._artifacts.adopt(self.key(digest), upload.data)
+            return upload.counted
         finally:
             with anyio.CancelScope(shield=True):
                 await self.cancel(upload)
@@ -280,25 +282,18 @@ class BlobStore:
                 swept += 1
         return swept
 
-    def _finish(self, upload: Upload, digest: str, most: int | None) -> int:
-        hashed = upload.digest
-        with upload.data.open("rb+") as file:
-            if hashed is None:
-                hashed, upload.unpacked = hashlib.sha256(), UnpackedSize()
-                while chunk := file.read(_CHUNK):
-                    hashed.update(chunk)
-                    if not upload.unpacked.add(chunk, most):
-                        raise TooLarge
-            if f"sha256:{hashed.hexdigest()}" != digest:
-                raise DigestMismatch(f"{upload.size} bytes were received, with digest sha256:{hashed.hexdigest()}")
-            os.fsync(file.fileno())
-            # As `claim` does
-            os.utime(file.fileno())
-        path = self.path(digest)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        upload.data.replace(path)
-        _sync_directory(path.parent)
-        return upload.counted
+
+def _verify(upload: Upload, digest: str, most: int | None) -> None:
+    hashed = upload.digest
+    with upload.data.open("rb+") as file:
+        if hashed is None:
+            hashed, upload.unpacked = hashlib.sha256(), UnpackedSize()
+            while chunk := file.read(_CHUNK):
+                hashed.update(chunk)
+                if not upload.unpacked.add(chunk, most):
+                    raise TooLarge
+        if f"sha256:{hashed.hexdigest()}" != digest:
+            raise DigestMismatch(f"{upload.size} bytes were received, with digest sha256:{hashed.hexdigest()}")
 
 
 def _write(file: IO[bytes], upload: Upload, chunk: bytes, most: int | None) -> bool:
@@ -313,15 +308,3 @@ def _write(file: IO[bytes], upload: Upload, chunk: bytes, most: int | None) -> b
         if upload.digest is not None:
             upload.digest.update(chunk)
     return fits
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-async def _once(content: bytes) -> AsyncIterator[bytes]:
-    yield content

@@ -23,7 +23,7 @@ from .models_episodes import (
 )
 from .models_labels import Label
 from .models_lobbies import Lobby
-from .models_operations import WORKER_GONE, AuditEntry, WorkerRow
+from .models_operations import WORKER_GONE, AuditEntry, InstallationKey, ServerRow, UsedState, WorkerRow
 from .models_platform import (
     AuthCode,
     Counter,
@@ -84,6 +84,7 @@ __all__ = [
     "Idempotent",
     "Image",
     "ImageChain",
+    "InstallationKey",
     "Label",
     "League",
     "LeagueOfficer",
@@ -103,11 +104,13 @@ __all__ = [
     "Round",
     "RoundResult",
     "Season",
+    "ServerRow",
     "SignInLink",
     "Submission",
     "Tally",
     "TeamMember",
     "Token",
+    "UsedState",
     "User",
     "Webhook",
     "WorkerRow",

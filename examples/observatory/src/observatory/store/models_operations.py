@@ -1,4 +1,4 @@
-"""Tables for operators: the audit log, and the workers."""
+"""Tables of the installation itself: the audit log, workers and servers, and what they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from .columns import Base, JsonObject, id_column, now, reference
 
-__all__ = ["WORKER_GONE", "AuditEntry", "WorkerRow"]
+__all__ = ["WORKER_GONE", "AuditEntry", "InstallationKey", "ServerRow", "UsedState", "WorkerRow"]
 
 WORKER_GONE = dt.timedelta(seconds=30)
 """How long after its last announcement a worker counts as dead."""
@@ -72,3 +72,33 @@ class WorkerRow(Base):
     """Why it starts no episodes."""
     started_at: Mapped[dt.datetime] = mapped_column(default=now)
     seen_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class ServerRow(Base):
+    """Where a server answers others of the installation; one that stopped cleanly has no row."""
+
+    __tablename__ = "servers"
+
+    id: Mapped[str] = mapped_column(sa.String(16), primary_key=True)
+    """Of its name (`settings.server_id`)."""
+    address: Mapped[str]
+    """`host:port`."""
+    seen_at: Mapped[dt.datetime] = mapped_column(default=now)
+
+
+class InstallationKey(Base):
+    """The fingerprint of the key that all servers and workers have; one row."""
+
+    __tablename__ = "installation_key"
+
+    fingerprint: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+
+
+class UsedState(Base):
+    """What may be used once, and was, until it expires: the state of a sign-in by a provider."""
+
+    __tablename__ = "used_states"
+
+    digest: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    """Its SHA-256."""
+    expires_at: Mapped[dt.datetime] = mapped_column(index=True)

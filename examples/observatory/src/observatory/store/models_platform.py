@@ -278,7 +278,7 @@ class Coworld(Base):
 
 
 class CoworldSecret(Base):
-    """A secret of a Coworld; its value is in a private file."""
+    """A secret of a Coworld."""
 
     __tablename__ = "coworld_secrets"
     __table_args__ = (sa.UniqueConstraint("name_key", "name"),)
@@ -288,6 +288,8 @@ class CoworldSecret(Base):
     name: Mapped[str]
     user_id: Mapped[str] = reference("users.id")
     size_bytes: Mapped[int]
+    sealed: Mapped[bytes] = mapped_column(deferred=True)
+    """Its value, encrypted by the vault."""
     updated_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 
@@ -308,13 +310,15 @@ class Policy(Base):
 
 
 class PolicySecretEnv(Base):
-    """Names of a policy version's secret environment variables; the values are in a private file."""
+    """A policy version's secret environment variables."""
 
     __tablename__ = "policy_secret_envs"
 
     id: Mapped[str] = id_column()
     user_id: Mapped[str] = reference("users.id")
     names: Mapped[JsonList]
+    sealed: Mapped[bytes] = mapped_column(deferred=True)
+    """Their names and values as JSON, encrypted by the vault."""
     created_at: Mapped[dt.datetime] = mapped_column(default=now)
 
 

@@ -13,7 +13,7 @@ __all__ = ["Webhook"]
 
 
 class Webhook(Base):
-    """An address that is told of the events that concern an account; its key is in the vault."""
+    """An address that is told of the events that concern an account; its key is derived from the installation's."""
 
     __tablename__ = "webhooks"
 

@@ -1,148 +1,146 @@
-"""Secrets: encrypted files that only the Observatory's own user can read, and that no response contains.
+"""The key of an installation, and what is sealed with it: secrets, whose rows no response contains.
 
-The key is a file outside the directory, so that a copy of the directory, such as a backup, reveals nothing. It is
-created together with the directory; from then on it must exist, and must be the key that the secrets were encrypted
-with.
+The key is a file outside of the database and the directory, so that a copy of them, such as a backup, reveals nothing.
+All servers and workers of an installation have the same: the database has its fingerprint, and another is refused. It
+is created with the database; from then on it must exist.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import sqlalchemy as sa
 from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from coworld_core.errors import EnvironmentFault
-from coworld_core.files import while_opening
 
-from ..data_directory import prepare_directory, write_private
+from .database import Database
+from .models import InstallationKey, PolicySecretEnv
 
 __all__ = ["Vault"]
 
-_MARK = b"\x00observatory secret 1\n"
-"""The first bytes of an encrypted file."""
-_CHECK = ".key-check"
-"""A file for checking the key; once it exists, all secrets are encrypted."""
+_SHORTEST = 32
+"""The fewest bytes of a key."""
 
 
 class Vault:
-    """A directory of secrets, by id.
+    """What only holders of the installation's key can make or read.
 
     Args:
-        directory: Their directory.
-        key: The key that encrypts them.
+        key: The key, at least 32 bytes that nobody can guess.
     """
 
-    def __init__(self, directory: Path, key: Fernet) -> None:
-        self._directory = directory
+    def __init__(self, key: bytes) -> None:
         self._key = key
+        self._cipher = Fernet(base64.urlsafe_b64encode(self.key("secrets")))
 
     @classmethod
-    async def open(cls, directory: Path, key_file: Path) -> Vault:
-        """Open the vault of a directory. The first time, create its key and encrypt existing secrets.
+    async def open(cls, database: Database, key_file: Path) -> Vault:
+        """Open the vault of a database. The first time, create its key if it is missing, and note its fingerprint.
 
         Args:
-            directory: The directory of the secrets.
-            key_file: The key, mode 0600.
+            database: The database, with its tables.
+            key_file: The key.
 
         Raises:
-            UsageError: The directory cannot be used (code `bad_directory`).
-            EnvironmentFault: The key is missing (code `key_missing`), is not the key of the secrets
-                (`key_wrong`), or can be neither read nor created (`key_unusable`).
+            EnvironmentFault: The key is missing (code `key_missing`), is not that of the database (`key_wrong`), or can
+                be neither read nor created (`key_unusable`).
         """
-        return await anyio.to_thread.run_sync(cls._open, directory, key_file)
-
-    @classmethod
-    def _open(cls, directory: Path, key_file: Path) -> Vault:
-        prepare_directory(directory)
-        check = directory / _CHECK
-        with while_opening(directory):
-            begun = check.exists()
-            if begun and not key_file.exists():
-                raise EnvironmentFault(
-                    f"The key of the secrets, {key_file}, is missing.",
-                    code="key_missing",
-                    hint="Put it back, or name it with --key. Without it the secrets are lost: to go on without them, "
-                    f"remove {directory}.",
-                    context={"key": str(key_file)},
-                )
-            vault = cls(directory, _read_key(key_file))
-            if begun:
-                vault._decrypted(check, f"{key_file} is not the key that encrypted the secrets.")
-            else:
-                write_private(check, vault._encrypted(b"observatory"))
+        statement = sa.select(InstallationKey.fingerprint)
+        async with database.reading() as session:
+            known = await session.scalar(statement)
+        if known is not None and not await anyio.Path(key_file).exists():
+            raise EnvironmentFault(
+                f"The installation's key, {key_file}, is missing.",
+                code="key_missing",
+                hint="Put it back, or name it with --secret-key-file; other servers of this installation have it. "
+                "Without it the secrets are lost.",
+                context={"key": str(key_file)},
+            )
+        vault = cls(await anyio.to_thread.run_sync(_read_key, key_file))
+        fingerprint = vault.key("fingerprint").hex()
+        if known is None:
+            async with database.writing() as session:
+                known = await session.scalar(statement)
+                if known is None:
+                    session.add(InstallationKey(fingerprint=fingerprint))
+        if known not in (None, fingerprint):
+            raise EnvironmentFault(
+                f"{key_file} is not the key of this installation.",
+                code="key_wrong",
+                hint="All servers and workers of a database have the same key: copy it from the one that began, and "
+                "name it with --secret-key-file.",
+                context={"key": str(key_file)},
+            )
         return vault
 
-    async def put(self, kind: str, name: str, value: bytes) -> None:
-        """Store a secret, replacing one of the same name."""
-        await anyio.to_thread.run_sync(lambda: write_private(self._path(kind, name), self._encrypted(value)))
+    def key(self, purpose: str) -> bytes:
+        """A key of 32 bytes for one purpose, which says nothing about those for others."""
+        kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=f"observatory {purpose}".encode())
+        return kdf.derive(self._key)
 
-    async def get(self, kind: str, name: str) -> bytes:
-        """Read a secret.
+    def seal(self, value: bytes) -> bytes:
+        """Encrypt a secret for the database."""
+        return self._cipher.encrypt(value)
 
-        Raises:
-            FileNotFoundError: It does not exist.
-            EnvironmentFault: It was changed, or encrypted with another key (code `key_wrong`).
-        """
-        words = f"A secret ({kind}) cannot be decrypted: it was changed on disk, or encrypted with another key."
-        return await anyio.to_thread.run_sync(self._decrypted, self._path(kind, name), words)
-
-    async def delete(self, kind: str, name: str) -> None:
-        """Delete a secret, if it exists."""
-        await anyio.Path(self._path(kind, name)).unlink(missing_ok=True)
-
-    async def policy_env(self, secret_env_id: str) -> dict[str, str]:
-        """Read the secret environment variables of a policy version, which only its own seat may get.
+    def unseal(self, sealed: bytes) -> bytes:
+        """Decrypt a secret.
 
         Raises:
-            FileNotFoundError: They do not exist.
-            EnvironmentFault: They were changed, or encrypted with another key (code `key_wrong`).
+            EnvironmentFault: It was changed (code `key_wrong`).
         """
-        values: dict[str, str] = json.loads(await self.get("policy-env", secret_env_id))
-        return values
-
-    def _path(self, kind: str, name: str) -> Path:
-        # Both come from this program: a fixed word, and the id of a row.
-        return self._directory / kind / name
-
-    def _encrypted(self, value: bytes) -> bytes:
-        return _MARK + self._key.encrypt(value)
-
-    def _decrypted(self, path: Path, words: str) -> bytes:
-        content = path.read_bytes()
         try:
-            if not content.startswith(_MARK):
-                raise InvalidToken
-            return self._key.decrypt(content.removeprefix(_MARK))
+            return self._cipher.decrypt(sealed)
         except InvalidToken as error:
             raise EnvironmentFault(
-                words,
+                "A secret cannot be decrypted: it was changed in the database.",
                 code="key_wrong",
-                hint="Secrets and key belong together: put back those of the same backup, or name the key with --key.",
+                hint="Store it again, or restore a backup.",
             ) from error
 
+    async def policy_env(self, session: AsyncSession, secret_env_id: str | None) -> dict[str, str]:
+        """The secret environment variables of a policy version, which only its own seat may get; {} without any.
 
-def _read_key(path: Path) -> Fernet:
+        Raises:
+            EnvironmentFault: They were changed (code `key_wrong`).
+        """
+        if secret_env_id is None:
+            return {}
+        sealed = await session.scalar(sa.select(PolicySecretEnv.sealed).where(PolicySecretEnv.id == secret_env_id))
+        values: dict[str, str] = json.loads(self.unseal(sealed or b""))
+        return values
+
+
+def _read_key(path: Path) -> bytes:
     """Read the key from a file, or create it; if several processes create it at once, one of them wins."""
     try:
         if not path.exists():
             _make_key(path)
         if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-        return Fernet(path.read_bytes().strip())
-    except ValueError as error:
-        reason = "it does not contain a key"
-        cause: Exception = error
+            # A file that a cluster mounts is as the cluster made it
+            with suppress(OSError):
+                path.chmod(0o600)
+        key = path.read_bytes().strip()
     except OSError as error:
         reason, cause = error.strerror or str(error), error
+    else:
+        if len(key) >= _SHORTEST:
+            return key
+        reason, cause = f"it has {len(key)} bytes, and {_SHORTEST} random ones are the fewest", None
     raise EnvironmentFault(
-        f"The key of the secrets, {path}, cannot be used: {reason}.",
+        f"The installation's key, {path}, cannot be used: {reason}.",
         code="key_unusable",
-        hint="Name a file of your own with --key (OBSERVATORY_KEY).",
+        hint="Name a file of your own with --secret-key-file (OBSERVATORY_SECRET_KEY_FILE).",
         context={"key": str(path)},
     ) from cause
 
@@ -152,7 +150,7 @@ def _make_key(path: Path) -> None:
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(Fernet.generate_key() + b"\n")
+            file.write(f"{secrets.token_urlsafe(32)}\n".encode())
             file.flush()
             os.fsync(file.fileno())
         try:

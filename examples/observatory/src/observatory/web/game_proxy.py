@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ..services import Services
 
-__all__ = ["lifespan", "router"]
+__all__ = ["lifespan", "router", "tunnel"]
 
 _ASK = ("accept", "accept-encoding", "accept-language", "content-type", "if-none-match", "range", "user-agent")
 _ANSWER = ("accept-ranges", "content-encoding", "content-range", "content-type", "etag", "last-modified")
@@ -169,10 +169,6 @@ def _headers(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 
 async def _tunnel(socket: WebSocket) -> None:
-    from websockets.exceptions import InvalidHandshake
-
-    from coworld_runner.web import connect_to_game
-
     services = cast("Services", socket.app.state.services)
     try:
         target = await _target(services, socket)
@@ -184,21 +180,49 @@ async def _tunnel(socket: WebSocket) -> None:
         return
     try:
         with _counted(services, socket, target):
-            async with connect_to_game(
-                target.address,
-                target.path,
-                max_size=MAX_MESSAGE,
-                ping_interval=None,
-                compression=None,
-                open_timeout=30,
-                close_timeout=2,
-            ) as game:
-                await socket.accept()
-                target.came()
-                async with anyio.create_task_group() as group:
-                    group.start_soon(_from_game, game, socket, group.cancel_scope)
-                    group.start_soon(_to_game, socket, game, group.cancel_scope)
-    except (InvalidHandshake, OSError, Refusal, TimeoutError):
+            await tunnel(socket, target.address, target.path, came=target.came)
+    except Refusal:
+        await socket.close(1008)
+
+
+async def tunnel(
+    socket: WebSocket,
+    address: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    came: Callable[[], None] = lambda: None,
+) -> None:
+    """Connect a browser to a game, or to another server that does the same, until one of them leaves.
+
+    Args:
+        socket: The browser's, not accepted yet.
+        address: `host:port`.
+        path: Path and query.
+        headers: Headers of the connection.
+        came: Called once the connection is accepted there; one that is not is closed with 1008.
+    """
+    from websockets.exceptions import InvalidHandshake
+
+    from coworld_runner.web import connect_to_game
+
+    try:
+        async with connect_to_game(
+            address,
+            path,
+            max_size=MAX_MESSAGE,
+            additional_headers=headers,
+            ping_interval=None,
+            compression=None,
+            open_timeout=30,
+            close_timeout=2,
+        ) as game:
+            await socket.accept()
+            came()
+            async with anyio.create_task_group() as group:
+                group.start_soon(_from_game, game, socket, group.cancel_scope)
+                group.start_soon(_to_game, socket, game, group.cancel_scope)
+    except (InvalidHandshake, OSError, TimeoutError):
         await socket.close(1008)
 
 

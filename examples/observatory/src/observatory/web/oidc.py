@@ -64,7 +64,7 @@ async def finish(request: Request) -> Response:
                     "stays so, allow this site's cookies.",
                     code="bad_sign_in",
                 )
-            person = await client.finish(request.query_params, begun)
+            person = await client.finish(services.database, request.query_params, begun)
             with acting(Actor(kind="anonymous", origin=origin)):
                 async with services.database.writing() as session:
                     user = await account_of(session, person, client.provider)

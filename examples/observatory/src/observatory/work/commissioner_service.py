@@ -32,7 +32,7 @@ from ..store.models import Commission, League
 from ..supervisor import Supervisor, report
 from .commissioner_events import LeaseLost, write_events
 from .commissioner_log import CommissionedSeason, division_key, living_members, open_season, take_in_played
-from .executor import Executor, owner_name
+from .executor import Executor
 from .league_settings import LeagueSettings
 from .leftovers import remove_leftovers
 from .seasons import COMMISSIONED, MOST_RETREAT
@@ -138,7 +138,7 @@ class _Lease:
     def __init__(self, services: Services, league: str) -> None:
         self._database = services.database
         self._seconds = services.settings.lease
-        self._owner = owner_name(services.settings, "commissioner")
+        self._owner = services.settings.owner("commissioner")
         self.league = league
         self.token = new_id()
         self.run_id = new_run_id()

@@ -30,7 +30,6 @@ __all__ = [
     "TRUST_NOTICE",
     "Executor",
     "open_executor",
-    "owner_name",
     "sole_admission",
     "worker_name",
 ]
@@ -96,7 +95,7 @@ async def open_executor(services: Services) -> AsyncGenerator[Executor | None]:
         if name == "auto":
             try:
                 backend = await stack.enter_async_context(
-                    _make(services, "docker", packages, await worker_login(services.vault))
+                    _make(services, "docker", packages, worker_login(services.vault))
                 )
                 name = "docker"
             except BackendUnavailable as error:
@@ -104,9 +103,7 @@ async def open_executor(services: Services) -> AsyncGenerator[Executor | None]:
                 yield None
                 return
         if backend is None:
-            backend = await stack.enter_async_context(
-                _make(services, name, packages, await worker_login(services.vault))
-            )
+            backend = await stack.enter_async_context(_make(services, name, packages, worker_login(services.vault)))
         registry = services.settings.registry if backend.capabilities.images else None
         trusted = registry is None and settings.trust_uploads
         yield Executor(backend, Admission(registry=registry, packages=packages, trust_uploads=trusted))
@@ -152,13 +149,6 @@ def _cluster(settings: Settings) -> Backend:
         pull_secrets=settings.pull_secrets, pods=settings.pods, allow_privileged=settings.allow_privileged
     )
     return make_backend("kubernetes", cluster=cluster)
-
-
-def owner_name(settings: Settings, role: str) -> str:
-    """A worker's name: stable across restarts of the server of a data directory, and different from all others."""
-    import socket
-
-    return f"{role}@{socket.gethostname()}:{settings.data.absolute()}"[:250]
 
 
 def worker_name() -> str:

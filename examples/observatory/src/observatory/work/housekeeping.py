@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ..services import Services
 from ..store.columns import now
-from ..store.models import AuthCode, Idempotent, Lobby, Token
+from ..store.models import AuthCode, Idempotent, Lobby, Token, UsedState
 from ..supervisor import Supervisor
 from .cancellation import forget_cancelled
 
@@ -47,6 +47,7 @@ async def tidy(services: Services) -> None:
     async with services.database.writing() as session:
         await session.execute(sa.delete(Idempotent).where(Idempotent.created_at < before))
         await session.execute(sa.delete(Lobby).where(Lobby.session_id.is_(None), Lobby.expires_at < before))
+        await session.execute(sa.delete(UsedState).where(UsedState.expires_at < now()))
         await session.execute(sa.delete(AuthCode).where(AuthCode.expires_at < before))
         await session.execute(sa.delete(Token).where(Token.kind != "user", Token.expires_at < before))
     await forget_cancelled(services.database, now() - CANCELLED_KEPT)

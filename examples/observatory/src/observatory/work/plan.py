@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import joinedload
 
-from coworld_core.errors import CoworldError, EnvironmentFault, UsageError
+from coworld_core.errors import CoworldError, UsageError
 from coworld_core.manifest import Manifest, Runnable, load_manifest
 from coworld_runner.package import EpisodePlan, Seat
 
@@ -45,7 +45,7 @@ async def load_job(services: Services, episode_id: str, admission: Admission) ->
         CapabilityError: A program may not run here.
         ImageError: An image is not available.
         UsageError: A seat names a player that does not exist, or the manifest names such a secret.
-        EnvironmentFault: Secrets are missing on this machine (code `secrets_missing`).
+        EnvironmentFault: Secrets were changed (code `key_wrong`).
 
     An error that concerns a policy has its seat in its context, as `seat`.
     """
@@ -112,7 +112,7 @@ async def load_seat(
         CapabilityError: The program may not run here.
         ImageError: Its image is not available.
         UsageError: The seat names a player or a policy version that no longer exists.
-        EnvironmentFault: Secrets are missing on this machine (code `secrets_missing`).
+        EnvironmentFault: Secrets were changed (code `key_wrong`).
     """
     if seat.policy_version_id is None:
         return await _bundled(services, session, coworld, manifest, seat, admission), SeatNames()
@@ -123,16 +123,7 @@ async def load_seat(
     )
     if version is None:
         raise UsageError(f"The policy version in seat {seat.position} no longer exists.", code="policy_gone")
-    secrets: dict[str, str] = {}
-    if version.secret_env_id is not None:
-        try:
-            secrets = await services.vault.policy_env(version.secret_env_id)
-        except FileNotFoundError as error:
-            raise EnvironmentFault(
-                f"The secrets of {seat.policy_name}:v{seat.version} are not available on this machine.",
-                code="secrets_missing",
-                hint="Run the worker with the data directory of the server.",
-            ) from error
+    secrets = await services.vault.policy_env(session, version.secret_env_id)
     label = f"{seat.policy_name}:v{seat.version}"
     names = SeatNames(policy_version_id=version.id, policy_name=seat.policy_name, policy_version=seat.version)
     own = await read_player(services.blobs, session, version.image)

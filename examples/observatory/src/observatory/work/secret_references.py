@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from coworld_core.errors import EnvironmentFault, UsageError
+from coworld_core.errors import UsageError
 
 from ..names import name_key
 from ..store.models import Coworld, CoworldSecret
@@ -33,7 +33,7 @@ async def resolve_secrets(
 
     Args:
         session: For reading.
-        vault: The store of the values.
+        vault: Decrypts the values.
         coworld: The Coworld of the manifest.
         environment: The variables in the manifest.
         of: The program's name, for messages.
@@ -41,7 +41,7 @@ async def resolve_secrets(
     Raises:
         UsageError: A reference names a secret that does not exist (code `secret_missing`) or belongs to another
             Coworld (`secret_foreign`), or it cannot be parsed (`bad_secret_reference`).
-        EnvironmentFault: The value is not on this machine (code `secrets_missing`).
+        EnvironmentFault: The value was changed (code `key_wrong`).
     """
     found: dict[str, bytes] = {}
     for variable, value in environment.items():
@@ -65,20 +65,13 @@ async def _resolve(session: AsyncSession, vault: Vault, coworld: Coworld, refere
             code="secret_foreign",
             hint=f"Also store it as a secret of {coworld.name}.",
         )
-    row = await session.scalar(
-        sa.select(CoworldSecret.id).where(CoworldSecret.name_key == coworld.name_key, CoworldSecret.name == name)
+    sealed = await session.scalar(
+        sa.select(CoworldSecret.sealed).where(CoworldSecret.name_key == coworld.name_key, CoworldSecret.name == name)
     )
-    if row is None:
+    if sealed is None:
         raise UsageError(
             f"{who} refers to the secret {name!r}, and {coworld.name} has none of that name.",
             code="secret_missing",
             hint=f"The owner of {coworld.name} can store it.",
         )
-    try:
-        return await vault.get("coworld", row)
-    except FileNotFoundError as error:
-        raise EnvironmentFault(
-            f"The secret {name!r} of {coworld.name} is not available on this machine.",
-            code="secrets_missing",
-            hint="Run the worker with the data directory of the server.",
-        ) from error
+    return vault.unseal(sealed)
