@@ -6,15 +6,15 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from .images import BASE_IMAGE
 from .needs import find_postgres
 from .worker_image import pack_wheels
 
-__all__ = ["DEPLOY", "caddy_image", "observatory_image", "postgres_image"]
+__all__ = ["DEPLOY", "ROOT", "caddy_image", "observatory_image", "postgres_image"]
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/observatory/deploy"
@@ -54,8 +54,11 @@ VOLUME /data
 
 
 @contextmanager
-def observatory_image(name: str) -> Generator[str]:
-    """Build the Observatory's image as its Dockerfile says, but from wheels that are put into the checkout."""
+def observatory_image(name: str, *, tags: Sequence[str] = ()) -> Generator[str]:
+    """Build the Observatory's image as its Dockerfile says, but from wheels that are put into the checkout.
+
+    With `tags`, the image has these, too.
+    """
     with tempfile.TemporaryDirectory() as directory:
         context = Path(directory)
         skip = shutil.ignore_patterns("__pycache__", "wheels", "dist", "observatory-data*", "results")
@@ -72,7 +75,11 @@ def observatory_image(name: str) -> Generator[str]:
         _build(base, context / "base", "Dockerfile")
         words = ["--build-arg", f"BASE_IMAGE={base}", "--build-arg", "PIP_NO_INDEX=1"]
         _build(name, context, "examples/observatory/Dockerfile", *words)
-    with _removed(base), _removed(name):
+    with ExitStack() as images:
+        for made in (base, name, *(f"{name}:{tag}" for tag in tags)):
+            images.enter_context(_removed(made))
+        for tag in tags:
+            subprocess.run(["docker", "tag", name, f"{name}:{tag}"], check=True)
         yield name
 
 
