@@ -23,6 +23,7 @@ from support.deployment_images import DEPLOY, ROOT, observatory_image, postgres_
 from support.images import untag
 from support.needs import BASE_IMAGE
 from support.paintarena_image import paintarena_image
+from support.waiting import until
 
 pytestmark = [
     *(pytest.mark.kubernetes, pytest.mark.docker, pytest.mark.postgresql, pytest.mark.slow, pytest.mark.timeout(1500)),
@@ -180,6 +181,12 @@ async def test_kustomization_leads_from_nothing_to_a_moving_board(tmp_path: Path
             await run(f'kubectl exec -n observatory database-0 -- sh -c "{password} \\"{newer}\\""')
             mine.write_text(mine.read_text().replace("newTag: '2'", "newTag: '1'"))
             await run(apply)
+
+            async def refuses() -> bool:
+                logs = await run("kubectl logs -n observatory -l app=server || true")
+                return "made by another version" in logs
+
+            await until(refuses, seconds=200, what="a server that refuses newer tables", every=1)
             for line in restore:
                 await run(line)
             await beyond(http, kept)

@@ -117,12 +117,12 @@ async def test_compose_leads_from_nothing_to_a_moving_board(tmp_path: Path) -> N
             await beyond(http, kept)
             _, *upgrade = lines_of("Upgrade")
             for lines, tag in ((upgrade, 2), (lines_of("Roll back"), 1)):
-                begun = await until(partial(under_way, http), seconds=240, what="episodes that are played", every=0.05)
+                begun = await until(partial(under_way, http), seconds=400, what="episodes that are played", every=0.05)
                 for line in lines:
                     compose(place, line)
                 assert {image[-2:] for image in images_of(place, "server", "worker")} == {f":{tag}"}
                 # What was under way is played, by whomever
-                await until(partial(have_ended, http, begun), seconds=240, what=f"the end of {begun}", every=0.5)
+                await until(partial(have_ended, http, begun), seconds=400, what=f"the end of {begun}", every=0.5)
                 assert await played(http) >= kept
                 await beyond(http, await played(http))
 

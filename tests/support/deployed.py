@@ -39,4 +39,4 @@ async def beyond(http: httpx2.AsyncClient, rounds: int) -> int:
         found = await played(http)
         return found if found > rounds else 0
 
-    return await until(moved, seconds=240, what=f"more than {rounds} rounds", every=0.5)
+    return await until(moved, seconds=400, what=f"more than {rounds} rounds", every=0.5)
