@@ -59,14 +59,16 @@ def observatory_image(name: str, *, tags: Sequence[str] = ()) -> Generator[str]:
 
     With `tags`, the image has these, too.
     """
-    with tempfile.TemporaryDirectory() as directory:
+    base = f"{name}-base"
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as images:
+        for made in (base, name, *(f"{name}:{tag}" for tag in tags)):
+            images.enter_context(_removed(made))
         context = Path(directory)
         skip = shutil.ignore_patterns("__pycache__", "wheels", "dist", "observatory-data*", "results")
         for source in (*_SOURCES, *(f"examples/{world}" for world in _WORLDS)):
             shutil.copytree(ROOT / source, context / source, symlinks=True, ignore=skip)
         pack_wheels(_NEEDED, context / "examples/observatory/wheels")
-        # Published bases have it; greenlet is written in C++
-        base = f"{name}-base"
+        # Published bases have these libraries; greenlet is written in C++
         (context / "base").mkdir()
         for library in ("libstdc++.so.6", "libgcc_s.so.1"):
             [found] = Path("/usr/lib").glob(f"*-linux-gnu/{library}")
@@ -75,9 +77,6 @@ def observatory_image(name: str, *, tags: Sequence[str] = ()) -> Generator[str]:
         _build(base, context / "base", "Dockerfile")
         words = ["--build-arg", f"BASE_IMAGE={base}", "--build-arg", "PIP_NO_INDEX=1"]
         _build(name, context, "examples/observatory/Dockerfile", *words)
-    with ExitStack() as images:
-        for made in (base, name, *(f"{name}:{tag}" for tag in tags)):
-            images.enter_context(_removed(made))
         for tag in tags:
             subprocess.run(["docker", "tag", name, f"{name}:{tag}"], check=True)
         yield name
