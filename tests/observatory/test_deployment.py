@@ -90,7 +90,7 @@ async def have_ended(http: httpx2.AsyncClient, ids: list[str]) -> bool:
 @pytest.mark.docker
 @pytest.mark.postgresql
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 async def test_compose_leads_from_nothing_to_a_moving_board(tmp_path: Path) -> None:
     if not IN_CI and not (shutil.which("docker-compose") and shutil.which("caddy")):
         pytest.skip("docker-compose and caddy: sudo apt-get install docker-compose caddy")
