@@ -289,7 +289,7 @@ async def test_pods_without_their_account_say_so(
     async with JobVenue(misfits, "s3://arena/nobody", pods=pods, lease=2) as venue:
         with pytest.raises(EnvironmentFault, match=r"makes no pods .*nobody") as caught:
             await play(venue, terms(tmp_path / "run"), episodes(("well", "well", "well")))
-    assert "client.yaml" in str(caught.value.hint)
+    assert "docs/kubernetes/client" in str(caught.value.hint)
     await until(lambda: _nothing_left(namespace), seconds=60, what="nothing left on the cluster")
 
 

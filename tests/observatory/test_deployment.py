@@ -9,24 +9,17 @@ import ssl
 import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
+from support.deployed import PAGE, beyond, lines_of, played
 from support.deployment_images import DEPLOY, ROOT, caddy_image, observatory_image, postgres_image
 from support.needs import IN_CI
 from support.waiting import until
 
 from coworld_runner.backends.base import choose_port
-
-PAGE = ROOT / "docs/deployment.md"
-
-
-def lines_of(heading: str) -> list[str]:
-    """The commands of a section of the page."""
-    section = PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    fences: list[str] = re.findall(r"^```text\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
-    return [line for fence in fences for line in fence.splitlines()]
 
 
 @contextmanager
@@ -38,11 +31,11 @@ def deployment(place: Path) -> Generator[str]:
     url = f"https://localhost:{port.number}"
     port.close()
     with (
-        observatory_image(f"{project}-observatory") as ours,
+        observatory_image(f"{project}-observatory", tags=("1", "2")) as ours,
         postgres_image(f"{project}-postgres") as postgres,
         caddy_image(f"{project}-caddy") as caddy,
     ):
-        images = {"OBSERVATORY_IMAGE": ours, "POSTGRES_IMAGE": postgres, "CADDY_IMAGE": caddy}
+        images = {"OBSERVATORY_IMAGE": f"{ours}:1", "POSTGRES_IMAGE": postgres, "CADDY_IMAGE": caddy}
         said = {"COMPOSE_PROJECT_NAME": project, "HTTPS_PORT": url.rpartition(":")[2], "URL": url, **images}
         (place / ".env").write_text("".join(f"{name}={value}\n" for name, value in said.items()))
         try:
@@ -53,6 +46,13 @@ def deployment(place: Path) -> Generator[str]:
 
 def compose(place: Path, line: str) -> str:
     """Run a line of the page, with the older command that Debian has."""
+    env_file = place / ".env"
+    if line.startswith("echo "):
+        setting, _, where = line.removeprefix("echo ").partition(" >> ")
+        (project,) = re.findall(r"^COMPOSE_PROJECT_NAME=(.+)$", env_file.read_text(), re.MULTILINE)
+        assert where == ".env"
+        env_file.write_text(f"{env_file.read_text()}{setting.replace('=', f'={project}-', 1)}\n")
+        return ""
     assert line.startswith("docker compose "), line
     words = line.replace("docker compose", "docker-compose", 1).split()
     if words[1] == "cp":
@@ -65,21 +65,32 @@ def compose(place: Path, line: str) -> str:
     return done.stdout
 
 
-async def played(http: httpx2.AsyncClient) -> int:
-    """How many rounds the board has seen, all players together; 0 while there is nobody to ask."""
+def images_of(place: Path, *services: str) -> list[str]:
+    """What the containers of these services are run from."""
+    ids = compose(place, f"docker compose ps -q {' '.join(services)}").split()
+    line = ["docker", "inspect", "--format", "{{.Config.Image}}", *ids]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout.split()
+
+
+async def under_way(http: httpx2.AsyncClient) -> list[str]:
+    """The episodes that are waiting or being played."""
+    listed = (await http.get("/observatory/v2/episode-requests")).raise_for_status().json()["entries"]
+    return [row["id"] for row in listed if row["status"] in ("pending", "dispatched", "running")]
+
+
+async def have_ended(http: httpx2.AsyncClient, ids: list[str]) -> bool:
+    """Whether all of these episodes were completed; False while there is nobody to ask."""
     try:
-        divisions = (await http.get("/observatory/v2/divisions")).raise_for_status().json()
-        path = f"/observatory/v2/divisions/{divisions[0]['id']}/leaderboard"
-        board: list[dict[str, int]] = (await http.get(path)).raise_for_status().json() or []
+        rows = [(await http.get(f"/observatory/v2/episode-requests/{one}")).raise_for_status().json() for one in ids]
     except (httpx2.HTTPError, OSError):
-        return 0
-    return sum(line["rounds_played"] for line in board)
+        return False
+    return {row["status"] for row in rows} == {"completed"}
 
 
 @pytest.mark.docker
 @pytest.mark.postgresql
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 async def test_compose_leads_from_nothing_to_a_moving_board(tmp_path: Path) -> None:
     if not IN_CI and not (shutil.which("docker-compose") and shutil.which("caddy")):
         pytest.skip("docker-compose and caddy: sudo apt-get install docker-compose caddy")
@@ -90,15 +101,7 @@ async def test_compose_leads_from_nothing_to_a_moving_board(tmp_path: Path) -> N
         compose(place, copy)
         trusted = ssl.create_default_context(cafile=str(place / "caddy.crt"))
         async with httpx2.AsyncClient(base_url=url, verify=trusted, timeout=30) as http:
-
-            async def beyond(rounds: int) -> int:
-                async def moved() -> int:
-                    found = await played(http)
-                    return found if found > rounds else 0
-
-                return await until(moved, seconds=180, what=f"more than {rounds} rounds", every=0.5)
-
-            first = await beyond(0)
+            first = await beyond(http, 0)
             assert (await http.get("/readyz")).json() == {"status": "ok"}
             # Metrics stay behind the proxy, and no program is root
             assert (await http.get("/metrics")).status_code == 404
@@ -106,15 +109,22 @@ async def test_compose_leads_from_nothing_to_a_moving_board(tmp_path: Path) -> N
             backup, *restore = lines_of("Backup and restore")
             compose(place, backup)
             kept = await played(http)
-            more = await beyond(kept)
+            more = await beyond(http, kept)
             for line in restore[:-1]:
                 compose(place, line)
             compose(place, restore[-1])
             assert first <= kept < more
-            await beyond(kept)
-            for line in lines_of("Upgrade")[1:]:
-                compose(place, line)
-            await beyond(kept)
+            await beyond(http, kept)
+            _, *upgrade = lines_of("Upgrade")
+            for lines, tag in ((upgrade, 2), (lines_of("Roll back"), 1)):
+                begun = await until(partial(under_way, http), seconds=400, what="episodes that are played", every=0.05)
+                for line in lines:
+                    compose(place, line)
+                assert {image[-2:] for image in images_of(place, "server", "worker")} == {f":{tag}"}
+                # What was under way is played, by whomever
+                await until(partial(have_ended, http, begun), seconds=400, what=f"the end of {begun}", every=0.5)
+                assert await played(http) >= kept
+                await beyond(http, await played(http))
 
 
 def test_the_image_and_compose_name_what_there_is() -> None:

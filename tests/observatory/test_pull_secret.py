@@ -71,11 +71,12 @@ async def test_pods_use_the_pull_secret(
     monkeypatch.setenv("COWORLD_COLLECTOR_IMAGE", "registry.example/python:3")
     file = tmp_path / "pods.yaml"
     file.write_text("player: {spec: {nodeSelector: {a: b}}}\n")
-    settings = Settings(data=tmp_path / "o", backend="kubernetes", pull_secrets=names, pods=file)
+    settings = Settings(data=tmp_path / "o", backend="kubernetes", namespace="games", pull_secrets=names, pods=file)
     async with new_services(settings) as services:
         with caplog.at_level(logging.WARNING, "observatory"):
             backend = _make(services, "kubernetes", OwnPackages(), ("worker", "hunter2"))
     assert isinstance(backend, KubernetesBackend)
+    assert backend._where[1] == "games"  # pyright: ignore[reportPrivateUsage]
     pods = backend._pods  # pyright: ignore[reportPrivateUsage]
     assert (pods.image_pull_secrets, pods.collector_image) == (names, "registry.example/python:3")
     assert pods.overlay.template("player") == {"spec": {"nodeSelector": {"a": "b"}}}

@@ -136,8 +136,8 @@ async def test_everything_belongs_to_one_object_and_no_secret_stands_in_a_pod(na
 
 
 async def test_the_documented_role_is_enough(namespace: str, tmp_path: Path) -> None:
-    """Somebody with the Role of docs/kubernetes/client.yaml plays and cleans; what is not in it is not permitted."""
-    client = ROOT / "docs" / "kubernetes" / "client.yaml"
+    """Somebody with the Role of docs/kubernetes/client plays and cleans; what is not in it is not permitted."""
+    client = ROOT / "docs" / "kubernetes" / "client" / "client.yaml"
     await anyio.run_process(["kubectl", "apply", "-n", namespace, "-f", str(client)])
     kubeconfig = kubeconfig_of("coworld-client", namespace, tmp_path)
     backend = backend_for(namespace, kubeconfig=kubeconfig, network_policy=True)

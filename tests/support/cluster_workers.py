@@ -51,7 +51,7 @@ def apply_manifests(namespace: str) -> None:
 
 def prepared(namespace: str) -> None:
     """Apply what a person needs in a namespace, as `docs/kubernetes.md` says."""
-    line = ["kubectl", "apply", "-n", namespace, "-f", str(MANIFESTS / "client.yaml")]
+    line = ["kubectl", "apply", "-n", namespace, "-k", str(MANIFESTS / "client")]
     subprocess.run(line, check=True, capture_output=True, timeout=_PATIENCE)
     on_cluster(accounts_have_tokens, namespace=namespace)
 

@@ -6,15 +6,15 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from .images import BASE_IMAGE
 from .needs import find_postgres
 from .worker_image import pack_wheels
 
-__all__ = ["DEPLOY", "caddy_image", "observatory_image", "postgres_image"]
+__all__ = ["DEPLOY", "ROOT", "caddy_image", "observatory_image", "postgres_image"]
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples/observatory/deploy"
@@ -54,16 +54,21 @@ VOLUME /data
 
 
 @contextmanager
-def observatory_image(name: str) -> Generator[str]:
-    """Build the Observatory's image as its Dockerfile says, but from wheels that are put into the checkout."""
-    with tempfile.TemporaryDirectory() as directory:
+def observatory_image(name: str, *, tags: Sequence[str] = ()) -> Generator[str]:
+    """Build the Observatory's image as its Dockerfile says, but from wheels that are put into the checkout.
+
+    With `tags`, the image has these, too.
+    """
+    base = f"{name}-base"
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as images:
+        for made in (base, name, *(f"{name}:{tag}" for tag in tags)):
+            images.enter_context(_removed(made))
         context = Path(directory)
         skip = shutil.ignore_patterns("__pycache__", "wheels", "dist", "observatory-data*", "results")
         for source in (*_SOURCES, *(f"examples/{world}" for world in _WORLDS)):
             shutil.copytree(ROOT / source, context / source, symlinks=True, ignore=skip)
         pack_wheels(_NEEDED, context / "examples/observatory/wheels")
-        # Published bases have it; greenlet is written in C++
-        base = f"{name}-base"
+        # Published bases have these libraries; greenlet is written in C++
         (context / "base").mkdir()
         for library in ("libstdc++.so.6", "libgcc_s.so.1"):
             [found] = Path("/usr/lib").glob(f"*-linux-gnu/{library}")
@@ -72,7 +77,8 @@ def observatory_image(name: str) -> Generator[str]:
         _build(base, context / "base", "Dockerfile")
         words = ["--build-arg", f"BASE_IMAGE={base}", "--build-arg", "PIP_NO_INDEX=1"]
         _build(name, context, "examples/observatory/Dockerfile", *words)
-    with _removed(base), _removed(name):
+        for tag in tags:
+            subprocess.run(["docker", "tag", name, f"{name}:{tag}"], check=True)
         yield name
 
 

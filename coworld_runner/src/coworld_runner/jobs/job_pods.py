@@ -58,9 +58,7 @@ _FAILURES = 3
 """Pods that may fail before anything is played: what ails all of them does not go away by itself."""
 _NEVER_MADE = re.compile(r"serviceaccount .*not found|violates PodSecurity")
 """What no waiting helps against, in the words of the cluster."""
-_PREPARED = (
-    "docs/kubernetes/client.yaml has the accounts that pods need; the section worker of a pods file names users."
-)
+_PREPARED = "docs/kubernetes/client has the accounts that pods need; the section worker of a pods file names users."
 
 
 @dataclass(kw_only=True)

@@ -394,6 +394,13 @@ commissioned = _together(
 """Add the options of a league with a commissioner to a command: fields of `LeagueSettings`."""
 
 
+_WORK = (
+    *("backend", "packages", "namespace", "pull_secrets", "pods", "allow_privileged", "parallel", "lease"),
+    *("episode_timeout", "connect_timeout"),
+)
+"""Fields of the settings that `runs` takes as they are given."""
+
+
 def runs(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the worker's options to a command, which takes `work`, fields of the settings."""
 
@@ -413,6 +420,12 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         help="A package of your own: the commands that it declares, and no others, may run as local processes. May be "
         "repeated.",
+    )
+    @click.option(
+        "--namespace",
+        envvar="COWORLD_NAMESPACE",
+        show_envvar=True,
+        help="With Kubernetes: where games and players run.  [default: that of the kubeconfig, or of the worker's pod]",
     )
     @click.option(
         "--pull-secret",
@@ -471,32 +484,8 @@ def runs(function: Callable[..., Any]) -> Callable[..., Any]:
         "unless a player of the Coworld declares a longer startup.",
     )
     @functools.wraps(function)
-    def wrapped(
-        *args: Any,
-        backend: str,
-        packages: tuple[Path, ...],
-        pull_secrets: tuple[str, ...],
-        pods: Path | None,
-        allow_privileged: bool,
-        parallel: int,
-        league_share: int,
-        lease: float,
-        episode_timeout: float,
-        connect_timeout: float,
-        **kwargs: Any,
-    ) -> Any:
-        work = {
-            "backend": backend,
-            "packages": packages,
-            "pull_secrets": pull_secrets,
-            "pods": pods,
-            "allow_privileged": allow_privileged,
-            "parallel": parallel,
-            "league_share": league_share / 100,
-            "lease": lease,
-            "episode_timeout": episode_timeout,
-            "connect_timeout": connect_timeout,
-        }
+    def wrapped(*args: Any, league_share: int, **kwargs: Any) -> Any:
+        work = {name: kwargs.pop(name) for name in _WORK} | {"league_share": league_share / 100}
         return function(*args, work=work, **kwargs)
 
     return wrapped

@@ -81,7 +81,8 @@ class Settings:
         backend: Where episodes run: `docker`, `process`, `kubernetes`; `auto` chooses, `none` runs nothing.
         packages: Directories of the operator's own packages, whose programs may run as local processes.
         trust_uploads: Whether uploaded player files also run as local processes; only on loopback.
-        pull_secrets: Secrets in the cluster's namespace for pulling images, for `kubernetes`.
+        namespace: The cluster's namespace for games and players, for `kubernetes`; None: that of the kubeconfig or pod.
+        pull_secrets: Secrets in that namespace for pulling images, for `kubernetes`.
         pods: A file with what else is to be said of pods, for `kubernetes`.
         allow_privileged: Whether that file may ask for what lets a program out of its pod.
         parallel: Episodes at a time; 0 leaves them to other workers.
@@ -108,6 +109,7 @@ class Settings:
     backend: BackendName = "none"
     packages: tuple[Path, ...] = ()
     trust_uploads: bool = False
+    namespace: str | None = None
     pull_secrets: tuple[str, ...] = ()
     pods: Path | None = None
     allow_privileged: bool = False

@@ -146,7 +146,10 @@ def _cluster(settings: Settings) -> Backend:
             settings.registry,
         )
     cluster = ClusterOptions(
-        pull_secrets=settings.pull_secrets, pods=settings.pods, allow_privileged=settings.allow_privileged
+        namespace=settings.namespace,
+        pull_secrets=settings.pull_secrets,
+        pods=settings.pods,
+        allow_privileged=settings.allow_privileged,
     )
     return make_backend("kubernetes", cluster=cluster)
 
