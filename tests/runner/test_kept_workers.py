@@ -42,6 +42,14 @@ def _workers() -> set[int]:
     return {pid for pid in _processes("match_program") if psutil.Process(pid).cmdline()[1] == "-m"}
 
 
+def _runs(pid: int) -> bool:
+    """Whether a process has not yet ended; it has no command line a moment before."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def test_the_next_measurement_has_the_same_processes_and_results(nim: Package, tmp_path: Path) -> None:
     before = len(find_scratch())
     async with keep_workers():
@@ -54,7 +62,7 @@ async def test_the_next_measurement_has_the_same_processes_and_results(nim: Pack
         # One that has died is replaced
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
-        await until(lambda: not _workers(), what="its end")
+        await until(lambda: not any(_runs(pid) for pid in workers), what="its end")
         await compare(nim, "counter", "random-taker", rules=RULES, workspace=tmp_path / "third", parallel=1)
         assert len(_workers()) == 1
     assert not _processes("match_program")

@@ -119,7 +119,7 @@ def create_app(services: Services) -> _Application:
     """Create the application for open services, within `lifespans`."""
     app = _application(services.settings.url)
     app.state.services = services
-    return _Envelope(Forwarding(app, services, _turned_away), services)
+    return _Envelope(Forwarding(app, services, _turned_away), services, app)
 
 
 def document(url: str) -> JsonObject:
@@ -298,14 +298,17 @@ class _Envelope:
     Args:
         app: The application.
         services: Counts requests, if there are metrics.
+        application: What the pages of refusals are of, which may not have been asked.
     """
 
-    def __init__(self, app: _Application, services: Services) -> None:
+    def __init__(self, app: _Application, services: Services, application: FastAPI) -> None:
         self._app = app
         self._services = services
+        self._application = application
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         scope = admit(self._services, scope)
+        scope["app"] = self._application
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -392,4 +395,4 @@ class _Envelope:
         if taker.known:
             with suppress(SQLAlchemyError):
                 await self._services.refused.write(self._services.database, taker.key, refusal.code, refusal.message)
-        return await _turned_away(Request({**scope, "app": self._app}), refusal)
+        return await _turned_away(Request(scope), refusal)

@@ -377,7 +377,7 @@ async def _first(
 
 def first_of(
     table: type[EpisodeRequest] | type[RoleRun], *, rounds_first: bool, closed: Collection[str] = ()
-) -> sa.Select[Any]:
+) -> sa.Select[Any, Any]:
     """The waiting row whose turn it is, but for closed ones, with when its account last had one.
 
     Accounts take turns: a thousand episodes of one account do not delay the first episode of another. A turn of a team
