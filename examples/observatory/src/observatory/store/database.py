@@ -353,8 +353,8 @@ def _upgrade(connection: sa.Connection) -> None:
         ) from error
 
 
-async def next_revision(session: AsyncSession, *, name: str = "changes") -> int:
-    """Take the next number of a sequence that readers can follow.
+async def next_revision(session: AsyncSession, *, name: str = "changes", count: int = 1) -> int:
+    """Take the next number of a sequence that readers can follow, or the next few; returns the last.
 
     The row stays locked until the transaction ends, so numbers become visible in order: a reader that has seen one
     number has seen all earlier ones.
@@ -362,9 +362,10 @@ async def next_revision(session: AsyncSession, *, name: str = "changes") -> int:
     Args:
         session: A writing session.
         name: The sequence.
+        count: How many.
     """
     taken = await session.scalar(
-        sa.update(Counter).where(Counter.name == name).values(value=Counter.value + 1).returning(Counter.value)
+        sa.update(Counter).where(Counter.name == name).values(value=Counter.value + count).returning(Counter.value)
     )
     if taken is None:
         raise OperationalError(f"counter {name!r} is missing", None, LookupError(name))

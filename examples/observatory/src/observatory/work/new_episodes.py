@@ -62,6 +62,8 @@ async def add_episodes(
     """
     moment = now()
     shared = await _share(session, configs)
+    # Each has its own number, so that a reader can stop after any of them
+    revision = await next_revision(session, count=len(configs)) - len(configs) + 1 - first
     ids: list[str] = []
     participants: list[Participant] = []
     for index, (seats, config) in enumerate(zip(drawn, configs, strict=True), first):
@@ -84,8 +86,7 @@ async def add_episodes(
             else {key: config[key] for key in config.keys() - shared.config.keys()},
             seed=_seed(config),
             traceparent=current_traceparent(),
-            # Each has its own number, so that a reader can stop after any of them.
-            revision=await next_revision(session),
+            revision=revision + index,
             created_at=moment,
         )
         session.add(row)

@@ -11,6 +11,7 @@ import datetime as dt
 import random
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
@@ -362,9 +363,7 @@ async def _first(
     closed: list[str] = []
     disabled = disabled_episodes() if table is EpisodeRequest else disabled_roles()
     while True:
-        found = await session.execute(
-            first_of(table, rounds_first=rounds_first, closed=closed).options(_BARE).with_for_update(of=table)
-        )
+        found = await session.execute(_claimed(table, rounds_first), {"closed": closed})
         first = found.first()
         if first is None:
             return None
@@ -375,17 +374,21 @@ async def _first(
         closed.append(row.id)
 
 
-def first_of(
-    table: type[EpisodeRequest] | type[RoleRun], *, rounds_first: bool, closed: Collection[str] = ()
-) -> sa.Select[Any, Any]:
-    """The waiting row whose turn it is, but for closed ones, with when its account last had one.
+@cache
+def _claimed(table: type[EpisodeRequest] | type[RoleRun], rounds_first: bool) -> sa.Select[Any, Any]:
+    """What `first_of` finds, to be locked; building it takes longer than finding."""
+    return first_of(table, rounds_first=rounds_first).options(_BARE).with_for_update(of=table)
+
+
+def first_of(table: type[EpisodeRequest] | type[RoleRun], *, rounds_first: bool) -> sa.Select[Any, Any]:
+    """The waiting row whose turn it is, but for the ids `closed` (a parameter), with when its account last had one.
 
     Accounts take turns: a thousand episodes of one account do not delay the first episode of another. A turn of a team
     is one of its member as well, so that nobody has more of them by being in several.
     """
     of_round = EpisodeRequest.round_id.is_not(None)
     turns = [of_round.desc() if rounds_first else of_round.asc()] if table is EpisodeRequest else []
-    person, heads = aliased(User), _heads(table, closed)
+    person, heads = aliased(User), _heads(table)
     served = sa.case(
         (person.served_at > User.served_at, person.served_at), else_=sa.func.coalesce(User.served_at, person.served_at)
     )
@@ -399,11 +402,13 @@ def first_of(
     )
 
 
-def _heads(table: type[EpisodeRequest] | type[RoleRun], closed: Collection[str]) -> sa.CTE:
+def _heads(table: type[EpisodeRequest] | type[RoleRun]) -> sa.CTE:
     """The first waiting row of each line, but for closed ones: one step in the index for each line, however long."""
 
     def line(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
         return [of.c[name] for name in table.LINE]
+
+    closed = sa.bindparam("closed", expanding=True)
 
     def first(*conditions: sa.ColumnElement[bool], of: sa.FromClause) -> sa.ScalarSelect[Any]:
         waiting = sa.select(of.c.id).where(of.c.status == "pending", of.c.id.not_in(closed), *conditions)
