@@ -190,7 +190,7 @@ async def test_a_season_says_how_far_it_is_and_what_comes_next(tmp_path: Path, d
         async with platform.services.database.writing() as session:
             (await session.get_one(League, world.league)).commissioner_key = CONTINUOUS
         assert await said() == (2, 4, "The next round begins when this one is over.", False)
-        words = "The next round begins when this one is over, and not before"
+        words = "The next round begins when this one is over, at the earliest"
         assert await said(every_seconds=9e5) == (2, 4, words, True)
         closes = (now() + dt.timedelta(days=1)).isoformat()
         await said(every_seconds=9e5, closes_at=closes)

@@ -88,7 +88,7 @@ async def _next(
     early = now() < due
     if last is not None and last.status == "running":
         words = "The next round begins when this one is over"
-        return (f"{words}, and not before", due) if early else (f"{words}.", None)
+        return (f"{words}, at the earliest", due) if early else (f"{words}.", None)
     competing = champions(Membership.division_id == division.id, Membership.status == "competing")
     owners = competing.with_only_columns(sa.func.count(Membership.user_id.distinct())).order_by(None)
     if (await session.scalar(owners) or 0) < 2:
