@@ -150,9 +150,10 @@ class Course:
             worker = await self.work(stack)
             await self.reach(services, day * A_DAY + 30)
             await self.count(services, day, testers)
-            if day == RESTORED:
-                await self.operator("backup", str(self.settings.data.with_name("backup")))
             await kill_while_playing(services, (server, worker)[day % 2], owner=f":{worker.pid}:")
+            if day == RESTORED:
+                # Of what the kill has left; before it, the day might be over by the time that a backup takes
+                await self.operator("backup", str(self.settings.data.with_name("backup")))
         await self.finish(day)
         if day == RESTORED:
             await self.operator("restore", str(self.settings.data.with_name("backup")), "--replace")
