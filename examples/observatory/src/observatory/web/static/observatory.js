@@ -72,9 +72,13 @@ async function refresh() {
         const other = fresh.getElementById(part.id);
         if (!other || part.contains(document.activeElement) || shown.get(part.id) === other.innerHTML) continue;
         shown.set(part.id, other.innerHTML);
-        const opened = [...part.querySelectorAll("details")].map((one) => one.open);
+        const turned = [...part.querySelectorAll("details")].map((one) => (one.dataset.turned ? one.open : null));
         part.replaceChildren(...other.childNodes);
-        part.querySelectorAll("details").forEach((one, at) => { one.open = opened[at] ?? one.open; });
+        part.querySelectorAll("details").forEach((one, at) => {
+          if ((turned[at] ?? null) === null) return;
+          one.open = turned[at];
+          one.dataset.turned = "by hand";
+        });
       }
       tellTimes();
     } catch {
@@ -124,4 +128,8 @@ tellTimes();
 setInterval(tellTimes, 20_000);
 follow();
 refresh();
+document.addEventListener("click", (event) => {
+  const folded = event.target.closest("summary")?.parentElement;
+  if (folded) folded.dataset.turned = "by hand";
+});
 document.getElementById("play-replay")?.addEventListener("click", (event) => startReplay(event.currentTarget));
