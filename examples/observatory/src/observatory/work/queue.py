@@ -408,7 +408,7 @@ def _heads(table: type[EpisodeRequest] | type[RoleRun]) -> sa.CTE:
     def line(of: sa.FromClause) -> list[sa.ColumnElement[Any]]:
         return [of.c[name] for name in table.LINE]
 
-    closed = sa.bindparam("closed", expanding=True)
+    closed: sa.BindParameter[Any] = sa.bindparam("closed", expanding=True)
 
     def first(*conditions: sa.ColumnElement[bool], of: sa.FromClause) -> sa.ScalarSelect[Any]:
         waiting = sa.select(of.c.id).where(of.c.status == "pending", of.c.id.not_in(closed), *conditions)
