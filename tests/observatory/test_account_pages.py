@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 from anyio.from_thread import start_blocking_portal
-from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, assert_fits, opening
+from playwright.sync_api import Browser, expect
+from support.browser import Pages, assert_fits, opening, signed_in
 from support.observatory_kit import Account, Platform, open_platform
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -40,19 +40,10 @@ def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
         yield open_page
 
 
-def signed_in(scene: Scene, pages: Pages, account: Account, path: str, *, width: int = 1280) -> Page:
-    """A page of somebody who has signed in."""
-    page = pages(f"{scene.platform.url}/sign-in?next={path}", size={"width": width, "height": 800})
-    page.get_by_label("Token").fill(account.token)
-    page.locator("main button").click()
-    page.wait_for_url(scene.platform.url + path)
-    return page
-
-
 @pytest.mark.parametrize("width", [375, 768, 1280])
 def test_a_team_is_made_and_joined(scene: Scene, pages: Pages, width: int) -> None:
     team = f"{LONG[:50]} {width}"
-    page = signed_in(scene, pages, scene.long, "/account", width=width)
+    page = signed_in(pages, scene.platform.url, scene.long.token, "/account", size={"width": width, "height": 800})
     page.get_by_label("Make a team").fill(team)
     page.get_by_role("button", name="Make").click()
     row = page.locator("#teams tr", has_text=team)
@@ -60,7 +51,13 @@ def test_a_team_is_made_and_joined(scene: Scene, pages: Pages, width: int) -> No
     page.get_by_label(f"Invite into {team}").click()
     link = page.locator("#teams [role=status] code").inner_text()
     assert_fits(page)
-    other = signed_in(scene, pages, scene.ann, link.removeprefix(scene.platform.url), width=width)
+    other = signed_in(
+        pages,
+        scene.platform.url,
+        scene.ann.token,
+        link.removeprefix(scene.platform.url),
+        size={"width": width, "height": 800},
+    )
     assert_fits(other)
     other.locator("main button").click()
     other.wait_for_url(scene.platform.url + "/account")
@@ -80,7 +77,7 @@ def test_a_team_is_made_and_joined(scene: Scene, pages: Pages, width: int) -> No
 
 @pytest.mark.parametrize("width", [375, 768, 1280])
 def test_what_a_deletion_does_is_said_first(scene: Scene, pages: Pages, width: int) -> None:
-    page = signed_in(scene, pages, scene.long, "/account", width=width)
+    page = signed_in(pages, scene.platform.url, scene.long.token, "/account", size={"width": width, "height": 800})
     page.get_by_role("link", name="Delete this account").click()
     expect(page.get_by_text("Stays:")).to_be_visible()
     assert_fits(page)

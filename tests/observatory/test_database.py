@@ -22,7 +22,7 @@ from support.observatory import inside
 from support.postgres import execute
 
 from coworld_core.errors import EnvironmentFault, UsageError
-from observatory.data_directory import prepare_directory, write_private
+from observatory.data_directory import prepare_directory, write_secret
 from observatory.settings import Settings, database_url
 from observatory.store.artifacts import artifact_store
 from observatory.store.database import Database, next_revision, open_database
@@ -202,8 +202,9 @@ def test_directories_and_files_are_private(tmp_path: Path) -> None:
     loose = tmp_path / "loose"
     loose.mkdir(mode=0o755)
     assert prepare_directory(loose).stat().st_mode & 0o777 == 0o700
-    write_private(tmp_path / "new" / "file", b"one")
-    write_private(tmp_path / "new" / "file", b"two")
+    prepare_directory(tmp_path / "new")
+    write_secret(tmp_path / "new" / "file", b"one")
+    write_secret(tmp_path / "new" / "file", b"two")
     assert (tmp_path / "new" / "file").read_bytes() == b"two"
     assert [path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()] == [0o600]
     (tmp_path / "plain").write_text("")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, assert_fits, opening, visit
+from playwright.sync_api import Browser, expect
+from support.browser import Pages, assert_fits, opening, signed_in, visit
 from support.observatory_kit import Account, Platform, World, open_platform, seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -52,19 +52,8 @@ def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
         yield open_page
 
 
-def signed_in(
-    scene: Scene, pages: Pages, account: Account, path: str, *, width: int = 1280, dark: bool = False
-) -> Page:
-    """A page of somebody who has signed in."""
-    page = pages(f"{scene.platform.url}/sign-in?next={path}", size={"width": width, "height": 800}, dark=dark)
-    page.get_by_label("Token").fill(account.token)
-    page.locator("main button").click()
-    page.wait_for_url(scene.platform.url + path)
-    return page
-
-
 def test_host_and_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
-    host = signed_in(scene, pages, scene.ann, f"/leagues/{scene.world.league}")
+    host = signed_in(pages, scene.platform.url, scene.ann.token, f"/leagues/{scene.world.league}")
     host.get_by_role("button", name="Create a lobby").click()
     host.wait_for_url(re.compile("/lobbies/lby_"))
     path = host.url.removeprefix(scene.platform.url)
@@ -81,7 +70,7 @@ def test_host_and_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
     visitor = pages(scene.platform.url + path)
     expect(visitor.get_by_text("to take a seat.")).to_be_visible()
     expect(visitor.locator("#seats button")).to_have_count(0)
-    guest = signed_in(scene, pages, scene.long, path)
+    guest = signed_in(pages, scene.platform.url, scene.long.token, path)
     guest.get_by_label("Take seat 1").click()
     expect(guest.get_by_text("The host starts the game.")).to_be_visible()
     # The host's page tells of it by itself
@@ -100,7 +89,14 @@ def test_host_and_guest_play_with_a_policy(scene: Scene, pages: Pages) -> None:
 @pytest.mark.parametrize("width", [360, 768, 1280])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int, dark: bool) -> None:
-    page = signed_in(scene, pages, scene.long, f"/leagues/{scene.world.league}", width=width, dark=dark)
+    page = signed_in(
+        pages,
+        scene.platform.url,
+        scene.long.token,
+        f"/leagues/{scene.world.league}",
+        size={"width": width, "height": 800},
+        dark=dark,
+    )
     page.get_by_role("button", name="Create a lobby").click()
     page.wait_for_url(re.compile("/lobbies/lby_"))
     expect(page.locator("#seats tbody tr")).to_have_count(4)
@@ -115,7 +111,7 @@ def test_long_names_push_nothing_away(scene: Scene, pages: Pages, width: int, da
 
 
 def test_cross_site_lobby_forms_are_refused(scene: Scene, pages: Pages) -> None:
-    page = signed_in(scene, pages, scene.ann, f"/leagues/{scene.world.league}")
+    page = signed_in(pages, scene.platform.url, scene.ann.token, f"/leagues/{scene.world.league}")
     [cookie] = page.context.cookies()
     headers = {"Cookie": f"{cookie.get('name')}={cookie.get('value')}"}
     place = f"{scene.platform.url}/leagues/{scene.world.league}/lobbies"

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, assert_fits, opening, visit
+from support.browser import Pages, assert_fits, opening, signed_in, visit
 from support.league_play import contestants, league_of, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, open_platform, seed
 
@@ -105,10 +105,8 @@ def test_a_league_begins_with_how_to_take_part_and_folds_its_members(scene: Scen
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_history_and_what_one_has_fit(scene: Scene, pages: Pages, width: int) -> None:
-    page = pages(f"{scene.platform.url}/sign-in?next=/mine", size={"width": width, "height": 800})
-    page.get_by_label("Token").fill(scene.ann.token)
-    page.locator("main button").click()
-    page.wait_for_url(f"{scene.platform.url}/mine")
+    size = {"width": width, "height": 800}
+    page = signed_in(pages, scene.platform.url, scene.ann.token, "/mine", size=size)
     expect(page.get_by_role("navigation").get_by_text("Mine")).to_have_attribute("aria-current", "page")
     expect(page.locator("#submissions tbody tr")).to_have_count(2)
     expect(page.locator("#policies tbody tr")).to_have_count(1)

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, Request, expect
-from support.browser import PHONE, Pages, assert_fits, opening
+from support.browser import PHONE, Pages, assert_fits, opening, signed_in
 from support.hostile_reports import ELSEWHERE, HOSTILE
 from support.observatory import until_committed
 from support.observatory_kit import Account, Platform, World, open_platform, seed
@@ -87,14 +87,6 @@ def pages(browser: Browser, scene: Scene) -> Generator[Pages]:
         yield open_page
 
 
-def signed_in(scene: Scene, pages: Pages, account: Account, path: str, **look: Any) -> Page:
-    page = pages(scene.url(f"/sign-in?next={path}"), **look)
-    page.get_by_label("Token").fill(account.token)
-    page.locator("main button").click()
-    page.wait_for_url(scene.url(path))
-    return page
-
-
 def fits(page: Page) -> None:
     assert_fits(page)
 
@@ -119,7 +111,7 @@ def test_grades_are_shown_where_episodes_are(scene: Scene, pages: Pages) -> None
 
 
 def test_report_and_diagnosis_are_asked_for_and_shown_in_frames(scene: Scene, pages: Pages) -> None:
-    page = signed_in(scene, pages, scene.ann, f"/episodes/{scene.episode}", size=PHONE)
+    page = signed_in(pages, scene.platform.url, scene.ann.token, f"/episodes/{scene.episode}", size=PHONE)
     ask = page.locator("#ask")
     # What is done cannot be asked for; what has failed can
     expect(ask.locator("form")).to_have_count(4)
@@ -147,7 +139,7 @@ def test_report_and_diagnosis_are_asked_for_and_shown_in_frames(scene: Scene, pa
     framed = page.locator("iframe[title='diagnoser edges']").get_attribute("src")
     assert place is not None
     assert framed is not None
-    other = signed_in(scene, pages, scene.bob, f"/episodes/{scene.episode}")
+    other = signed_in(pages, scene.platform.url, scene.bob.token, f"/episodes/{scene.episode}")
     expect(other.locator("#reports iframe")).to_have_count(1)
     assert httpx2.get(scene.url(place), timeout=60).status_code == 404
     assert httpx2.get(scene.url(f"{place}/output"), timeout=60).status_code == 404
@@ -160,7 +152,7 @@ def test_report_and_diagnosis_are_asked_for_and_shown_in_frames(scene: Scene, pa
 
 
 def test_bundle_has_the_parts_that_are_ticked(scene: Scene, pages: Pages) -> None:
-    page = signed_in(scene, pages, scene.bob, f"/episodes/{scene.episode}")
+    page = signed_in(pages, scene.platform.url, scene.bob.token, f"/episodes/{scene.episode}")
     page.get_by_text("All in one zip").click()
     page.get_by_label("replay").uncheck()
     page.get_by_label("metadata").uncheck()

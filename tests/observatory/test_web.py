@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import DESKTOP, PHONE, Pages, assert_fits, opening
+from support.browser import DESKTOP, PHONE, Pages, assert_fits, opening, sign_in
 from support.observatory_kit import MISFITS, Account, Platform, World, open_platform, roster, seed, until_over
 
 from observatory.hosted import sessions as hosted_sessions
@@ -108,12 +108,6 @@ async def _end_games(platform: Platform) -> None:
     await sessions.end()
 
 
-def sign_in(page: Page, account: Account, then: str) -> None:
-    page.get_by_label("Token").fill(account.token)
-    page.locator("main button").click()
-    page.wait_for_url(then)
-
-
 def fits(page: Page) -> None:
     """Hold that nothing has to be scrolled sideways, once the page has its style."""
     assert_fits(page)
@@ -201,7 +195,7 @@ def test_missing_pages_use_the_sites_layout(scene: Scene) -> None:
 def test_signed_in_user_sees_own_private_episodes(scene: Scene, pages: Pages) -> None:
     place = scene.url(f"/episodes/{scene.private['id']}")
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.private['id']}"))
-    sign_in(page, scene.ann, place)
+    sign_in(page, scene.ann.token, place)
     expect(page.locator(".logs details")).to_have_count(3)
     expect(page.get_by_text("yours")).to_have_count(2)
     with page.expect_download() as download:
@@ -219,7 +213,7 @@ def test_signed_in_user_sees_own_private_episodes(scene: Scene, pages: Pages) ->
 
 def test_failed_episode_page_shows_the_error(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.broken['id']}"), size=PHONE, dark=True)
-    sign_in(page, scene.ann, scene.url(f"/episodes/{scene.broken['id']}"))
+    sign_in(page, scene.ann.token, scene.url(f"/episodes/{scene.broken['id']}"))
     expect(page.locator(".trouble")).to_contain_text("game_unhealthy")
     expect(page.get_by_text("There is no replay.")).to_be_visible()
     assert page.locator("#play-replay").count() == 0
@@ -228,7 +222,7 @@ def test_failed_episode_page_shows_the_error(scene: Scene, pages: Pages) -> None
 
 def test_player_fault_is_shown_at_its_seat(scene: Scene, pages: Pages) -> None:
     page = pages(scene.url(f"/sign-in?next=/episodes/{scene.faulty['id']}"), size=PHONE)
-    sign_in(page, scene.ann, scene.url(f"/episodes/{scene.faulty['id']}"))
+    sign_in(page, scene.ann.token, scene.url(f"/episodes/{scene.faulty['id']}"))
     expect(page.locator(".badge").first).to_have_text("completed")
     expect(page.locator("[data-fault='1']")).to_contain_text("status 3")
     assert page.locator("[data-fault='0']").count() == 0
@@ -272,11 +266,11 @@ def test_people_join_a_play_session_from_its_page(scene: Scene, pages: Pages) ->
     page = pages(lobby)
     page.get_by_role("button", name="Take a seat").click()
     page.wait_for_url(re.compile(r"/sign-in\?next="))
-    sign_in(page, scene.ann, lobby)
+    sign_in(page, scene.ann.token, lobby)
     page.get_by_role("button", name="Take a seat").click()
     expect(page.locator("#quick")).to_have_text('{"type":"state","game":"quick"}', timeout=120_000)
     other = pages(f"{scene.platform.url}/sign-in?next=/play/{lobby.rpartition('/')[2]}")
-    sign_in(other, scene.eve, lobby)
+    sign_in(other, scene.eve.token, lobby)
     expect(other.locator(".scores li").first).to_contain_text("ann")
     other.get_by_role("button", name="Take a seat").click()
     other.wait_for_url(re.compile(r"/client/player\?"))

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, expect
-from support.browser import Pages, opening, visit
+from support.browser import Pages, opening, signed_in, visit
 from support.league_play import league_of, play_rounds, strengths_of
 from support.observatory_kit import Account, Platform, open_platform, seed
 
@@ -120,10 +120,8 @@ def look(page: Page, scene: Scene, path: str, *texts: str) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_long_names_do_not_break_page_layout(scene: Scene, pages: Pages, width: int) -> None:
-    page = pages(f"{scene.platform.url}/sign-in?next=/operator", size={"width": width, "height": 800})
-    page.get_by_label("Token").fill(scene.boss.token)
-    page.locator("main button").click()
-    page.wait_for_url(f"{scene.platform.url}/operator")
+    size = {"width": width, "height": 800}
+    page = signed_in(pages, scene.platform.url, scene.boss.token, "/operator", size=size)
     look(page, scene, "/operator", "Audit log", f"{LONG}.example.org-1")
     for what, *texts in (
         ("accounts", "Make the account and its link", f"{LONG}2"),

@@ -20,6 +20,8 @@ __all__ = [
     "counted_down",
     "note_statuses",
     "opening",
+    "sign_in",
+    "signed_in",
     "visit",
 ]
 
@@ -95,6 +97,20 @@ class Pages(Protocol):
     """
 
     def __call__(self, url: str, *, size: Size = DESKTOP, dark: bool = False, alone: bool = False) -> Page: ...
+
+
+def sign_in(page: Page, token: str, then: str) -> None:
+    """Sign in where a page asks for a token, and wait for the one that it leads to."""
+    page.get_by_label("Token").fill(token)
+    page.locator("main button").click()
+    page.wait_for_url(then)
+
+
+def signed_in(pages: Pages, server: str, token: str, path: str, **look: Any) -> Page:
+    """A page of a platform in a window of its own, of somebody who has signed in; `look` as in `Pages`."""
+    page = pages(f"{server}/sign-in?next={path}", **look)
+    sign_in(page, token, server + path)
+    return page
 
 
 @contextmanager

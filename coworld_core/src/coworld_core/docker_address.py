@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from .errors import BackendError, BackendUnavailable
 from .loopback import is_loopback
+from .text.urls import authority
 
 __all__ = [
     "Address",
@@ -176,9 +177,8 @@ def _address(
                 if not (remote and shares_files):
                     if secure and certificates is None:
                         certificates = Path(environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker")
-                    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
                     return Address(
-                        url=f"{'https' if secure else 'http'}://{name}:{port}",
+                        url=f"{'https' if secure else 'http'}://{authority(parts.hostname, port)}",
                         source=source,
                         certificates=certificates,
                         verified=verified,

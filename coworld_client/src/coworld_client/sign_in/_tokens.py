@@ -10,6 +10,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from coworld_core.errors import UsageError
+from coworld_core.text.urls import authority
 
 __all__ = ["DEFAULT_SERVER", "PlayerSession", "Token", "is_player_id", "normalise_server"]
 
@@ -108,10 +109,8 @@ def normalise_server(address: str) -> str:
         raise _bad_server(text.split("?")[0].split("#")[0], "it has a query or a fragment")
     if re.search(r"[\s\x00-\x20\\]", parts.path):
         raise _bad_server(text, "its path contains white space or a backslash")
-    shown = f"[{host}]" if ":" in host else host
-    if port is not None and port != {"http": 80, "https": 443}[scheme]:
-        shown += f":{port}"
-    return f"{scheme}://{shown}{parts.path.rstrip('/')}"
+    place = authority(host, port if port != {"http": 80, "https": 443}[scheme] else None)
+    return f"{scheme}://{place}{parts.path.rstrip('/')}"
 
 
 def _bad_server(text: str, why: str) -> UsageError:

@@ -8,3 +8,4 @@ from .terminal import ESCAPES as ESCAPES
 from .terminal import pasteable as pasteable
 from .terminal import strip_controls as strip_controls
 from .terminal import writable as writable
+from .urls import authority as authority

@@ -1,11 +1,11 @@
-"""URLs without their secrets, for messages and logs."""
+"""URLs: the place in them, and without their secrets for messages and logs."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import urlsplit
 
-__all__ = ["HIDDEN", "shown_url"]
+__all__ = ["HIDDEN", "authority", "shown_url"]
 
 HIDDEN = "…"
 """Replaces a secret."""
@@ -14,6 +14,12 @@ _SECRET_PARAMETER = re.compile(
     r"(?i)^(x-amz-|x-goog-|x-ms-|sig(nature)?$|se$|sp$|sv$|awsaccesskeyid|key-pair-id|policy$|expires$|token$|access_?token"
     r"|auth|code$|secret|password|key$)"
 )
+
+
+def authority(host: str, port: int | None = None) -> str:
+    """Host and port as in a URL: an IPv6 address in brackets, and no port if there is none."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{shown}:{port}" if port is not None else shown
 
 
 def shown_url(url: object, *, query: bool = False) -> str:
@@ -29,8 +35,7 @@ def shown_url(url: object, *, query: bool = False) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return HIDDEN
-    host = f"[{host}]" if ":" in host else host
-    bare = parts._replace(netloc=f"{host}{f':{port}' if port else ''}", query="", fragment="")
+    bare = parts._replace(netloc=authority(host, port or None), query="", fragment="")
     place = bare.geturl() if parts.scheme else parts.path
     if not query:
         return place[:200]

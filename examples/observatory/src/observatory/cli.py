@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, cast
 import click
 
 from coworld_cli.console import CommandLine, HostAndPort
-from coworld_core.text import csv_text
+from coworld_core.text import authority, csv_text
 
 from .cli_oidc import signs_in
 from .cli_operator import add_operating, add_user_operating, shown_quotas
@@ -190,7 +190,7 @@ def serve_command(
         oidc=oidc,
         trust_uploads=trust_uploads,
         trusted_proxies=trusted_proxies,
-        internal_address=":".join(map(str, internal_address)) if internal_address is not None else None,
+        internal_address=authority(*internal_address) if internal_address is not None else None,
         **work,
     )
     server.require_safe_address(settings, host, allow_remote=allow_remote)

@@ -9,7 +9,7 @@ from pathlib import Path
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.files import flock, write_whole
 
-__all__ = ["locked_directory", "prepare_directory", "write_private", "write_secret"]
+__all__ = ["locked_directory", "prepare_directory", "write_secret"]
 
 
 def prepare_directory(path: Path) -> Path:
@@ -29,12 +29,6 @@ def prepare_directory(path: Path) -> Path:
             hint="Name a directory of your own with --data.",
         ) from error
     return path
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, creating its directory likewise."""
-    prepare_directory(path.parent)
-    write_secret(path, content)
 
 
 def write_secret(path: Path, content: bytes) -> None:

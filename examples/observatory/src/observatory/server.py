@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from coworld_core.errors import EnvironmentFault, UsageError
 from coworld_core.loopback import is_loopback
+from coworld_core.text import authority
 
 from .app import create_app, lifespans
 from .data_directory import locked_directory, prepare_directory
@@ -212,7 +213,7 @@ def address_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{authority(host, port)}"
 
 
 @asynccontextmanager
@@ -331,7 +332,7 @@ def _own_address(listener: socket.socket) -> str:
             host = socket.gethostbyname(socket.gethostname())
         except OSError:
             host = "127.0.0.1"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return authority(host, port)
 
 
 logging.getLogger("observatory").addHandler(logging.NullHandler())
